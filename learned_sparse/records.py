@@ -1,0 +1,98 @@
+"""The words of the domain: documents, queries, and batches of sparse vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document; ``text`` is all there is to encode (a title is already joined in front)."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query (a *topic* in TREC's words)."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class SparseBatch:
+    """Sparse vectors of several texts in CSR form.
+
+    Row ``i`` has the term ids ``indices[indptr[i]:indptr[i + 1]]`` (ascending, no repeats) with the values at the same
+    places in ``values``: floats (*weights*) or positive integers (*impacts*). ``terms[j]`` spells term id ``j``; the list
+    is shared by all batches of one encoder, never copied.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    values: npt.NDArray[Any]
+    terms: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def row(self, index: int) -> dict[str, Any]:
+        """Row ``index`` as ``{term: value}`` of plain Python numbers: for one query, or for a person to look at."""
+        start, end = self.indptr[index], self.indptr[index + 1]
+        names = (self.terms[j] for j in self.indices[start:end].tolist())
+        return dict(zip(names, self.values[start:end].tolist(), strict=True))
+
+    def take(self, order: Sequence[int] | npt.NDArray[np.int64]) -> SparseBatch:
+        """The rows ``order``, in that order."""
+        order = np.asarray(order, dtype=np.int64)
+        lengths = np.diff(self.indptr)[order]
+        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        places = np.repeat(self.indptr[order] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return SparseBatch(indptr, self.indices[places], self.values[places], self.terms)
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[SparseBatch]) -> SparseBatch:
+        """All rows of ``batches`` (at least one, over the same terms) in order."""
+        lengths = np.concatenate([np.diff(batch.indptr) for batch in batches])
+        return cls(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            np.concatenate([batch.indices for batch in batches]),
+            np.concatenate([batch.values for batch in batches]),
+            batches[0].terms,
+        )
+
+    @classmethod
+    def from_dicts(cls, rows: Iterable[Mapping[str, float]], dtype: npt.DTypeLike = np.float32) -> SparseBatch:
+        """Rows given as dicts; the terms are numbered in order of first appearance."""
+        numbers: dict[str, int] = {}
+        lengths, indices, values = [0], [np.empty(0, np.int32)], [np.empty(0, dtype)]
+        for row in rows:
+            ids = np.array([numbers.setdefault(term, len(numbers)) for term in row], dtype=np.int32)
+            order = np.argsort(ids)
+            lengths.append(len(ids))
+            indices.append(ids[order])
+            values.append(np.array(list(row.values()), dtype=dtype)[order])
+        return cls(np.cumsum(lengths, dtype=np.int64), np.concatenate(indices), np.concatenate(values), list(numbers))
+
+
+class Encoder(Protocol):
+    """One side (documents or queries) of a model: what the encoding pipeline and the searcher ask for."""
+
+    @property
+    def terms(self) -> Sequence[str]:
+        """How Lucene spells each dimension; the ``terms`` of every batch returned."""
+
+    @property
+    def description(self) -> Mapping[str, Any]:
+        """What identifies these vectors (JSON values only): model, architecture, settings, weights and tokenizer hashes,
+        maximum length, data type. Two encoders with equal descriptions give the same vectors."""
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        """Weights of ``texts`` in the order given, one row each (an empty text gives whatever the model gives for it)."""
