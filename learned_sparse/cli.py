@@ -17,8 +17,8 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
     """Run a command's ``main`` on the process's arguments and exit with the status it returns.
 
     ``LearnedSparseError``, a full disk and missing rights become ``error: ...`` on standard error and status 2; Ctrl-C
-    is status 130, a reader that went away (``| head``) status 141, both without a traceback. Anything else is a fault of
-    ours and keeps its traceback.
+    is status 130, a reader that went away (``| head``) status 141, both without a traceback. Anything else is a fault
+    of ours and keeps its traceback.
     """
     try:
         status = main(None)

@@ -83,7 +83,7 @@ def _remove_leftovers(path: Path) -> None:
 
 def _rename(temporary: Path, path: Path) -> None:
     try:
-        os.replace(temporary, path)
+        temporary.replace(path)
     except FileNotFoundError as error:
         raise LearnedSparseError(f"{path}: another process writes this file too; give each its own folder") from error
     folder = os.open(path.parent, os.O_RDONLY)

@@ -31,8 +31,8 @@ class SparseBatch:
     """Sparse vectors of several texts in CSR form.
 
     Row ``i`` has the term ids ``indices[indptr[i]:indptr[i + 1]]`` (ascending, no repeats) with the values at the same
-    places in ``values``: floats (*weights*) or positive integers (*impacts*). ``terms[j]`` spells term id ``j``; the list
-    is shared by all batches of one encoder, never copied.
+    places in ``values``: floats (*weights*) or positive integers (*impacts*). ``terms[j]`` spells term id ``j``; the
+    list is shared by all batches of one encoder, never copied.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -91,8 +91,9 @@ class Encoder(Protocol):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What identifies these vectors (JSON values only): model, architecture, settings, weights and tokenizer hashes,
-        maximum length, data type. Two encoders with equal descriptions give the same vectors."""
+        """What identifies these vectors (JSON values only): architecture, settings, weights and tokenizer hashes,
+        maximum length, data type. Two encoders with equal descriptions give the same vectors.
+        """
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
-        """Weights of ``texts`` in the order given, one row each (an empty text gives whatever the model gives for it)."""
+        """Weights of ``texts`` in the order given, one row each (an empty text: what the model gives for it)."""

@@ -60,7 +60,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return parse(typing.cast(type, hint), _expect(Mapping, value, where), where)
     if origin is tuple:
-        return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where)))
+        return tuple(
+            _convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where))
+        )
     if origin in (dict, Mapping, typing.get_origin(Mapping[str, str])):
         items = _expect(Mapping, value, where).items()
         return {key: _convert(arguments[1], item, f"{where}: {key}") for key, item in items}
