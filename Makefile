@@ -1,0 +1,40 @@
+# Every target makes .venv on its first use, and again when what it is made from changes.
+# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains).
+
+PYTHON ?= python3
+MODELS ?=
+
+ready := .venv/.ready
+bin := .venv/bin
+
+.PHONY: help demo test check clean
+
+help:
+	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
+	@echo "make demo MODELS=splade   the same with one model"
+	@echo "make test                 the checks, then the tests"
+	@echo "make check                style, types, and who imports whom"
+	@echo "make clean                remove .venv"
+
+demo: $(ready)
+	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))
+
+test: check
+	$(bin)/python -m pytest
+
+check: $(ready)
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+
+clean:
+	rm -rf .venv
+
+$(ready): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: $(PYTHON) is missing or older than Python 3.11; name a newer one: make PYTHON=/path/to/python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv || { \
+	  echo "error: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(bin)/python -m pip install --constraint constraints.txt --editable '.[train,data,demo,dev]'
+	touch $@
