@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from learned_sparse.errors import LearnedSparseError
 
-_MENDABLE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+_MENDABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from learned_sparse.errors import LearnedSparseError
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""Fixtures for every test, and the rule that a skipped Java test is a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# A slow moment of the machine is no failure; CI tries the same examples every time.
+hypothesis.settings.register_profile("house", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.load_profile("house")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # `HF_HUB_OFFLINE=0 pytest -m published` downloads
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Test collections beside the checkout; tests that use them are skipped where there are none."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no ../shared/data beside this checkout")
+    return folder
+
+
+@pytest.fixture
+def tmp_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty ``LEARNED_SPARSE_HOME``."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(folder))
+    return folder
+
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def python() -> Python:
+    """Run this Python in a process of its own: ``python("-m", "learned_sparse.doctor", cwd=...)``."""
+
+    def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+        settings: dict[str, object] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 120, **options}
+        return subprocess.run([sys.executable, *map(str, arguments)], check=False, **settings)  # type: ignore[call-overload, no-any-return]
+
+    return run
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked gpu need one."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no GPU")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skipped jvm test has failed, unless what it lacks is shared data or a GPU."""
+    report = yield
+    excused = "shared_data" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu")
+    if report.skipped and item.get_closest_marker("jvm") and not excused:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: a test marked jvm must not be skipped ({reason})"
+    return report

@@ -1,0 +1,68 @@
+"""Commands end with a readable error and an exit status."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from learned_sparse.cli import run_main
+from learned_sparse.errors import LearnedSparseError
+
+
+def end(outcome: int | BaseException) -> int | str | None:
+    """The exit status of a command that returns ``outcome`` or raises it."""
+
+    def main(argv: list[str] | None) -> int:
+        assert argv is None  # the parser reads the process's own arguments
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    with pytest.raises(SystemExit) as exit_:
+        run_main(main)
+    return exit_.value.code
+
+
+@pytest.mark.parametrize("status", [0, 1, 3])
+def test_status_is_passed_on(status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert end(status) == status
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (LearnedSparseError("corpus.jsonl:3: no text"), 2, "error: corpus.jsonl:3: no text\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "runs/a.txt"), 2, "error: runs/a.txt: Permission denied\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "error: output: No space left on device\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
+def test_errors_the_user_can_mend(
+    error: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert end(error) == status
+    assert capsys.readouterr() == ("", message)
+
+
+@pytest.mark.parametrize("error", [ValueError("ours"), FileNotFoundError(errno.ENOENT, "No such file", "x")])
+def test_our_own_faults_keep_their_traceback(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised:
+        run_main(lambda argv: (_ for _ in ()).throw(error))
+    assert raised.value is error
+
+
+def test_reader_that_went_away(root: Path) -> None:
+    program = "from learned_sparse.cli import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"line\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

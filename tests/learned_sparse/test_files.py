@@ -1,0 +1,167 @@
+"""Files are whole or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import atomic_write, read_json, sha256, write_json
+
+KILLED = """
+import os, signal, sys
+from learned_sparse.files import atomic_write
+with atomic_write(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+LIMITED = """
+import resource, sys
+from learned_sparse.cli import run_main
+from learned_sparse.files import atomic_write
+def main(argv):
+    with atomic_write(sys.argv[1]) as file:
+        file.write(b"x" * 10_000)  # less than the buffer and more than fits: the error comes from flush
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+run_main(main)
+"""
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_file_appears_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "file.txt"
+    with atomic_write(path) as file:
+        file.write(b"whole")
+        assert not path.exists()
+    assert path.read_bytes() == b"whole"
+    assert [entry.name for entry in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
+    with atomic_write(tmp_path / "ours"):
+        pass
+    (tmp_path / "usual").touch()
+    assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
+
+
+@pytest.mark.parametrize("before", [None, b"old"])
+def test_an_error_leaves_what_was_there(tmp_path: Path, before: bytes | None) -> None:
+    path = tmp_path / "file.txt"
+    if before is not None:
+        path.write_bytes(before)
+    with pytest.raises(ZeroDivisionError), atomic_write(path) as file:
+        file.write(b"half")
+        _ = 1 / 0
+    assert [entry.read_bytes() for entry in tmp_path.iterdir()] == ([] if before is None else [before])
+
+
+def test_a_kill_leaves_no_file_and_the_next_write_tidies_up(tmp_path: Path, python: Any) -> None:
+    path = tmp_path / "part-00000.jsonl"
+    assert python("-c", KILLED, path).returncode == -9
+    assert not path.exists()
+    (leftover,) = tmp_path.iterdir()
+    assert leftover.suffix == ".tmp"  # Anserini reads .json, .jsonl and .gz
+    (tmp_path / ".other.txt.0123456789abcdef.tmp").touch()
+    with atomic_write(path) as file:
+        file.write(b"whole")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".other.txt.0123456789abcdef.tmp", path.name]
+
+
+def test_a_full_disk_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    with pytest.raises(
+        LearnedSparseError, match=r"file\.txt: cannot be written \(No space left on device\); make room"
+    ):
+        with atomic_write(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_does_not_fit(tmp_path: Path, python: Any) -> None:
+    done = python("-c", LIMITED, tmp_path / "file.txt")
+    assert done.stderr == f"error: {tmp_path}/file.txt: cannot be written (File too large); make room\n"
+    assert done.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_error_of_the_system_is_not_taken_for_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="input"), atomic_write(tmp_path / "file.txt"):
+        (tmp_path / "input").read_bytes()
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LearnedSparseError, match=r"file/x: cannot be written"), atomic_write(tmp_path / "file" / "x"):
+        pass
+
+
+def test_two_writers_of_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    with pytest.raises(LearnedSparseError, match="another process writes this file too"), atomic_write(path) as first:
+        first.write(b"first")
+        with atomic_write(path) as second:
+            second.write(b"second")
+    assert path.read_bytes() == b"second"
+
+
+@given(content=st.binary(max_size=200))
+def test_sha256(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "sha256"
+    path.write_bytes(content)
+    assert sha256(path) == hashlib.sha256(content).hexdigest()
+
+
+def test_sha256_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # FIPS 180-4
+    assert sha256(tmp_path / "empty") == known
+
+
+@given(content=json_values)
+def test_json_comes_back(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
+    path = tmp_path_factory.getbasetemp() / "content.json"
+    write_json(path, content)
+    assert read_json(path) == content
+
+
+def test_json_is_the_same_for_the_same_content(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"b": 1, "a": "é"})
+    assert (tmp_path / "a.json").read_bytes() == b'{\n  "a": "\\u00e9",\n  "b": 1\n}\n'
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "a.json", float("nan"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "content.json: no such file"),
+        (b'{\n"a": }', "content.json:2: not readable as JSON: Expecting value"),
+        (b'"\xff"', "content.json: not UTF-8 text: invalid start byte at byte 1"),
+    ],
+)
+def test_json_that_cannot_be_read(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "content.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LearnedSparseError) as error:
+        read_json(path)
+    assert str(error.value) == f"{tmp_path}/{message}"

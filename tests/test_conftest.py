@@ -1,0 +1,43 @@
+"""The rule that a skipped Java test is a failure, in a test session of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SKIPS = """
+import pytest
+
+@pytest.mark.{mark}
+def test_that_skips():
+    pytest.skip("no Java here")
+
+@pytest.mark.{mark}
+@pytest.mark.skip(reason="no Java here")
+def test_marked_skip():
+    pass
+
+@pytest.mark.{mark}
+def test_without_data(shared_data):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "status", "closing"), [("jvm", 1, "1 failed, 1 skipped, 1 error"), ("slow", 0, "3 skipped")]
+)
+def test_skipped_java_test_is_a_failure(
+    tmp_path: Path, root: Path, python: Any, mark: str, status: int, closing: str
+) -> None:
+    folder = tmp_path / "checkout" / "tests"
+    folder.mkdir(parents=True)
+    shutil.copy(root / "tests" / "conftest.py", folder)
+    (folder / "test_some.py").write_text(SKIPS.format(mark=mark), encoding="utf-8")
+    (folder.parent / "pytest.ini").write_text("[pytest]\nmarkers =\n  jvm\n  slow\n", encoding="utf-8")
+    session = python("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:faulthandler", cwd=folder.parent)
+    assert session.returncode == status, session.stdout
+    assert f"{closing} in" in session.stdout.splitlines()[-1]
+    assert session.stdout.count("a test marked jvm must not be skipped") == (2 if status else 0)
