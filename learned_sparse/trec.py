@@ -106,7 +106,9 @@ def _result_lines(path: Path, query: str, results: Iterable[tuple[str, float]], 
 
 def _check_column(text: str, path: Path, what: str) -> None:
     if text.split() != [text]:
-        raise LearnedSparseError(f"{path}: the {what} {text!r} is empty or has white space, which a TREC run cannot hold")
+        raise LearnedSparseError(
+            f"{path}: the {what} {text!r} is empty or has white space, which a TREC run cannot hold"
+        )
 
 
 def _score(text: str, where: str) -> float:
