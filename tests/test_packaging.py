@@ -1,0 +1,132 @@
+"""The package works as an editable install, as a wheel used elsewhere, and as a plain install run from the root."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ("learned_sparse", "encoders", "eval", "collections", "setup.cfg", "pyproject.toml", "LICENSE", "README.md")
+PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+OFFLINE = ("--no-deps", "--no-index", "--quiet")
+
+LOOK = """
+import json
+from collections import deque
+import encoders, eval, learned_sparse
+from encoders.training.recipe_file import load_recipe, recipe_names
+from learned_sparse.collection import collection_names, load_collection
+print(json.dumps({
+    "files": [module.__file__ for module in (encoders, eval, learned_sparse)],
+    "collections": [load_collection(name).name for name in collection_names()],
+    "recipes": [name for name in recipe_names() if load_recipe(name)],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is needed to build, and nothing else: no tests, no leavings of an install."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in PARTS:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy(source, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    copy = shutil.copytree(checkout, tmp_path_factory.mktemp("build") / "copy")
+    call(Path(sys.executable), *PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", folder, copy)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel in it."""
+    return environment(tmp_path_factory.mktemp("installed"), wheel)
+
+
+@pytest.fixture(scope="module")
+def editable(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The Python of an environment with an editable install, and the checkout it stands for."""
+    copy = shutil.copytree(checkout, tmp_path_factory.mktemp("editable") / "copy")
+    return environment(copy.parent / "venv", "--no-build-isolation", "--editable", copy), copy
+
+
+def environment(folder: Path, *install: str | Path) -> Path:
+    """A virtual environment that sees the dependencies of this one, but not its editable install."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
+    call(Path(sys.executable), *PIP, "--python", python, "install", *OFFLINE, *install)
+    return python
+
+
+def call(python: Path, *arguments: str | Path, cwd: Path | None = None) -> str:
+    clean = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    command = [str(python), *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def names(folder: str) -> list[str]:
+    return sorted(path.stem for path in (ROOT / folder).glob("*.yaml"))
+
+
+def check_use(python: Path, cwd: Path, home: Path) -> None:
+    """Collections and recipes are found, commands run, and the code is that below ``home``."""
+    found = json.loads(call(python, "-c", LOOK, cwd=cwd))
+    assert [Path(file).is_relative_to(home) for file in found["files"]] == [True, True, True], found["files"]
+    assert found["collections"] == names("collections")
+    assert found["recipes"] == names("encoders/recipes")
+    assert "usage: python -m learned_sparse.encode" in call(python, "-m", "learned_sparse.encode", "--help", cwd=cwd)
+
+
+def test_wheel_used_elsewhere(installed: Path, tmp_path: Path) -> None:
+    check_use(installed, tmp_path, installed.parents[1])
+
+
+def test_plain_install_run_from_the_root(installed: Path, checkout: Path) -> None:
+    check_use(installed, checkout, checkout)
+
+
+def test_editable_install(editable: tuple[Path, Path], tmp_path: Path) -> None:
+    python, checkout = editable
+    check_use(python, tmp_path, checkout)
+    check_use(python, checkout, checkout)
+
+
+def test_what_the_wheel_holds(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        files = archive.namelist()
+    top = {file.split("/")[0] for file in files}
+    release = wheel.name.split("-")[1]
+    assert top == {
+        "learned_sparse",
+        "encoders",
+        "eval",
+        f"learned_sparse-{release}.dist-info",
+        f"learned_sparse-{release}.data",
+    }
+    for package in ("learned_sparse", "encoders", "eval"):
+        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
+        assert sources <= set(files)
+        assert f"{package}/py.typed" in files
+    assert any(file.endswith("licenses/LICENSE") for file in files)
