@@ -1,0 +1,1 @@
+"""The neural networks: architectures, their training, and checkpoints as encoders of text."""

@@ -1,0 +1,209 @@
+"""A model as a folder: what it is, its tokenizer, its towers, and the quantisers and recipe that go with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from encoders.backbone import OUTPUT_BIAS, backbone_folder, load_backbone
+from encoders.hub import locate
+from encoders.masked_lm import Tower, quiet
+from encoders.models import ARCHITECTURES, SIDES, Architecture, Side, TermWeighers
+from encoders.vocabulary import Vocabulary
+from learned_sparse.errors import LearnedSparseError, did_you_mean
+from learned_sparse.files import read_json, write_json
+from learned_sparse.quantize import Quantizer
+from learned_sparse.settings import parse
+
+NOTES = "learned_sparse.json"
+FORMAT = 1
+_LONGEST = 256  # tokens, of queries and documents (both papers)
+_PLAIN = {"pooling": "max"}  # a plain masked-LM folder is read as the published naver/splade checkpoints are meant
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointNotes:
+    """The content of ``learned_sparse.json``: all of a checkpoint but weights and tokenizer."""
+
+    format: int
+    architecture: str
+    settings: dict[str, Any]
+    vocabulary_size: int
+    max_length: dict[str, int]
+    """Tokens, special ones included: ``{"query": 256, "document": 256}``."""
+    quantizers: dict[str, Any]
+    """``{"query": {"scale": 100.0, "bits": null}, "document": ...}``; null: to be calibrated."""
+    recipe: Any = None
+    training: Any = None
+
+
+@dataclass(kw_only=True)
+class LoadedModel:
+    """A model in memory, both sides."""
+
+    architecture: str
+    settings: Any
+    weighers: TermWeighers
+    towers: dict[str, Tower]
+    tokenizer: Any
+    max_length: dict[str, int]
+    quantizers: dict[str, Quantizer | None]
+    recipe: Any = None
+    training: Any = None
+
+
+def new_model(
+    architecture: str,
+    settings: Mapping[str, Any],
+    backbone: str,
+    num_hidden_layers: int | None = None,
+    seed: int = 0,
+    *,
+    revision: str | None = None,
+    output_bias: float = OUTPUT_BIAS,
+    max_length: Mapping[str, int] | None = None,
+) -> LoadedModel:
+    """An untrained model: every tower starts from ``backbone`` (see :func:`encoders.backbone.load_backbone`)."""
+    family = architecture_named(architecture)
+    parsed = parse(family.settings, settings, f"settings of {architecture}")
+    folder = backbone_folder(backbone)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        towers = {
+            name: load_backbone(folder, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias)
+            for name in family.tower_names(parsed)
+        }
+    tokenizer = load_tokenizer(locate(folder, revision))
+    lengths = {side: (max_length or {}).get(side, _default_length(towers)) for side in SIDES}
+    quantizers = _default_quantizers(family, parsed)
+    return _assemble(architecture, parsed, towers, tokenizer, max_length=lengths, quantizers=quantizers)
+
+
+def save_checkpoint(folder: Path, model: LoadedModel) -> None:
+    """Write ``folder``; the notes come last, so that an unfinished one is not taken for a checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / NOTES).unlink(missing_ok=True)
+    model.tokenizer.save_pretrained(folder)
+    for name, tower in model.towers.items():
+        tower.save(folder / "towers" / name)
+    notes = CheckpointNotes(
+        format=FORMAT,
+        architecture=model.architecture,
+        settings=dataclasses.asdict(model.settings),
+        vocabulary_size=next(iter(model.towers.values())).vocabulary_size,
+        max_length=model.max_length,
+        quantizers={side: None if kept is None else kept.to_json() for side, kept in model.quantizers.items()},
+        recipe=model.recipe,
+        training=model.training,
+    )
+    write_json(folder / NOTES, dataclasses.asdict(notes))
+
+
+def load_checkpoint(name: str | Path, *, architecture: str | None = None, revision: str | None = None) -> LoadedModel:
+    """A checkpoint folder or Hub id of ours, or a plain masked-LM, which is read as SPLADE with max pooling.
+
+    ``architecture``, if given, must be what the checkpoint holds.
+    """
+    folder = locate(name, revision)
+    notes = read_notes(folder)
+    if architecture is not None and architecture != notes.architecture:
+        raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
+    family = architecture_named(notes.architecture)
+    settings = settings_of(notes, folder)
+    towers = {tower: Tower.load(tower_folder(folder, tower)) for tower in family.tower_names(settings)}
+    return _assemble(
+        notes.architecture,
+        settings,
+        towers,
+        load_tokenizer(folder),
+        max_length=notes.max_length,
+        quantizers={side: quantizer_of(notes, side) for side in SIDES},
+        recipe=notes.recipe,
+        training=notes.training,
+    )
+
+
+def read_notes(folder: Path) -> CheckpointNotes:
+    """The notes of a checkpoint folder; those of SPLADE-max for a plain masked-LM folder."""
+    path = folder / NOTES
+    if not path.exists():
+        return _plain_notes(folder)
+    notes = parse(CheckpointNotes, read_json(path), str(path))
+    if notes.format != FORMAT:
+        raise LearnedSparseError(f"{path}: format {notes.format}, this version reads {FORMAT}; upgrade learned_sparse")
+    return notes
+
+
+def settings_of(notes: CheckpointNotes, folder: Path) -> Any:
+    """The architecture's settings dataclass."""
+    return parse(architecture_named(notes.architecture).settings, notes.settings, f"{folder / NOTES}: settings")
+
+
+def tower_folder(folder: Path, tower: str) -> Path:
+    """Where a tower's weights are: under ``towers/``, or in ``folder`` itself if it is a plain masked-LM."""
+    return folder / "towers" / tower if (folder / NOTES).exists() else folder
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer at the top of ``folder``."""
+    try:
+        with quiet():
+            return transformers.AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise LearnedSparseError(f"{folder}: no readable tokenizer: {error}") from error
+
+
+def architecture_named(name: str) -> Architecture:
+    """An entry of ``ARCHITECTURES``."""
+    if name not in ARCHITECTURES:
+        raise LearnedSparseError(f"unknown architecture {name!r}{did_you_mean(name, ARCHITECTURES)}")
+    return ARCHITECTURES[name]
+
+
+def quantizer_of(notes: CheckpointNotes, side: Side) -> Quantizer | None:
+    """The quantiser of one side; None if it has to be calibrated first."""
+    content = notes.quantizers.get(side)
+    return None if content is None else Quantizer.from_json(content)
+
+
+def _default_quantizers(family: Architecture, settings: Any) -> dict[str, Quantizer | None]:
+    scales = {side: family.scale(settings, side) for side in SIDES}
+    return {side: None if scale is None else Quantizer(scale) for side, scale in scales.items()}
+
+
+def _assemble(architecture: str, settings: Any, towers: dict[str, Tower], tokenizer: Any, **rest: Any) -> LoadedModel:
+    sizes = {tower.vocabulary_size for tower in towers.values()}
+    if len(sizes) != 1:
+        raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, sizes.pop())
+    weighers = ARCHITECTURES[architecture].build(settings, towers, vocabulary)
+    return LoadedModel(
+        architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest
+    )
+
+
+def _plain_notes(folder: Path) -> CheckpointNotes:
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise LearnedSparseError(f"{folder}: neither {NOTES} nor a Hugging Face config.json: {error}") from error
+    settings = parse(ARCHITECTURES["splade"].settings, _PLAIN, "plain masked-LM")
+    quantizers = _default_quantizers(ARCHITECTURES["splade"], settings)
+    return CheckpointNotes(
+        format=FORMAT,
+        architecture="splade",
+        settings=dataclasses.asdict(settings),
+        vocabulary_size=config.vocab_size,
+        max_length=dict.fromkeys(SIDES, min(_LONGEST, getattr(config, "max_position_embeddings", _LONGEST))),
+        quantizers={side: None if kept is None else kept.to_json() for side, kept in quantizers.items()},
+    )
+
+
+def _default_length(towers: Mapping[str, Tower]) -> int:
+    return min([_LONGEST, *(tower.longest_input or _LONGEST for tower in towers.values())])
