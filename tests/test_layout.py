@@ -43,7 +43,7 @@ print([name for name in json.loads(sys.argv[2]) if name in sys.modules])
 
 
 def module_name(path: Path) -> str:
-    """``learned_sparse/encode.py`` is ``learned_sparse.encode``; ``__main__`` or ``__init__`` have the package's name."""
+    """``learned_sparse/encode.py`` is ``learned_sparse.encode``; ``__init__.py`` has the name of its package."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] in {"__init__", "__main__"} else parts)
 
