@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import sysconfig
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 _NOT_LIBRARY = {"site-packages", "dist-packages", "lib-dynload", "__pycache__"}
-_NOT_TEXT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "__phello__"}
+_NOT_TEXT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "__hello__", "__phello__"}
 _BLOCKS = ("body", "handlers", "orelse", "finalbody")
 
 
@@ -35,12 +36,12 @@ def docstrings(folder: Path, files: list[Path]) -> Iterator[tuple[str, str]]:
         for name, text in _definitions(_parse(file), module):
             if name not in names:
                 names.add(name)
-                yield name, text
+                yield name, text.encode("utf-8", "replace").decode("utf-8")  # a literal may hold half a surrogate pair
 
 
 def _is_library(file: Path) -> bool:
     folders = file.parts[:-1]
-    return not ({*file.parts, file.stem} & (_NOT_LIBRARY | _NOT_TEXT) or folders[:1] and folders[0].startswith("config-"))
+    return not ({*file.parts, file.stem} & (_NOT_LIBRARY | _NOT_TEXT) or (folders and folders[0].startswith("config-")))
 
 
 def _module_name(file: Path) -> str:
@@ -50,7 +51,9 @@ def _module_name(file: Path) -> str:
 
 def _parse(file: Path) -> ast.Module:
     try:
-        return ast.parse(file.read_bytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about invalid escapes in the library's own strings
+            return ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
         return ast.Module(body=[], type_ignores=[])
 
@@ -63,7 +66,9 @@ def _definitions(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # what is inside a function has no qualified name
         for block in _BLOCKS:
             for child in getattr(node, block, []):
-                yield from _definitions(child, f"{name}.{child.name}" if hasattr(child, "name") and _named(child) else name)
+                yield from _definitions(
+                    child, f"{name}.{child.name}" if hasattr(child, "name") and _named(child) else name
+                )
 
 
 def _named(node: ast.AST) -> bool:

@@ -46,9 +46,9 @@ def build(library: Path | None = None, into: Path | None = None) -> Path:
 
 
 def known_item(text: str) -> tuple[str, str] | None:
-    """A docstring's first sentence and the rest, or None where the sentence does not stand apart.
+    r"""A docstring's first sentence and the rest, or None where the sentence does not stand apart.
 
-    >>> known_item("Return the lower case.\\n\\nOnly letters change: digits stay as they are.")
+    >>> known_item("Return the lower case.\n\nOnly letters change: digits stay as they are.")
     ('Return the lower case.', 'Only letters change: digits stay as they are.')
     """
     first, _, rest = text.strip().partition("\n\n")

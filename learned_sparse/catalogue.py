@@ -1,0 +1,80 @@
+"""Documents, queries and judgements by their name in the ir_datasets catalogue (the extra ``data``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from learned_sparse.document_formats import check_id, check_text
+from learned_sparse.documents import DocumentReader, Line, OnBadLine
+from learned_sparse.errors import LearnedSparseError, did_you_mean
+from learned_sparse.records import Document, Query
+from learned_sparse.trec import Qrels
+
+
+def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
+    """The documents of ``name``; a title, where there is one, is part of the text (ir_datasets' ``default_text``)."""
+    source = f"ir_datasets:{name}"
+    records = _fetched(_load(name, "docs").docs_iter, source)
+    lines: Iterator[Line] = ((f"{source}, document {i}", _document, doc) for i, doc in enumerate(records, start=1))
+    return DocumentReader(lines, source=source, files=(), on_bad_line=on_bad_line)
+
+
+def queries(name: str) -> list[Query]:
+    """The queries of ``name``."""
+    found = _fetched(_load(name, "queries").queries_iter, f"ir_datasets:{name}")
+    return [Query(query.query_id, query.default_text().strip()) for query in found]
+
+
+def qrels(name: str) -> Qrels:
+    """The judgements of ``name``."""
+    judged: Qrels = {}
+    for judgement in _fetched(_load(name, "qrels").qrels_iter, f"ir_datasets:{name}"):
+        judged.setdefault(judgement.query_id, {})[judgement.doc_id] = judgement.relevance
+    return judged
+
+
+def has(name: str, kind: str) -> bool:
+    """Whether ``name`` has ``docs``, ``queries`` or ``qrels``."""
+    return bool(getattr(_dataset(name), f"has_{kind}")())
+
+
+def _load(name: str, kind: str) -> Any:
+    if not has(name, kind):
+        raise LearnedSparseError(f"ir_datasets:{name}: has no {kind}; name one of its parts, for instance {name}/test")
+    return _dataset(name)
+
+
+def _dataset(name: str) -> Any:
+    try:
+        import ir_datasets
+    except ImportError:
+        raise LearnedSparseError(
+            f"ir_datasets:{name}: ir_datasets is not installed; pip install 'learned-sparse[data]'"
+        ) from None
+    try:
+        return ir_datasets.load(name)
+    except KeyError:
+        known = [known for known in ir_datasets.registry._registered if known]  # noqa: SLF001 -- it has no public list
+        raise LearnedSparseError(f"ir_datasets:{name}: no such name{did_you_mean(name, known)}") from None
+
+
+def _fetched(fetch: Callable[[], Iterable[Any]], source: str) -> Iterator[Any]:
+    """The records; whatever keeps ir_datasets from fetching them (network, disk, a missing reader) is our error."""
+    try:
+        yield from fetch()
+    except Exception as error:
+        raise LearnedSparseError(
+            f"{source}: cannot be fetched ({first_line(error)}); it needs a network at first use, "
+            "and some names need a licence or another package"
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """What a foreign error says, on one line: a Java stack trace or a nested list of causes helps nobody."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+def _document(record: Any) -> Document:
+    return check_text(Document(check_id(record.doc_id), record.default_text().strip()))

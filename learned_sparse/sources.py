@@ -1,0 +1,75 @@
+"""Opens what a ``Source`` describes: the first place that has it, or an error that names every place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from learned_sparse import catalogue, pydoc, registered
+from learned_sparse.collection_files import DATA_VARIABLE
+from learned_sparse.collection_records import Source
+from learned_sparse.documents import DocumentReader, OnBadLine, read_documents
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.records import Query
+from learned_sparse.topics import read_queries
+from learned_sparse.trec import Qrels, read_qrels
+
+T = TypeVar("T")
+
+
+def open_documents(source: Source, root: Path, what: str, on_bad_line: OnBadLine) -> DocumentReader:
+    """The documents of ``source``; ``what`` names them in errors."""
+    path = local_file(source, root)
+    if path:
+        return read_documents(path, on_bad_line=on_bad_line)
+    return _elsewhere(source, root, what, lambda name: catalogue.documents(name, on_bad_line), None)
+
+
+def open_queries(source: Source, root: Path, what: str) -> list[Query]:
+    """The topics of ``source``."""
+    path = local_file(source, root)
+    return (
+        read_queries(path) if path else _elsewhere(source, root, what, catalogue.queries, registered.registered_queries)
+    )
+
+
+def open_qrels(source: Source, root: Path, what: str) -> Qrels:
+    """The judgements of ``source``."""
+    path = local_file(source, root)
+    return read_qrels(path) if path else _elsewhere(source, root, what, catalogue.qrels, registered.registered_qrels)
+
+
+def local_file(source: Source, root: Path) -> Path | None:
+    """The first file of ``source`` that is there, made on the spot for an embedded collection."""
+    if source.embedded:
+        return pydoc.build() / source.embedded
+    return next((path for path in _candidates(source, root) if path.exists()), None)
+
+
+def _candidates(source: Source, root: Path) -> list[Path]:
+    names = (
+        name for file in source.files for name in (file, file.removesuffix(".gz"), f"{file.removesuffix('.gz')}.gz")
+    )
+    return [root / name for name in dict.fromkeys(names)]
+
+
+def _elsewhere(
+    source: Source,
+    root: Path,
+    what: str,
+    from_catalogue: Callable[[str], T],
+    from_pyserini: Callable[[str], T] | None,
+) -> T:
+    tried = [f"{path}: no such file" for path in _candidates(source, root)]
+    places = ((source.ir_datasets, from_catalogue), (source.registered, from_pyserini))
+    for name, fetch in places:
+        if name and fetch:
+            try:
+                return fetch(name)
+            except LearnedSparseError as error:
+                tried.append(str(error))
+    way_out = (
+        f"put the file at {root / source.files[0]}, or set {DATA_VARIABLE}" if source.files else "use another name"
+    )
+    raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(tried) + f"\nWay out: {way_out}")
