@@ -65,8 +65,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
 def start_jvm(*, heap: str | None = None) -> JavaChoice:
     """Start the JVM of ``find_java()`` with Anserini on its class path, once; must come before any import of Pyserini.
 
-    ``heap`` (``"4g"``; default ``$LEARNED_SPARSE_JAVA_HEAP``, else Java's own quarter of the memory) bounds the Java heap.
-    A JVM that something else has started is accepted when it can run Anserini.
+    ``heap`` is explained at ``jvm_options``. A JVM that something else started is accepted when it can run Anserini.
     """
     global _started
     if _started is not None:
@@ -80,7 +79,7 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
         choice = find_java()
         os.environ["JAVA_HOME"] = str(choice.home)  # where pyjnius looks for libjvm
         jnius_config.add_classpath(str(jar))
-        jnius_config.add_options(*jvm_options(choice, heap or os.environ.get(HEAP_VARIABLE)))
+        jnius_config.add_options(*jvm_options(choice, heap))
         import jnius  # noqa: F401  (starts the JVM)
 
         _started = _running_jvm(choice)
@@ -90,7 +89,11 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
 
 
 def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
-    """What Anserini wants of a JVM, less what this runtime does not know; harmless warnings are silenced."""
+    """What Anserini wants of a JVM, less what this runtime does not know; harmless warnings are silenced.
+
+    ``heap`` (``"4g"``) bounds Java's memory; default ``$LEARNED_SPARSE_JAVA_HEAP``, else Java's own (a quarter of all).
+    """
+    heap = heap or os.environ.get(HEAP_VARIABLE)
     options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN"]
     if choice.major >= 23:  # older ones do not know the option, and do not warn
         options.append("--sun-misc-unsafe-memory-access=allow")
@@ -156,7 +159,7 @@ def _describe(source: Source, home: Path) -> JavaChoice | str:
 
 
 def _read_release(home: Path) -> dict[str, str]:
-    """The ``KEY="value"`` lines of a runtime's ``release`` file; empty where there is none (a wrapper script, Java 8)."""
+    """The ``KEY="value"`` lines of a runtime's ``release`` file; empty where there is none (a wrapper script)."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,0 +1,143 @@
+"""Anserini's IndexCollection in a process of its own, and what the index it wrote really holds."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.java import anserini_jar, find_java, jvm_options, start_jvm
+
+LOG = "anserini.log"
+_CONTENTS, _ID = "contents", "id"
+
+
+@dataclass(frozen=True)
+class IndexedCounts:
+    """What Anserini says at the end of its log; ``empty`` documents are not in the index."""
+
+    documents: int
+    empty: int
+
+
+@dataclass(frozen=True)
+class IndexContents:
+    """What Lucene finds in an index."""
+
+    documents: int
+    distinct_ids: int
+    """Fewer than ``documents`` when an id was indexed twice (Anserini keeps both)."""
+    postings: int
+    total_impacts: int
+    """The sum of all impacts (of all term frequencies, without impacts)."""
+
+
+def index_collection(
+    kind: str, source: Path, index: Path, options: Sequence[str], *, threads: int, heap: str | None = None
+) -> IndexedCounts:
+    """Index the files below ``source``, a ``kind`` of Anserini's collections, into the folder ``index``.
+
+    Anserini reads one file on one thread. Its log stays in the index. A child process of Java alone starts in a second,
+    and takes nothing down with it when its memory runs out.
+    """
+    java = find_java()
+    index.mkdir(parents=True, exist_ok=True)
+    command = [
+        str(java.java),
+        *jvm_options(java, heap),
+        "-cp",
+        str(anserini_jar()),
+        "io.anserini.index.IndexCollection",
+    ]
+    command += ["-collection", kind, "-input", str(source), "-index", str(index), "-threads", str(threads)]
+    command += ["-generator", "DefaultLuceneDocumentGenerator", "-optimize", *options]
+    log = index / LOG
+    with log.open("wb") as file:
+        status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+    return read_log(log.read_text(encoding="utf-8", errors="replace"), status)
+
+
+def read_log(text: str, status: int = 0) -> IndexedCounts:
+    """The counts in Anserini's log; an error in it, or a log without an end, raises.
+
+    Anserini exits with 0 when a broken line has ended the reading of a file, and counts no error: only the exception in
+    its log tells.
+    """
+    indexed = re.search(r"Indexing Complete! ([\d,]+) documents? indexed", text)
+    empty = re.search(r"\bempty:\s+([\d,]+)", text)
+    bad = [line for line in text.splitlines() if re.search(r"\b(ERROR|FATAL)\b|Exception\b|OutOfMemoryError", line)]
+    if status or bad or not indexed or not empty:
+        last = "\n".join(f"  {line}" for line in (bad or text.splitlines()[-5:])[:5])
+        way_out = "; give Java more memory with --heap" if "OutOfMemory" in text or "totalFiles" in text else ""
+        raise LearnedSparseError(
+            f"Anserini could not index everything (exit status {status}){way_out}; its log says:\n{last}"
+        )
+    return IndexedCounts(_number(indexed[1]), _number(empty[1]))
+
+
+def read_contents(index: Path) -> IndexContents:
+    """Count what is in an index, by Lucene's own statistics."""
+    reader = _open(index)
+    try:
+        documents, ids, postings, impacts = int(reader.numDocs()), 0, 0, 0
+        for leaf in _leaves(reader):
+            names, terms = leaf.reader().terms(_ID), leaf.reader().terms(_CONTENTS)
+            ids += int(names.size()) if names else 0
+            postings += int(terms.getSumDocFreq()) if terms else 0
+            impacts += int(terms.getSumTotalTermFreq()) if terms else 0
+    finally:
+        reader.close()
+    return IndexContents(documents, ids, postings, impacts)
+
+
+def read_impacts(index: Path, wanted: Iterable[tuple[str, Iterable[str]]]) -> dict[str, dict[str, int]]:
+    """``{id: {term: impact}}`` out of the postings, for the documents and terms asked for, as far as there."""
+    from jnius import autoclass
+
+    term_of, frequencies = (
+        autoclass("org.apache.lucene.index.Term"),
+        autoclass("org.apache.lucene.index.PostingsEnum").FREQS,
+    )
+    reader = _open(index)
+    found: dict[str, dict[str, int]] = {}
+    try:
+        for name, terms in wanted:
+            for leaf in _leaves(reader):
+                place = leaf.reader().postings(term_of(_ID, name))
+                if place is None:
+                    continue
+                document = place.nextDoc()
+                impacts = found.setdefault(name, {})
+                for term in terms:
+                    postings = leaf.reader().postings(term_of(_CONTENTS, term), frequencies)
+                    if postings is not None and postings.advance(document) == document:
+                        impacts[term] = int(postings.freq())
+    finally:
+        reader.close()
+    return found
+
+
+def _open(index: Path) -> Any:
+    start_jvm()
+    from jnius import JavaException, autoclass
+
+    directory = autoclass("org.apache.lucene.store.FSDirectory").open(
+        autoclass("java.nio.file.Paths").get(str(index.resolve()))
+    )
+    try:
+        return autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
+    except JavaException as error:
+        raise LearnedSparseError(f"{index}: not a Lucene index ({error}); make one with learned_sparse.index") from None
+
+
+def _leaves(reader: Any) -> Iterable[Any]:
+    leaves = reader.leaves()
+    return (leaves.get(number) for number in range(leaves.size()))
+
+
+def _number(digits: str) -> int:
+    return int(digits.replace(",", ""))

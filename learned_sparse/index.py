@@ -1,0 +1,108 @@
+"""``python -m learned_sparse.index``: encoded documents (or plain text, for BM25) into a verified Lucene index."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.home import index_folder, vectors_folder
+from learned_sparse.index_vectors import STORE, build_index, encoded_files, plain_files
+
+EXAMPLES = """\
+examples:
+  python -m learned_sparse.index --model sparterm                     what learned_sparse.encode wrote by default
+  python -m learned_sparse.index --input SHARD-0 SHARD-1 --index INDEX
+  python -m learned_sparse.index --input VECTORS --no-manifest --index INDEX      JsonVectorCollection files of others
+  python -m learned_sparse.index --bm25 --collection scifact                      the baseline
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m learned_sparse.index",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model", help="name of the model whose vectors of --collection are in the home folder")
+    parser.add_argument("--collection", help="name of the collection (default pydoc)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="with --bm25: folder the files of --collection are in")
+    parser.add_argument("--input", nargs="+", type=Path, metavar="DIR", help="encoded folder, or all shards of one")
+    parser.add_argument("--index", type=Path, metavar="DIR", help="where to (default: by --collection and --model)")
+    parser.add_argument("--bm25", action="store_true", help="index the text of --collection (or of --input) for BM25")
+    parser.add_argument("--no-manifest", action="store_true", help="plain vectors, not from learned_sparse.encode")
+    parser.add_argument("--threads", type=int, help="default: one for each processor, at most one for each file")
+    parser.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an index that is there already")
+    for name in STORE:
+        parser.add_argument(
+            f"--store{name}", action="append_const", const=name, dest="store", help=f"Anserini's -store{name}"
+        )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command."""
+    options = parser().parse_args(argv)
+    if options.threads is not None and options.threads < 1:
+        raise LearnedSparseError(f"--threads {options.threads}: give at least 1")
+    model = "bm25" if options.bm25 else options.model
+    if options.bm25 and (options.model or options.no_manifest or options.store):
+        raise LearnedSparseError("--bm25 indexes text: it takes neither --model, --no-manifest nor --store...")
+    if not options.input and not model:
+        raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
+    if not options.index and not model:
+        raise LearnedSparseError("where to? give --index DIR (or --model NAME for its place in the home folder)")
+    collection = options.collection or "pydoc"
+    index = options.index or index_folder(collection, model)
+    facts = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection, index)
+    print(f"{index}: {facts}")
+    return 0
+
+
+def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
+    folders = options.input or [vectors_folder(collection, options.model)]
+    if not options.input and not folders[0].is_dir():
+        command = f"python -m learned_sparse.encode --model {options.model} --collection {collection}"
+        raise LearnedSparseError(f"{folders[0]}: no vectors yet; run {command}, or name their folder with --input")
+    vectors = plain_files(folders) if options.no_manifest else encoded_files(folders)
+    note = build_index(
+        vectors,
+        index,
+        threads=options.threads,
+        store=options.store or (),
+        overwrite=options.overwrite,
+        heap=options.heap,
+        say=print,
+    )
+    return (
+        f"{note.facts['documents']:,} documents, {note.facts['postings']:,} postings; counts are as in the files, "
+        f"so are all impacts of {note.facts['verified_documents']:,} sampled documents"
+    )
+
+
+def _bm25(options: argparse.Namespace, collection: str, index: Path) -> str:
+    from learned_sparse.bm25_index import build_bm25_index
+    from learned_sparse.collection import load_collection
+    from learned_sparse.documents import read_documents
+
+    if options.input and len(options.input) > 1:
+        raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
+    documents = (
+        read_documents(options.input[0])
+        if options.input
+        else load_collection(collection, data=options.data).documents()
+    )
+    indexed = build_bm25_index(
+        documents, index, threads=options.threads, overwrite=options.overwrite, heap=options.heap
+    )
+    return f"{indexed:,} documents of plain text for BM25"
+
+
+if __name__ == "__main__":
+    from learned_sparse.cli import run_main
+
+    run_main(main)

