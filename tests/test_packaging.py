@@ -24,10 +24,11 @@ import json
 from collections import deque
 import encoders, eval, learned_sparse
 from encoders.training.recipe_file import load_recipe, recipe_names
-from learned_sparse.collection import collection_names, load_collection
+from learned_sparse.collection import load_collection
+from learned_sparse.collection_files import descriptions
 print(json.dumps({
     "files": [module.__file__ for module in (encoders, eval, learned_sparse)],
-    "collections": [load_collection(name).name for name in collection_names()],
+    "collections": [load_collection(name).name for name in descriptions()],
     "recipes": [name for name in recipe_names() if load_recipe(name)],
 }))
 """
@@ -86,34 +87,36 @@ def call(python: Path, *arguments: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def names(folder: str) -> list[str]:
-    return sorted(path.stem for path in (ROOT / folder).glob("*.yaml"))
+def names(folder: Path) -> list[str]:
+    found = sorted(path.stem for path in folder.glob("*.yaml"))
+    assert found, f"nothing in {folder}"
+    return found
 
 
-def check_use(python: Path, cwd: Path, home: Path) -> None:
-    """Collections and recipes are found, commands run, and the code is that below ``home``."""
+def check_use(python: Path, cwd: Path, home: Path, checkout: Path) -> None:
+    """All collections and recipes of ``checkout`` are found, commands run, and the code is that below ``home``."""
     found = json.loads(call(python, "-c", LOOK, cwd=cwd))
     assert [Path(file).is_relative_to(home) for file in found["files"]] == [True, True, True], found["files"]
-    assert found["collections"] == names("collections")
-    assert found["recipes"] == names("encoders/recipes")
+    assert found["collections"] == names(checkout / "collections")
+    assert found["recipes"] == names(checkout / "encoders" / "recipes")
     assert "usage: python -m learned_sparse.encode" in call(python, "-m", "learned_sparse.encode", "--help", cwd=cwd)
 
 
-def test_wheel_used_elsewhere(installed: Path, tmp_path: Path) -> None:
-    check_use(installed, tmp_path, installed.parents[1])
+def test_wheel_used_elsewhere(installed: Path, checkout: Path, tmp_path: Path) -> None:
+    check_use(installed, tmp_path, installed.parents[1], checkout)
 
 
 def test_plain_install_run_from_the_root(installed: Path, checkout: Path) -> None:
-    check_use(installed, checkout, checkout)
+    check_use(installed, checkout, checkout, checkout)
 
 
 def test_editable_install(editable: tuple[Path, Path], tmp_path: Path) -> None:
     python, checkout = editable
-    check_use(python, tmp_path, checkout)
-    check_use(python, checkout, checkout)
+    check_use(python, tmp_path, checkout, checkout)
+    check_use(python, checkout, checkout, checkout)
 
 
-def test_what_the_wheel_holds(wheel: Path) -> None:
+def test_what_the_wheel_holds(wheel: Path, checkout: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = archive.namelist()
     top = {file.split("/")[0] for file in files}
@@ -126,7 +129,7 @@ def test_what_the_wheel_holds(wheel: Path) -> None:
         f"learned_sparse-{release}.data",
     }
     for package in ("learned_sparse", "encoders", "eval"):
-        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
+        sources = {str(path.relative_to(checkout)) for path in (checkout / package).rglob("*.py")}
         assert sources <= set(files)
         assert f"{package}/py.typed" in files
     assert any(file.endswith("licenses/LICENSE") for file in files)
