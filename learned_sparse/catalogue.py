@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from learned_sparse.document_formats import check_id, check_text
@@ -13,9 +14,13 @@ from learned_sparse.trec import Qrels
 
 
 def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
-    """The documents of ``name``; a title, where there is one, is part of the text (ir_datasets' ``default_text``)."""
+    """The documents of ``name``; a title, where there is one, is part of the text (ir_datasets' ``default_text``).
+
+    The first one is fetched here, so that what cannot be fetched is known at once.
+    """
     source = f"ir_datasets:{name}"
     records = _fetched(_load(name, "docs").docs_iter, source)
+    records = chain(list(islice(records, 1)), records)
     lines: Iterator[Line] = ((f"{source}, document {i}", _document, doc) for i, doc in enumerate(records, start=1))
     return DocumentReader(lines, source=source, files=(), on_bad_line=on_bad_line)
 

@@ -29,7 +29,7 @@ def describe_folder(folder: Path) -> Description:
     if corpus is None:
         raise LearnedSparseError(
             f"{folder}: neither a BEIR folder (corpus.jsonl, queries.jsonl, qrels/*.tsv) nor an MS MARCO folder "
-            f"({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); describe it in a .yaml file, or encode it with --input"
+            f"({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); describe it in a .yaml, or encode it with --input"
         )
     return _msmarco(folder, corpus)
 

@@ -69,7 +69,11 @@ def _elsewhere(
                 return fetch(name)
             except LearnedSparseError as error:
                 tried.append(str(error))
-    way_out = (
-        f"put the file at {root / source.files[0]}, or set {DATA_VARIABLE}" if source.files else "use another name"
-    )
-    raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(tried) + f"\nWay out: {way_out}")
+    raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(tried) + _way_out(source, root))
+
+
+def _way_out(source: Source, root: Path) -> str:
+    if not source.files:
+        return ""
+    first = source.files[0]
+    return f"\nPut the file at {root / first}, or set {DATA_VARIABLE} to the folder that has it as {first}"
