@@ -47,8 +47,12 @@ def trec_eval(arguments: Sequence[str], qrels: Path, run: Path) -> Values:
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
-    """A judgements file as trec_eval reads it."""
-    rows = ((query, document, grade) for query, grades in qrels.items() for document, grade in grades.items())
+    """A judgements file as trec_eval reads it.
+
+    A negative grade is written as 0, which is the same to every measure of ``eval.notation``; trec_eval would give up
+    on a query that has no others.
+    """
+    rows = ((query, document, max(grade, 0)) for query, grades in qrels.items() for document, grade in grades.items())
     _write(path, (f"{query} 0 {_word(document)} {grade}\n" for query, document, grade in rows))
 
 

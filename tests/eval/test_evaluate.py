@@ -1,0 +1,127 @@
+"""The command: what it is measured against, what it prints, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.evaluate import main
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.home import run_file
+
+QRELS = "q1 0 d1 1\nq2 0 d1 2\nq2 0 d2 1\nq3 0 d3 1\n"
+FIRST = "q1 Q0 d1 1 2.0 t\nq2 Q0 d3 1 2.0 t\nq2 Q0 d2 2 1.0 t\nq9 Q0 d1 1 1.0 t\n"
+SECOND = "q1 Q0 q1 1 9.0 t\nq1 Q0 d1 2 2.0 t\nq2 Q0 d1 1 2.0 t\nq3 Q0 d3 1 2.0 t\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with judgements, two runs, a collection with one split, and something encoded; the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
+    files = {
+        "qrels.txt": QRELS,
+        "first.txt": FIRST,
+        "second.txt": SECOND,
+        "tiny/corpus.jsonl": "".join(f'{{"_id": "d{i}", "title": "", "text": "text"}}\n' for i in range(1, 4)),
+        "tiny/queries.jsonl": "".join(f'{{"_id": "q{i}", "text": "text"}}\n' for i in range(1, 4)),
+        "tiny/qrels/test.tsv": "query-id\tcorpus-id\tscore\n" + QRELS.replace(" 0 ", "\t").replace(" ", "\t"),
+        "vectors/part-00000.jsonl": (
+            '{"id": "d1", "contents": "", "vector": {"a": 2, "b": 1}}\n'
+            '{"id": "d2", "contents": "", "vector": {"b": 3}}\n'
+        ),
+        "queries/queries.tsv": "q1\tb b c\nq2\ta a a\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.jvm
+def test_two_runs_side_by_side(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--qrels", "qrels.txt", "--measures", "MRR@10", "R(rel=2)@1", "--run", "first.txt", "second.txt"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == (
+        "run     MRR@10  R(rel=2)@1\n"
+        "------  ------  ----------\n"
+        "first   0.5000      0.0000\n"
+        "second  0.8333      0.3333\n"
+    )  # fmt: skip
+    assert printed.err == (
+        "note: first.txt: 1 judged queries have no result and count as zero, for instance 'q3'\n"
+        "note: first.txt: 1 queries have no judgement and count nowhere, for instance 'q9'\n"
+    )
+
+
+@pytest.mark.jvm
+def test_sparsity_stands_beside_the_measures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = (
+        "--qrels qrels.txt --measures MRR@10 --run second.txt --vectors vectors --queries queries --remove-query"
+    )
+    assert main([*arguments.split(), "--markdown"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "| second | 1.0000 | 0.7500 |            1.5 |         1.5 |"
+    assert main([*arguments.split(), "--json", "--per-query"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["remove_query"] is True
+    (run,) = found["runs"]
+    assert run["scores"] == {"MRR@10": 1.0}
+    assert run["per_query"] == {"MRR@10": {"q1": 1.0, "q2": 1.0, "q3": 1.0}}
+    assert run["sparsity"]["flops"] == 0.75  # b in both documents and one of two queries, a in one and one
+    assert run["sparsity"]["document_frequencies"]["top"] == [["b", 1.0], ["a", 0.5]]
+
+
+@pytest.mark.jvm
+def test_a_collection_brings_judgements_measures_and_the_runs_at_home(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for model, text in [("bm25", FIRST), ("splade", SECOND)]:
+        path = run_file("tiny", "test", model)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert main(["--collection", "./tiny"]) == 0
+    heading, _, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split()[:2] == ["run", "nDCG@10"]
+    assert [row.split()[0] for row in rows] == ["bm25", "splade"]
+    assert main(["--collection", "./tiny", "--split", "test", "--per-query", "--measures", "MRR@10"]) == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "q1     MRR@10   1.0000  0.5000",
+        "q2     MRR@10   0.5000  1.0000",
+        "q3     MRR@10   0.0000  1.0000",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--run first.txt", "Give --collection, or --qrels with --measures"),
+        ("--run first.txt --qrels qrels.txt", "Give --collection, or --qrels with --measures"),
+        ("--qrels qrels.txt --measures MRR@10", "no run is given"),
+        ("--collection ./tiny", "tiny/test: no runs"),
+        ("--collection ./tiny --split tset --run first.txt", "did you mean 'test'?"),
+        ("--collection ./tiny --run absent.txt", "absent.txt: no such run"),
+        ("--collection ./tiny --run first.txt --measures ndcg@10", "did you mean 'nDCG'?"),
+        ("--qrels absent.txt --measures MAP --run first.txt", "absent.txt: no such file"),
+        ("--qrels first.txt --measures MAP --run first.txt", "first.txt:1: "),
+        (
+            "--collection ./tiny --run first.txt second.txt --vectors vectors --queries queries",
+            "one of each for every run",
+        ),
+        ("--collection ./tiny --run first.txt --vectors vectors", "go together"),
+        ("--collection ./tiny --run first.txt --vectors vectors --queries tiny", "queries.tsv: no such file"),
+    ],
+)
+def test_errors_say_what_is_wrong(here: Path, arguments: str, message: str) -> None:
+    with pytest.raises(LearnedSparseError) as error:
+        main(arguments.split())
+    assert message in str(error.value)
+
+
+def test_runs_called_the_same_are_shown_by_their_paths() -> None:
+    from eval.evaluate import _names
+
+    assert _names([Path("a/splade.txt"), Path("b/splade.txt"), Path("b/bm25.txt")]) == [
+        "a/splade.txt", "b/splade.txt", "bm25",
+    ]  # fmt: skip
