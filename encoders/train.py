@@ -1,0 +1,77 @@
+"""``python -m encoders.train``: a recipe and text in, a checkpoint out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.home import checkpoint_folder
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Train a model by a recipe. Stopped or killed, it goes on with --resume and ends with the very same weights."""
+    from encoders.training.recipe_file import load_recipe, recipe_names
+
+    parser = argparse.ArgumentParser(prog="python -m encoders.train", description=main.__doc__)
+    parser.add_argument(
+        "--recipe", required=True, metavar="NAME|FILE", help=f"{', '.join(recipe_names())}; or a YAML file"
+    )
+    parser.add_argument("--output", type=Path, help="checkpoint folder (default: that of the recipe's model)")
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="COLLECTION[:SPLIT]|FILE.tsv",
+        help="train on this instead of the recipe's data; may be given several times",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="changes",
+        metavar="KEY=VALUE",
+        help="change a value of the recipe, as in seed=1 or stages.0.steps=100; may be given several times",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the last saved state (start if there is none)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="throw away what the output folder holds")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the best there is)")
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        metavar="S",
+        help="end after S seconds with the best weights so far; with --resume, 0 turns a stopped run into a checkpoint",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    options = parser.parse_args(argv)
+    if options.resume and options.overwrite:
+        raise LearnedSparseError("--resume goes on and --overwrite starts anew; give one of them")
+    recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
+    output = options.output or checkpoint_folder(recipe.model)
+    try:
+        from encoders.training.loop import train
+    except ImportError as error:
+        raise LearnedSparseError(
+            f"training needs the package {error.name}, which is missing: install the extra 'train', or accelerate itself"
+        ) from error
+    report = train(
+        recipe, output, resume=options.resume, overwrite=options.overwrite,
+        device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
+    )  # fmt: skip
+    again = f"python -m encoders.train --recipe {options.recipe} --output {output} --resume"
+    if not report.written:
+        print(f"stopped after step {report.steps}; go on with\n  {again} [the other options as before]")
+        return 130
+    score = "" if report.best_score is None else f", MRR@10 {report.best_score:.4f} in validation"
+    state = "" if report.finished else f" (stopped early; go on with {again})"
+    print(f"{report.checkpoint}: {report.steps} steps in {report.seconds:.0f} s{score}{state}")
+    print(f"next:\n  python -m learned_sparse.encode --model {recipe.model} --checkpoint {report.checkpoint}")
+    return 0
+
+
+if __name__ == "__main__":
+    from learned_sparse.cli import run_main
+
+    run_main(main)

@@ -1,0 +1,1 @@
+"""Training: losses, regularisers, data and one loop for every architecture."""

@@ -1,0 +1,37 @@
+"""The quantisers a finished model is stored with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from encoders.training.recipe import Quantization
+from encoders.training.retrieval import Vectors
+from learned_sparse.quantize import Quantizer
+
+
+def quantizers(
+    settings: Quantization,
+    defaults: Mapping[str, Any],
+    encode: Callable[[str, list[str]], Vectors],
+    texts: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """``{"query": {"scale": ..., "bits": ...}, "document": ...}``.
+
+    A side takes the recipe's factor, else the architecture's (``defaults``), else bits calibrated on ``texts``. Weights
+    that are whole numbers already (term frequencies) keep them: factor 1.
+    """
+    found = {}
+    for side in ("query", "document"):
+        if settings.factor is not None:
+            found[side] = Quantizer(settings.factor).to_json()
+        elif defaults.get(side) is not None:
+            found[side] = defaults[side]
+        else:
+            values = encode(side, list(texts[side])).data
+            whole = len(values) > 0 and np.array_equal(values, np.rint(values))
+            quantizer = Quantizer(1.0) if whole else Quantizer.calibrate(values, settings.bits, settings.percentile)
+            found[side] = quantizer.to_json()
+    return found

@@ -1,0 +1,193 @@
+"""A model under one stage of training: which parameters move, and one optimiser step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from encoders.training.batches import MicroBatch, StepBatch, bag_of_words, known_positives
+from encoders.training.gradients import over_batch, per_micro_batch
+from encoders.training.objective import Outputs, negatives_per_query, objective
+from encoders.training.recipe import Stage
+from encoders.training.schedules import linear_warm_up_decay, quadratic_ramp
+from learned_sparse.errors import LearnedSparseError
+
+GATE = "gate"
+"""The tower Eq. 8 trains; a ranking stage leaves every tower alone whose name ends so."""
+
+
+class Processes(Protocol):
+    """What a step needs of ``accelerate.Accelerator``."""
+
+    @property
+    def num_processes(self) -> int: ...
+
+    @property
+    def process_index(self) -> int: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def gather(self, tensor: Tensor) -> Tensor: ...
+
+    def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor: ...
+
+
+class Learner:
+    """Forward passes, gradients and updates of one stage."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        weighers: nn.Module,
+        towers: Mapping[str, nn.Module],
+        *,
+        special_ids: Sequence[int],
+        processes: Processes,
+        autocast: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """``weighers`` has the modules ``query`` and ``document``, which read ``towers``."""
+        self.stage, self.module = stage, weighers
+        self._query: Any = weighers.query
+        self._document: Any = weighers.document
+        self._special_ids, self._processes, self._autocast = special_ids, processes, autocast
+        self._uses_gate = stage.objective == "gate" or stage.joint
+        if self._uses_gate and GATE not in towers:
+            raise LearnedSparseError(
+                f"stage {stage.name}: the model has no gate to train; SparTerm has, in another mode"
+            )
+        self._dimensions = int(next(iter(towers.values())).vocabulary_size)  # type: ignore[arg-type]
+        self._freeze(towers)
+        self.module.train(stage.dropout)
+        self.optimizer = self._optimizer()
+
+    def step(self, batch: StepBatch) -> dict[str, float]:
+        """One update of the weights; what to log about it."""
+        self._set_learning_rate(batch.step)
+        self.optimizer.zero_grad(set_to_none=True)
+        logs = self._backward(batch)
+        self._reduce()
+        maximum = self.stage.max_gradient_norm
+        norm = nn.utils.clip_grad_norm_(self.parameters(), maximum if maximum is not None else float("inf"))
+        self.optimizer.step()
+        found = {name: float(value) for name, value in logs.items()} | {"gradient_norm": float(norm)}
+        if not all(map(math.isfinite, found.values())):
+            raise LearnedSparseError(
+                f"stage {self.stage.name}, step {batch.step + 1}: the loss or its gradient is not finite; "
+                "lower learning_rate or rank: score_scale, or set max_gradient_norm"
+            )
+        return found
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters this stage trains."""
+        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+
+    def _backward(self, batch: StepBatch) -> dict[str, Tensor]:
+        micro_batches = [micro.to(self._processes.device) for micro in batch.micro_batches]
+        forwards = [lambda micro=micro: self._forward(micro) for micro in micro_batches]
+        logs: list[dict[str, Tensor]] = []
+        if self.stage.scope == "batch":
+            targets = [self._target(micro) for micro in micro_batches] if self._uses_gate else []
+            target = self._processes.gather(torch.cat(targets)) if targets else None
+            loss = self._loss(known_positives(batch.examples), target, batch.step, logs)
+            over_batch(forwards, loss, self._processes.gather, self._processes.process_index)
+        else:
+            per_micro_batch(forwards, self._micro_losses(batch, micro_batches, logs))
+        return {name: torch.stack([log[name] for log in logs]).mean() for name in logs[0]}
+
+    def _micro_losses(
+        self, batch: StepBatch, micro_batches: Sequence[MicroBatch], logs: list[dict[str, Tensor]]
+    ) -> list[Callable[[Outputs], Tensor]]:
+        losses, start = [], self._processes.process_index * len(batch.examples) // self._processes.num_processes
+        for micro in micro_batches:
+            own = batch.examples[start : start + len(micro.queries.input_ids)]
+            target = self._target(micro) if self._uses_gate else None
+            losses.append(self._loss(known_positives(own), target, batch.step, logs))
+            start += len(own)
+        return losses
+
+    def _loss(
+        self, known: Tensor, target: Tensor | None, step: int, logs: list[dict[str, Tensor]]
+    ) -> Callable[[Outputs], Tensor]:
+        ramp = quadratic_ramp(step, self.stage.regularizer.ramp_steps)
+
+        def loss(outputs: Outputs) -> Tensor:
+            total, parts = objective(self.stage, outputs, known, target, ramp)
+            logs.append({"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}})
+            logs[-1] |= _sparsity(outputs)
+            if outputs.queries is not None:
+                logs[-1]["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage, known))
+                logs[-1]["lambda_query"] = torch.tensor(self.stage.regularizer.lambda_query * ramp)
+                logs[-1]["lambda_document"] = torch.tensor(self.stage.regularizer.lambda_document * ramp)
+            return total
+
+        return loss
+
+    def _forward(self, micro: MicroBatch) -> Outputs:
+        count = len(micro.queries.input_ids)
+        documents = (micro.documents.input_ids, micro.documents.attention_mask)
+        with self._autocast():
+            if self.stage.objective == "gate":
+                return Outputs(gate=self._document.gate_logits(*(tensor[:count] for tensor in documents)).float())
+            queries = self._query(micro.queries.input_ids, micro.queries.attention_mask).float()
+            if not self.stage.joint:
+                weights, gate = self._document(*documents).float(), None
+            else:
+                logits = self._document.gate_logits(*documents)
+                weights, gate = self._document(*documents, gate_logits=logits).float(), logits[:count].float()
+        return Outputs(queries=queries, positives=weights[:count], negatives=weights[count:], gate=gate)
+
+    def _target(self, micro: MicroBatch) -> Tensor:
+        return bag_of_words(micro.queries, self._dimensions, self._special_ids)
+
+    def _freeze(self, towers: Mapping[str, nn.Module]) -> None:
+        gates = [id(parameter) for name in towers if name.endswith(GATE) for parameter in towers[name].parameters()]
+        trained_gate = [id(parameter) for parameter in towers[GATE].parameters()] if self._uses_gate else []
+        for parameter in self.module.parameters():
+            ranks = self.stage.objective == "rank" and id(parameter) not in gates
+            parameter.requires_grad_(ranks or id(parameter) in trained_gate)
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        # as usual with BERT, biases and LayerNorm (the one-dimensional parameters) do not decay
+        decay = [parameter for parameter in self.parameters() if parameter.ndim > 1]
+        rest = [parameter for parameter in self.parameters() if parameter.ndim <= 1]
+        groups = [
+            {"params": decay, "weight_decay": self.stage.weight_decay},
+            {"params": rest, "weight_decay": 0.0},
+        ]
+        return kinds[self.stage.optimizer]([group for group in groups if group["params"]], lr=self.stage.learning_rate)
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of ``step``."""
+        stage = self.stage
+        share = linear_warm_up_decay(step, stage.warm_up_steps, stage.steps, decay=stage.decay)
+        return stage.learning_rate * share
+
+    def _set_learning_rate(self, step: int) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(step)
+
+    def _reduce(self) -> None:
+        """Bring the gradients of all processes together: partial sums in scope ``batch``, means otherwise."""
+        if self._processes.num_processes == 1:
+            return
+        for parameter in self.parameters():
+            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+            how = "sum" if self.stage.scope == "batch" else "mean"
+            parameter.grad = self._processes.reduce(gradient, reduction=how)
+
+
+def _sparsity(outputs: Outputs) -> dict[str, Tensor]:
+    """Non-zero weights per text."""
+    found = {}
+    if outputs.queries is not None and outputs.positives is not None and outputs.negatives is not None:
+        documents = torch.cat([outputs.positives.detach(), outputs.negatives.detach()])
+        found["terms_per_query"] = (outputs.queries.detach() > 0).sum(dim=1).float().mean()
+        found["terms_per_document"] = (documents > 0).sum(dim=1).float().mean()
+    return found

@@ -1,0 +1,207 @@
+"""One training run: stages of steps, validated, saved, resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from encoders.training.batches import Batches, StepBatch
+from encoders.training.folder import RunFolder
+from encoders.training.journal import Journal
+from encoders.training.learner import Learner
+from encoders.training.negatives import NegativeSource
+from encoders.training.recipe import Recipe, Stage
+from encoders.training.recipe_file import to_mapping
+from encoders.training.sampler import Sampler
+from encoders.training.session import Session
+from encoders.training.sources import load, sample_texts
+from encoders.training.state import Progress, seed_everything
+from encoders.training.stopping import Stopping
+from encoders.training.validation import Validator, is_better
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingReport:
+    """What a run came to."""
+
+    checkpoint: Path
+    finished: bool
+    steps: int  # done in all, over all stages
+    best_score: float | None
+    seconds: float  # spent in training, over all resumptions
+    written: bool  # whether the checkpoint was written: not when it was interrupted
+
+
+def train(
+    recipe: Recipe,
+    output: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str | None = None,
+    max_seconds: float | None = None,
+    quiet: bool = False,
+) -> TrainingReport:
+    """Train ``recipe`` into the checkpoint folder ``output``.
+
+    The state is kept in ``output/training``; with ``resume`` the run goes on from there (or starts, if there is none)
+    and ends with the very weights of an undisturbed one. ``max_seconds`` ends it early with the best weights so far.
+    """
+    folder = RunFolder(output)
+    progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
+    if folder.is_finished():
+        return _report(recipe, folder, progress, finished=True)
+    seed_everything(recipe.seed)
+    session = Session(recipe, device)
+    with Stopping(max_seconds, session.processes) as stopping:
+        run = _Run(recipe, folder, session, progress, stopping, quiet=quiet)
+        return run.run()
+
+
+class _Run:
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        session: Session,
+        progress: Progress,
+        stopping: Stopping,
+        *,
+        quiet: bool,
+    ) -> None:
+        self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
+        self._sources = [load(source, recipe.negatives) for source in recipe.data]
+        fingerprints = tuple(part.examples.fingerprint for part in self._sources)
+        folder.check_data(progress, fingerprints)
+        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints)
+        self._negatives = NegativeSource(recipe, self._sources, folder, session)
+        self._validator = Validator(recipe.validation, recipe.seed) if recipe.validation else None
+        is_main = session.processes.is_main_process
+        log = folder.log if is_main else Path("/dev/null")
+        self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
+        self._started = time.monotonic()
+
+    def run(self) -> TrainingReport:
+        resumed = self._folder.state_of(self._progress)
+        try:
+            for number in range(self._progress.stage, len(self._recipe.stages)):
+                if number > self._progress.stage:
+                    self._progress = self._next_stage(number)
+                if not self._stage(self._recipe.stages[number], resumed):
+                    break
+                resumed = None
+        finally:
+            self._journal.close()
+        finished = self._finished()
+        write = finished or not self._stopping.interrupted
+        if write:
+            self._export(finished)
+        return _report(self._recipe, self._folder, self._progress, finished=finished, written=write)
+
+    def _next_stage(self, number: int) -> Progress:
+        """Best weights are those of one stage: the scores of another objective do not compare."""
+        return replace(self._progress, stage=number, step=0, best_score=None, best_step=None, mined_at=None)
+
+    def _stage(self, stage: Stage, resumed: Path | None) -> bool:
+        """Train ``stage`` from where it stands; whether it came to its end."""
+        learner = self._session.learner(stage)
+        if resumed is not None:
+            self._session.restore(resumed, learner)
+            self._negatives.restore(resumed)
+        self._journal.start(stage.name, self._progress.step, stage.steps)
+        if self._progress.step == 0 and self._recipe.validation and self._recipe.validation.at_start:
+            self._validate(stage)
+        while self._progress.step < stage.steps:
+            start = self._progress.step
+            if self._negatives.is_due(stage, start, self._progress.mined_at):
+                self._mine(start)
+            end = self._negatives.next_due(stage, start)
+            for batch in self._batches(stage).stream(range(start, end)):
+                self._one_step(stage, learner, batch)
+                if self._stopping.now():
+                    self._save(learner)
+                    return self._progress.step == stage.steps
+        self._save(learner)
+        return True
+
+    def _one_step(self, stage: Stage, learner: Learner, batch: StepBatch) -> None:
+        values = learner.step(batch)
+        step = batch.step + 1
+        self._progress = replace(self._progress, step=step)
+        self._journal.advance(len(batch.examples))
+        if step % self._recipe.log_every == 0 or step in (1, stage.steps):
+            rate = {"learning_rate": learner.learning_rate(batch.step)}
+            self._journal.write(self._progress.stage, step, values | rate)
+        validation = self._recipe.validation
+        if validation is not None and (step % validation.every == 0 or step == stage.steps):
+            self._validate(stage)
+        if step % self._recipe.save_every == 0 and step != stage.steps:
+            self._save(learner)
+
+    def _validate(self, stage: Stage) -> None:
+        """Score the model; keep its weights if they are the best of this stage. A gate alone cannot be searched with."""
+        if self._validator is None or stage.objective == "gate":
+            return
+        score = self._session.on_main(lambda: self._validator.score(self._session.encode) if self._validator else 0.0)
+        self._journal.note(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6)})
+        if is_better(score, self._progress.best_score):
+            self._progress = replace(self._progress, best_score=score, best_step=self._progress.step)
+            self._session.if_main(lambda: self._folder.save_best(self._progress, self._session.model.weighers))
+
+    def _mine(self, step: int) -> None:
+        found = self._negatives.mine([self._recipe.seed, self._progress.stage, step])
+        self._progress = replace(self._progress, mined_at=step)
+        self._journal.note(self._progress.stage, step, {"mined queries": found})
+
+    def _batches(self, stage: Stage) -> Batches:
+        recipe, processes = self._recipe, self._session.processes
+        examples = self._negatives.examples()
+        sizes, weights = [len(part) for part in examples], [source.weight for source in recipe.data]
+        stream = self._progress.stage
+        return Batches(
+            examples,
+            Sampler(sizes, weights=weights, seed=recipe.seed * 1000 + stream),
+            self._session.model.tokenizer,
+            recipe.max_length,
+            batch_size=stage.batch_size,
+            micro_batch_size=self._session.micro_batch_size(stage),
+            seed=[recipe.seed, stream],
+            process=processes.process_index,
+            processes=processes.num_processes,
+        )
+
+    def _save(self, learner: Learner) -> None:
+        now = time.monotonic()
+        seconds = round(self._progress.seconds + now - self._started, 3)
+        self._progress, self._started = replace(self._progress, seconds=seconds), now
+        self._folder.save(self._progress, self._session, learner, self._negatives.save)
+
+    def _finished(self) -> bool:
+        last = len(self._recipe.stages) - 1
+        return self._progress.stage == last and self._progress.step == self._recipe.stages[last].steps
+
+    def _export(self, finished: bool) -> None:
+        encode: Callable[[], None] = lambda: self._folder.export(  # noqa: E731
+            self._recipe,
+            self._progress,
+            self._session,
+            sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed),
+            finished=finished,
+        )
+        self._session.if_main(encode)
+
+
+def _report(
+    recipe: Recipe, folder: RunFolder, progress: Progress, *, finished: bool, written: bool = True
+) -> TrainingReport:
+    steps = sum(stage.steps for stage in recipe.stages[: progress.stage]) + progress.step
+    return TrainingReport(
+        checkpoint=folder.path,
+        finished=finished,
+        steps=steps,
+        best_score=progress.best_score,
+        seconds=progress.seconds,
+        written=written,
+    )

@@ -1,0 +1,178 @@
+"""A recipe: everything that decides what a training run computes, as frozen and strictly read settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from learned_sparse.errors import LearnedSparseError
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxLength:
+    """Where texts are cut, in word pieces with [CLS] and [SEP]."""
+
+    query: int = 256
+    document: int = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where training examples come from; one of three forms.
+
+    * ``collection`` (+ ``split``): a name of collections/, a YAML file, a BEIR folder, ``ir_datasets:ID``
+    * ``collection`` + ``topics`` + ``qrels``: the documents of the collection with Pyserini-style topics and judgements
+    * ``triples``: MS MARCO TSV, ``query TAB positive TAB negative`` as texts; as ids when ``collection`` is given too
+    """
+
+    collection: str | None = None
+    split: str = "train"
+    topics: Path | None = None
+    qrels: Path | None = None
+    triples: Path | None = None
+    run: Path | None = None  # TREC run to take hard negatives from
+    weight: float | None = None  # share of the examples drawn; None: in proportion to size
+    min_relevance: int = 1  # judged this or higher counts as positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Negatives:
+    """Where hard negatives come from.
+
+    ``given``: the triples, or the ``run`` of each source. ``bm25``: Lucene searches the training queries first.
+    ``self``: the model being trained searches them, at the start of the stage and every ``every`` steps.
+    """
+
+    kind: Literal["given", "bm25", "self", "none"] = "given"
+    per_query: int = 1
+    first_rank: int = 1  # counted from 1; higher skips likely unjudged positives
+    last_rank: int = 100
+    every: int | None = None  # self: steps between searches; None: only at the start
+    pool: int | None = None  # self: documents searched, drawn at random (positives always); None: all
+    queries: int | None = None  # self: training queries searched, drawn at random; None: all
+    short: Literal["random", "drop"] = "random"  # a query with too few: random documents instead, or leave it out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """The ranking loss."""
+
+    loss: Literal["pairwise", "in_batch"] = "in_batch"
+    others_hard_negatives: bool = False  # in_batch: score against the hard negatives of other queries as well
+    mask_known_positives: bool = True  # in_batch: leave out documents known to be relevant (the papers are silent)
+    score_scale: float = 1.0  # dot products are multiplied by it in the loss; both papers: 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """SparTerm's Eq. 8; the two weights are the paper's (§4.2)."""
+
+    negative_weight: float = 1e-3  # lambda_1
+    positive_weight: float = 1.0  # lambda_2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regularizer:
+    """The sparsity regulariser and its lambdas, which grow quadratically from 0 until ``ramp_steps``."""
+
+    kind: Literal["none", "flops", "l1"] = "none"
+    lambda_query: float = 0.0
+    lambda_document: float = 0.0
+    ramp_steps: int = 50_000
+    documents: Literal["concatenated", "averaged"] = "concatenated"  # averaged: naver/splade's code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One stage of training: what is optimised, for how long and how."""
+
+    name: str
+    objective: Literal["rank", "gate"] = "rank"
+    joint: bool = False  # rank: train the gate as well, on L_rank + L_exp (SparTerm Eq. 9)
+    steps: int
+    batch_size: int  # queries of one step, over all processes
+    micro_batch_size: int | None = None  # queries of one forward pass; None: batch_size / processes
+    scope: Literal["micro_batch", "batch"] = "micro_batch"  # the texts in-batch negatives and FLOPS are computed over
+    optimizer: Literal["adam", "adamw"] = "adam"
+    weight_decay: float = 0.0
+    learning_rate: float = 2e-5
+    warm_up_steps: int = 0
+    decay: bool = True  # linear decay to 0; False: constant after the warm-up
+    max_gradient_norm: float | None = None
+    dropout: bool = True  # the backbone's own dropout; False trains without
+    rank: Rank = field(default_factory=Rank)
+    gate: Gate = field(default_factory=Gate)
+    regularizer: Regularizer = field(default_factory=Regularizer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Retrieval on a held-out split: exact search in a pool of documents, MRR@10, the best weights kept."""
+
+    collection: str
+    split: str = "dev"
+    every: int  # steps
+    queries: int | None = 500  # drawn at random; None: all
+    pool: int | None = None  # random documents beside the relevant ones; None: all documents
+    candidates: Path | None = None  # TREC run: the pool is what it retrieved (and the relevant documents) instead
+    depth: int = 10
+    at_start: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantization:
+    """How the finished model's weights become impacts.
+
+    By default what the architecture says (SPLADE: factor 100), and for a side on which it is silent ``bits`` calibrated
+    on training texts (SparTerm and every sum without log).
+    """
+
+    factor: float | None = None  # the same for both sides, whatever the architecture says
+    bits: int = 8
+    percentile: float = 100.0
+    texts: int = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One model, from backbone to checkpoint."""
+
+    model: str  # its name in commands and file names
+    architecture: str
+    settings: Mapping[str, Any] = field(default_factory=dict)  # checked by the architecture
+    backbone: str = "bert-base-uncased"
+    revision: str | None = None  # of a backbone on the Hub
+    num_hidden_layers: int | None = None  # None: all the backbone has
+    output_bias: float | None = None  # where the backbone has no masked-LM head; None: the default of encoders.backbone
+    seed: int = 0
+    max_length: MaxLength = field(default_factory=MaxLength)
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16: autocast, weights stay fp32
+    data: tuple[Source, ...]
+    negatives: Negatives = field(default_factory=Negatives)
+    stages: tuple[Stage, ...]
+    validation: Validation | None = None
+    quantization: Quantization = field(default_factory=Quantization)
+    log_every: int = 10
+    save_every: int = 1000
+
+    def __post_init__(self) -> None:
+        if not self.stages or not self.data:
+            raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
+        for stage in self.stages:
+            _check_stage(f"recipe {self.model}: stage {stage.name}", stage, self.negatives)
+
+
+def _check_stage(where: str, stage: Stage, negatives: Negatives) -> None:
+    count = 0 if negatives.kind == "none" else negatives.per_query
+    if stage.steps < 1 or stage.batch_size < 1:
+        raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
+    if stage.micro_batch_size is not None and stage.batch_size % stage.micro_batch_size:
+        raise LearnedSparseError(f"{where}: micro_batch_size {stage.micro_batch_size} must divide {stage.batch_size}")
+    if stage.objective == "rank" and stage.rank.loss == "pairwise" and count == 0:
+        raise LearnedSparseError(f"{where}: the pairwise loss needs hard negatives; set negatives: per_query")
+    if stage.objective == "rank" and count == 0 and (stage.micro_batch_size or stage.batch_size) == 1:
+        raise LearnedSparseError(f"{where}: a batch of one query without hard negatives has nothing to rank against")

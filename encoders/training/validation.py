@@ -1,0 +1,64 @@
+"""Validation by retrieval: MRR@10 of held-out queries over a fixed pool of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from encoders.training.mining import drawn
+from encoders.training.recipe import Validation
+from encoders.training.retrieval import Vectors, mean_reciprocal_rank, search
+from encoders.training.texts import TextStore
+from learned_sparse.collection import load_collection
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.trec import read_run
+
+Encode = Callable[[str, list[str]], Vectors]  # (side, texts) -> weights
+
+
+class Validator:
+    """The queries, judgements and pool of a ``Validation``, read once."""
+
+    def __init__(self, settings: Validation, seed: int) -> None:
+        collection = load_collection(settings.collection)
+        qrels = collection.qrels(settings.split)
+        texts = {query.id: query.text for query in collection.queries(settings.split)}
+        documents = TextStore(collection.documents())
+        positives = {
+            query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in documents]
+            for query in sorted(texts.keys() & qrels.keys())
+        }
+        judged = [query for query, ids in positives.items() if ids]
+        if not judged:
+            raise LearnedSparseError(
+                f"validation: {settings.collection}:{settings.split}: no query has a relevant document"
+            )
+        chosen = drawn(judged, settings.queries, (), [seed, 1])
+        self.positives = {query: positives[query] for query in chosen}
+        self._queries = {query: texts[query] for query in chosen}
+        self._pool = TextStore(documents, keep=self._pool_ids(settings, documents, seed))
+        self._depth = settings.depth
+
+    def _pool_ids(self, settings: Validation, documents: TextStore, seed: int) -> set[str]:
+        relevant = {id for ids in self.positives.values() for id in ids}
+        if settings.candidates is None:
+            return set(drawn(documents.ids, settings.pool, relevant, [seed, 2]))
+        run = read_run(settings.candidates)
+        return relevant | {id for query in self.positives for id, _ in run.get(query, ())}
+
+    def score(self, encode: Encode) -> float:
+        """MRR@10 of the model behind ``encode``."""
+        documents = encode("document", [self._pool[id] for id in self._pool.ids])
+        queries = encode("query", list(self._queries.values()))
+        run = search(queries, documents, list(self._queries), self._pool.ids, self._depth)
+        return mean_reciprocal_rank(run, self.positives, self._depth)
+
+    def describe(self) -> str:
+        """One line for the log."""
+        return f"{len(self.positives)} queries, {len(self._pool)} documents"
+
+
+def is_better(score: float, best: float | None) -> bool:
+    """Whether ``score`` beats ``best``; equal scores keep the earlier weights."""
+    return best is None or (not np.isnan(score) and score > best)
