@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.lines import not_utf8
+from learned_sparse.lines import has_white_space, not_utf8
 from learned_sparse.records import Document
 
 ID_KEYS = ("_id", "id", "docid", "doc_id")
@@ -88,7 +88,7 @@ def check_id(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise BadLineError("id is not a string", f"it is of type {type(value).__name__}")
     name = str(value)
-    if name.split() != [name]:
+    if has_white_space(name):
         raise BadLineError("white space in id", f"{name!r}; a TREC run has no place for it")
     return name
 

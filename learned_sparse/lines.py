@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import BinaryIO, cast
 from learned_sparse.errors import LearnedSparseError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -41,6 +43,17 @@ def decode(line: bytes, where: str) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise LearnedSparseError(f"{where}: {not_utf8(error)}; convert the file to UTF-8") from None
+
+
+def columns(line: bytes, where: str) -> list[str]:
+    """The columns between runs of ASCII white space, as trec_eval sees them: a no-break space parts nothing."""
+    decode(line, where)
+    return [column.decode("utf-8") for column in line.split()]
+
+
+def has_white_space(text: str) -> bool:
+    """Whether ``columns`` would take ``text`` apart."""
+    return _WHITE_SPACE.search(text) is not None
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import atomic_write
-from learned_sparse.lines import decode, read_lines
+from learned_sparse.lines import columns, has_white_space, read_lines
 
 Qrels = dict[str, dict[str, int]]
 """``{query id: {document id: grade}}``"""
@@ -25,15 +25,15 @@ def read_qrels(path: str | Path) -> Qrels:
     qrels: Qrels = {}
     for number, line in read_lines(path):
         where = f"{path}:{number}"
-        columns = decode(line, where).split()
-        if number == 1 and len(columns) == 3 and columns[2].isalpha():
+        found = columns(line, where)
+        if number == 1 and len(found) == 3 and found[2].isalpha():
             continue  # BEIR's header: query-id, corpus-id, score
-        if len(columns) not in {3, 4}:
+        if len(found) not in {3, 4}:
             raise LearnedSparseError(
-                f"{where}: {len(columns)} columns; expected query, iteration, document, grade (TREC) or "
+                f"{where}: {len(found)} columns; expected query, iteration, document, grade (TREC) or "
                 "query, document, grade (BEIR)"
             )
-        query, document, grade = columns[0], columns[-2], columns[-1]
+        query, document, grade = found[0], found[-2], found[-1]
         if not _is_integer(grade):
             raise LearnedSparseError(f"{where}: the grade {grade!r} is not an integer")
         if qrels.setdefault(query, {}).setdefault(document, int(grade)) != int(grade):
@@ -56,13 +56,13 @@ def read_run(path: str | Path) -> Run:
     run: dict[str, dict[str, float]] = {}
     for number, line in read_lines(path):
         where = f"{path}:{number}"
-        columns = decode(line, where).split()
-        if len(columns) != 6:
+        found = columns(line, where)
+        if len(found) != 6:
             raise LearnedSparseError(
-                f"{where}: {len(columns)} columns; expected query, Q0, document, rank, score, tag "
+                f"{where}: {len(found)} columns; expected query, Q0, document, rank, score, tag "
                 "(Pyserini writes it with --output-format trec)"
             )
-        query, document, score = columns[0], columns[2], _score(columns[4], where)
+        query, document, score = found[0], found[2], _score(found[4], where)
         documents = run.setdefault(query, {})
         if document in documents:
             raise LearnedSparseError(f"{where}: document {document!r} comes twice for query {query!r}; keep one line")
@@ -105,7 +105,7 @@ def _result_lines(path: Path, query: str, results: Iterable[tuple[str, float]], 
 
 
 def _check_column(text: str, path: Path, what: str) -> None:
-    if text.split() != [text]:
+    if not text or has_white_space(text):
         raise LearnedSparseError(
             f"{path}: the {what} {text!r} is empty or has white space, which a TREC run cannot hold"
         )

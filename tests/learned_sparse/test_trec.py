@@ -1,0 +1,162 @@
+"""Judgements and runs: what is read, what is refused, what is written."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.trec import ranked, read_qrels, read_run, write_run
+
+# an id is anything that ASCII white space does not part, other alphabets and no-break spaces included
+IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
+SCORES = st.one_of(st.integers(-(10**6), 10**6).map(float), st.floats(-1000, 1000).map(lambda score: round(score, 6)))
+RUNS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1, max_size=6), max_size=4)
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q1 0 d1 1\nq1 0 d2 0\nq2 Q0 d1 -2\n",
+        "q1\t0\td1\t1\nq1\t0\td2\t0\nq2\t0\td1\t-2\n",
+        "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq2\td1\t-2\n",
+        "q1\td1\t1\nq1\td2\t0\nq2\td1\t-2",
+        "\ufeffq1 0 d1 1\r\n\r\nq1 0 d2 0\r\nq2 0 d1 -2\r\nq2 0 d1 -2\r\n",
+    ],
+    ids=["trec", "msmarco", "beir", "beir without header", "mark, carriage returns, a blank line, a repeat"],
+)
+def test_every_form_of_judgements_reads_the_same(tmp_path: Path, text: str) -> None:
+    expected = {"q1": {"d1": 1, "d2": 0}, "q2": {"d1": -2}}
+    assert read_qrels(write(tmp_path / "qrels.tsv", text)) == expected
+    assert read_qrels(write(tmp_path / "qrels.tsv.gz", gzip.compress(text.encode()))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q1 0 d1 1\nq1 d1\n", ":2: 2 columns; expected query, iteration"),
+        ("q1 0 d1 1 x\n", ":1: 5 columns"),
+        ("q1 0 d1 1\nq1 0 d2 1.5\n", ":2: the grade '1.5' is not an integer"),
+        ("q1 d1 1.5\n", ":1: the grade '1.5' is not an integer"),
+        ("q1 0 d1 1\nquery-id corpus-id score\n", ":2: the grade 'score'"),
+        ("q1 0 d1 1\nq1 0 d1 2\n", ":2: query 'q1', document 'd1' was judged 1 before, 2 here"),
+        (b"q1 0 d1 1\nq1 0 \xe9 1\n", ":2: not UTF-8: byte 0xe9 at column 6"),
+        ("", ": no judgements"),
+        ("query-id\tcorpus-id\tscore\n", ": no judgements"),
+    ],
+)
+def test_bad_judgements_name_file_line_and_reason(tmp_path: Path, text: str | bytes, message: str) -> None:
+    path = write(tmp_path / "qrels.tsv", text)
+    with pytest.raises(LearnedSparseError) as error:
+        read_qrels(path)
+    assert f"{path}{message}" in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for read in (read_qrels, read_run):
+        with pytest.raises(LearnedSparseError, match="nowhere: no such file"):
+            read(tmp_path / "nowhere")
+
+
+def test_a_run_is_ordered_by_its_scores_not_by_its_ranks(tmp_path: Path) -> None:
+    path = write(tmp_path / "run", "q2 Q0 d1 1 1.0 t\nq1 Q0 d2 1 0.5 t\nq1 Q0 d9 2 2 t\nq1 Q0 d1 3 0.5 t\n")
+    assert read_run(path) == {"q2": [("d1", 1.0)], "q1": [("d9", 2.0), ("d1", 0.5), ("d2", 0.5)]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q1\td1\t1\n", ":1: 3 columns; expected query, Q0, document, rank, score, tag"),
+        ("q1 Q0 d1 1 high t\n", ":1: the score 'high' is not a number"),
+        ("q1 Q0 d1 1 nan t\n", ":1: the score nan is not finite"),
+        ("q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n", ":2: document 'd1' comes twice for query 'q1'"),
+    ],
+)
+def test_bad_runs_name_file_line_and_reason(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "run", text)
+    with pytest.raises(LearnedSparseError) as error:
+        read_run(path)
+    assert f"{path}{message}" in str(error.value)
+
+
+def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", {"q1": []})
+    assert (tmp_path / "run").read_bytes() == b""
+    assert read_run(tmp_path / "run") == {}
+
+
+def test_a_run_is_written_as_trec_eval_reads_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", {"q2": [("d1", 1)], "q1": [("d2", 0.5), ("d1", 0.5000000001), ("d3", 7.25)]}, "ours")
+    assert (tmp_path / "run").read_text() == (
+        "q2 Q0 d1 1 1.000000 ours\n"
+        "q1 Q0 d3 1 7.250000 ours\n"
+        "q1 Q0 d1 2 0.500000 ours\n"
+        "q1 Q0 d2 3 0.500000 ours\n"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "tag", "message"),
+    [
+        ({"q 1": [("d1", 1.0)]}, "t", "the query id 'q 1' is empty or has white space"),
+        ({"q1": [("", 1.0)]}, "t", "the document id '' is empty"),
+        ({"q1": [("d\t1", 1.0)]}, "t", "the document id"),
+        ({"q1": [("d1", 1.0)]}, "my tag", "the tag 'my tag'"),
+        ({"q1": [("d1", float("inf"))]}, "t", "the score inf is not finite"),
+        ({"q1": [("d1", 1.0), ("d1", 0.5)]}, "t", "document 'd1' is given twice"),
+    ],
+)
+def test_what_no_run_can_hold_is_refused_and_leaves_no_file(
+    tmp_path: Path, run: dict[str, list[tuple[str, float]]], tag: str, message: str
+) -> None:
+    with pytest.raises(LearnedSparseError) as error:
+        write_run(tmp_path / "run", {"q0": [("d0", 1.0)], **run}, tag)
+    assert message in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(run=RUNS)
+def test_reading_what_was_written_gives_the_run_in_order(
+    run: dict[str, dict[str, float]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "run"
+    write_run(path, {query: list(documents.items()) for query, documents in run.items()})
+    assert read_run(path) == {query: ranked(documents.items()) for query, documents in run.items()}
+
+
+@given(qrels=st.dictionaries(IDS, st.dictionaries(IDS, st.integers(-3, 4), min_size=1, max_size=6), min_size=1))
+def test_judgements_of_any_alphabet_are_read(
+    qrels: dict[str, dict[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines = [f"{query} 0 {document} {grade}\n" for query, grades in qrels.items() for document, grade in grades.items()]
+    path = write(tmp_path_factory.mktemp("qrels") / "qrels", "".join(lines))
+    first = next(iter(qrels))
+    if not first.startswith("\ufeff"):  # at the very start of a file it is a byte order mark
+        assert read_qrels(path) == qrels
+
+
+@pytest.mark.parametrize(
+    ("file", "queries", "judgements"),
+    [
+        ("topics-and-qrels/qrels.msmarco-passage.dev-subset.txt", 6980, 7437),
+        ("topics-and-qrels/qrels.dl19-passage.txt", 43, 9260),
+        ("topics-and-qrels/qrels.dl20-passage.txt", 54, 11386),
+        ("topics-and-qrels/qrels.beir-v1.0.0-scifact.test.txt", 300, 339),
+        ("vaswani/qrels/test.tsv", 93, 2083),
+        ("msmarco-mini/qrels/test-dl19.tsv", 43, 4111),
+    ],
+)
+def test_real_judgements_have_their_published_size(
+    shared_data: Path, file: str, queries: int, judgements: int
+) -> None:
+    qrels = read_qrels(shared_data / file)
+    assert (len(qrels), sum(map(len, qrels.values()))) == (queries, judgements)
