@@ -1,0 +1,66 @@
+"""The make targets run what they say, and say what they lack."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def folder(root: Path, tmp_path: Path) -> Path:
+    """A checkout without an environment."""
+    for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
+        shutil.copy(root / name, tmp_path)
+    return tmp_path
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "--no-print-directory", *arguments]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, check=False)
+
+
+def test_environment_is_made_once(folder: Path) -> None:
+    first = make(folder, "-n", "check").stdout
+    assert "-m venv .venv" in first
+    assert "--constraint constraints.txt --editable '.[train,data,demo,dev]'" in first
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / ".ready").touch()
+    assert "venv .venv" not in make(folder, "-n", "check").stdout
+    os.utime(folder / ".venv" / ".ready", (0, 0))
+    assert "-m venv .venv" in make(folder, "-n", "check").stdout
+
+
+def test_tests_come_after_the_checks(folder: Path) -> None:
+    lines = make(folder, "-n", "test").stdout.splitlines()
+    assert [line.removeprefix(".venv/bin/") for line in lines if line.startswith(".venv/bin/")][1:] == [
+        "ruff check .",
+        "ruff format --check .",
+        "mypy",
+        "lint-imports",
+        "python -m pytest",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [((), "python -m eval.demo "), (("MODELS=splade",), "python -m eval.demo --models splade")],
+)
+def test_demo(folder: Path, arguments: tuple[str, ...], expected: str) -> None:
+    assert make(folder, "-n", "demo", *arguments).stdout.splitlines()[-1] == f".venv/bin/{expected}"
+
+
+@pytest.mark.parametrize("program", ["#!/bin/sh\nexit 1\n", None], ids=["old", "missing"])
+def test_python_that_will_not_do(folder: Path, program: str | None) -> None:
+    python = folder / "python-for-make"
+    if program:
+        python.write_text(program, encoding="utf-8")
+        python.chmod(0o755)
+    done = make(folder, "check", f"PYTHON={python}")
+    assert done.returncode != 0
+    assert f"error: {python} is missing or older than Python 3.11; name a newer one: make PYTHON=" in done.stdout
+    assert not (folder / ".venv").exists()
