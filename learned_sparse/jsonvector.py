@@ -24,7 +24,7 @@ MAX_REPEATED_CHARACTERS = 2**30
 """Anserini spells a vector out, each term as often as its impact says, and a Java string ends at 2**31 characters."""
 
 
-class BadLineError(Exception):
+class BadLineError(ValueError):
     """A line that cannot be read; who reads the file adds its name and the line number."""
 
 

@@ -35,10 +35,15 @@ class Counts:
     """What went in and what came out; ``read = written + other_shards + skipped`` (all reasons)."""
 
     read: int = 0
+    """Texts in the input, good and bad."""
     skipped: dict[str, int] = field(default_factory=dict)
     other_shards: int = 0
+    """Texts that another shard writes."""
     written: int = 0
-    empty_texts: int = 0
+    truncated: int = 0
+    """Texts cut at the maximum length."""
+    unwritable: int = 0
+    """Weights the encoder left out because Lucene cannot hold their terms."""
     empty_vectors: int = 0
     postings: int = 0
     clipped: int = 0

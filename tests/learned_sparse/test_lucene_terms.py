@@ -1,0 +1,59 @@
+"""Which terms Lucene can hold."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import pytest
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.lucene_terms import EMPTY_TERM, NO_TERMS, LuceneTerms, unfit_reason
+from learned_sparse.records import SparseBatch
+
+# Java's Character.isWhitespace: separators but for the three that do not break, and these controls.
+JAVA_WHITE_SPACE = {
+    character
+    for character in map(chr, range(0x110000))
+    if unicodedata.category(character) in {"Zs", "Zl", "Zp"} and character not in "\u00a0\u2007\u202f"
+} | set("\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f")
+
+
+@pytest.mark.parametrize("term", ["##ing", "é", "日本", "|", "[CLS]", "a" * 254, "😀" * 127, "b12d61183", "\u200b"])
+def test_fit(term: str) -> None:
+    assert unfit_reason(term) is None
+
+
+@pytest.mark.parametrize(
+    ("term", "reason"),
+    [
+        ("", "empty"),
+        ("new york", "white space"),
+        ("a\tb", "white space"),
+        (" a", "white space"),
+        ("a\u00a0b", "white space"),  # Pyserini splits topics here, Lucene does not
+        ("a" * 255, "longer than 254"),
+        ("😀" * 128, "longer than 254"),  # two of Java's characters each
+        ("\ud800", "surrogate"),
+        (EMPTY_TERM, "reserved"),
+        (NO_TERMS, "reserved"),
+    ],
+)
+def test_unfit(term: str, reason: str) -> None:
+    assert reason in (unfit_reason(term) or "")
+
+
+def test_every_white_space_of_java_is_unfit() -> None:
+    assert len(JAVA_WHITE_SPACE) > 20
+    assert [c for c in JAVA_WHITE_SPACE if not (unfit_reason(f"a{c}b") and unfit_reason(c))] == []
+
+
+def test_check_names_document_and_term() -> None:
+    terms = ["a", "new york", "a"]
+    checked = LuceneTerms(terms)
+    good = SparseBatch(np.array([0, 0, 1]), np.array([0], np.int32), np.array([3], np.int32), terms)
+    checked.check(good, ["d1", "d2"])
+    for number, message in ((1, "'d2': Lucene cannot hold the term 'new york'"), (2, "dimensions 0 and 2 are both")):
+        bad = SparseBatch(np.array([0, 0, 1]), np.array([number], np.int32), np.array([3], np.int32), terms)
+        with pytest.raises(LearnedSparseError, match=message):
+            checked.check(bad, ["d1", "d2"])

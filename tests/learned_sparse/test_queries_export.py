@@ -1,0 +1,115 @@
+"""The two forms of queries that stock Pyserini reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.lucene_terms import LuceneTerms, unfit_reason
+from learned_sparse.queries_export import read_topics, renamed_ids, write_queries
+from learned_sparse.records import Query, SparseBatch
+
+characters = st.characters(exclude_categories=["Cs"])
+ids = st.text(characters, min_size=1).filter(lambda text: text.split() == [text])
+terms = st.text(characters, min_size=1, max_size=12).filter(lambda term: unfit_reason(term) is None)
+
+
+def write(folder: Path, rows: dict[str, dict[str, int]], texts: list[str] | None = None) -> list[str]:
+    batch = SparseBatch.from_dicts(rows.values(), dtype=np.int32)
+    queries = [Query(name, text) for name, text in zip(rows, texts or rows, strict=True)]
+    return write_queries(folder, queries, batch, LuceneTerms(batch.terms))
+
+
+@given(st.dictionaries(ids, st.dictionaries(terms, st.integers(1, 300), max_size=5), max_size=5))
+def test_topics_are_read_as_written(rows: dict[str, dict[str, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), rows, texts=["x"] * len(rows))
+        assert read_topics(Path(folder) / "queries.tsv") == rows
+
+
+def test_the_very_bytes(tmp_path: Path) -> None:
+    rows = {"q1": {"hives": 2, "é": 1}, "q2": {}, "q3": {"hives": 2, "é": 1}}
+    write(tmp_path, rows, [" ¿hives? ", "?", "¿hives?"])
+    assert (tmp_path / "queries.tsv").read_text(
+        encoding="utf-8"
+    ) == "q1\thives hives é\nq2\t[no-terms]\nq3\thives hives é\n"
+    # as pyserini.encode.CachedDataQueryEncoder reads it, whatever the locale
+    lines = (tmp_path / "queries.jsonl").read_text(encoding="ascii").splitlines()
+    vectors = {info["contents"].strip(): info["vector"] for info in map(json.loads, lines)}
+    assert vectors == {"¿hives?": {"hives": 2, "é": 1}, "?": {}}
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (Query("q 1", "x"), "id 'q 1'"),
+        (Query("q\t1", "x"), "id 'q.t1'"),
+        (Query("q1", "a\tb"), "query 'q1': a tab or line end"),
+        (Query("q1", "a\nb"), "query 'q1': a tab or line end"),
+        (Query("q0", "x"), "query 'q0' occurs twice"),
+    ],
+)
+def test_what_no_topics_file_can_hold(tmp_path: Path, query: Query, message: str) -> None:
+    batch = SparseBatch.from_dicts([{"a": 1}, {"a": 1}], dtype=np.int32)
+    with pytest.raises(LearnedSparseError, match=message):
+        write_queries(tmp_path, [Query("q0", "x"), query], batch, LuceneTerms(batch.terms))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_terms_are_told(tmp_path: Path) -> None:
+    warnings = write(tmp_path, {"q1": {f"t{number}": 1 for number in range(1025)}})
+    assert "1 queries have more than 1,024 terms (first 'q1')" in warnings[0]
+
+
+# What Pyserini 1.6.0 was seen to make of these ids.
+@pytest.mark.parametrize(
+    ("names", "renamed"),
+    [
+        (["1", "2"], None),
+        (["a1", "-6", "+5"], None),
+        (["99999999999", "5"], None),
+        (["007", "x"], "7"),
+        (["+5", "-6"], "5"),
+        (["99999999999", "+5"], None),
+        (["²", "x"], "an error"),
+    ],
+)
+def test_ids_that_pyserini_renames(names: list[str], renamed: str | None) -> None:
+    warnings = renamed_ids(names)
+    assert [f"becomes {renamed} " in warning for warning in warnings] == ([] if renamed is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("q1 a b\n", "1: expected an id"),
+        ("q1\ta\nq1\tb\n", "2: the query id 'q1' occurs twice"),
+        ("q1\t \n", "1: no terms"),
+        ("q1\ta\tb\n", "1: expected an id"),
+        ("q1\ta [empty-vector]\n", "1: term '.empty-vector.': this spelling is reserved"),
+        ("q 1\ta\n", "1: expected an id"),
+    ],
+)
+def test_bad_topics(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "queries.tsv").write_text(content)
+    with pytest.raises(LearnedSparseError, match=f"queries.tsv:{message}"):
+        read_topics(tmp_path / "queries.tsv")
+
+
+def test_topics_compressed_missing_or_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "queries.tsv.gz").write_bytes(gzip.compress(b"q1\ta a\r\n"))
+    assert read_topics(tmp_path / "queries.tsv.gz") == {"q1": {"a": 2}}
+    with pytest.raises(LearnedSparseError, match="no such file"):
+        read_topics(tmp_path / "none.tsv")
+    (tmp_path / "queries.tsv").write_bytes(b"q1\t\xff\n")
+    with pytest.raises(LearnedSparseError, match=r"queries.tsv:1: not UTF-8"):
+        read_topics(tmp_path / "queries.tsv")
