@@ -77,6 +77,12 @@ def test_help_is_quick_and_light(command: str, python: Any) -> None:
     assert report["seconds"] < 1  # of processor time: the machine may be busy
 
 
+@pytest.mark.parametrize("command", commands())
+def test_every_command_ends_readably(command: str) -> None:
+    text = ROOT.joinpath(*command.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    assert text.endswith("    run_main(main)\n")
+
+
 def test_the_plug_in_imports_nothing_heavy(python: Any) -> None:
     modules = [module_name(path) for path in SOURCES if path.is_relative_to(ROOT / "learned_sparse")]
     assert len(modules) > 10
