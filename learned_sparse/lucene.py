@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,18 +87,14 @@ def run_stock(module: str, arguments: Sequence[str]) -> int:
     """
     start_jvm()
     module = f"pyserini.{module.removeprefix('pyserini.')}"
+    if not _runnable(module):
+        raise LearnedSparseError(f"Pyserini has no command {module}; for instance search.lucene or index.lucene")
     before = sys.argv
     sys.argv = [module, *arguments]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as stop:
         return _status(stop.code)
-    except ModuleNotFoundError as error:
-        if error.name and (error.name == module or module.startswith(f"{error.name}.")):
-            raise LearnedSparseError(
-                f"Pyserini has no module {module}; for instance search.lucene, index.lucene"
-            ) from None
-        raise
     finally:
         sys.argv = before
     return 0
@@ -125,6 +122,18 @@ class _Prepared:
 
     def encode(self, text: str, **_: Any) -> Mapping[str, int]:
         return self._queries[text]
+
+
+def _runnable(module: str) -> bool:
+    """Whether ``python -m module`` would find something; the packages above it are imported."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError as error:
+        if error.name and module.startswith(error.name):
+            return False
+        raise
+    is_package = spec is not None and spec.submodule_search_locations is not None
+    return _runnable(f"{module}.__main__") if is_package else spec is not None
 
 
 def _ordered(hits: Iterator[tuple[str, float]]) -> Hits:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from learned_sparse import lucene
+from learned_sparse.encode_quantizer import QUERY_QUANTIZER, WORD_COUNTS
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import read_json
 from learned_sparse.home import checkpoint_folder
@@ -35,16 +36,12 @@ class QueryImpacts:
 
     @classmethod
     def from_checkpoint(cls, checkpoint: str, quantizer: Quantizer | None = None, **options: Any) -> QueryImpacts:
-        """From a checkpoint and the quantiser stored in it; ``options`` are those of ``load_encoder``."""
+        """From a checkpoint, with its own quantiser or the default one; ``options`` are those of ``load_encoder``."""
         from encoders.encoder import load_encoder
 
         encoder = load_encoder(checkpoint, "query", **options)
-        quantizer = quantizer or getattr(encoder, "quantizer", None)
-        if quantizer is None:
-            raise LearnedSparseError(
-                f"{checkpoint}: no quantiser for queries in it; encode the queries with --bits 8 once"
-            )
-        return cls(encoder, quantizer)
+        default = WORD_COUNTS if encoder.description["scoring"] == "bm25" else encoder.quantizer or QUERY_QUANTIZER
+        return cls(encoder, quantizer or default)
 
     @classmethod
     def from_index(cls, index: Path, checkpoint: str | None = None, **options: Any) -> QueryImpacts:
@@ -58,7 +55,7 @@ class QueryImpacts:
         made = cls.from_checkpoint(
             checkpoint or manifest.checkpoint,
             manifest.query_quantizer,
-            **{"model": manifest.architecture, **same, **options},
+            **{"model": manifest.model, **same, **options},
         )
         check_same(made.encoder, manifest, index)
         return made

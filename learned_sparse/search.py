@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import index_folder, run_file
 from learned_sparse.index_folder import IndexNote
-from learned_sparse.lucene_terms import NO_TERMS
+from learned_sparse.queries_export import topic_text
 from learned_sparse.records import Query
 
 EPILOG = """\
@@ -149,21 +148,20 @@ def _topics(
     if encoded is None:
         return ["--topics", _write_topics(folder, {query.id: query.text for query in queries})]
     if scoring == "bm25":
-        repeated = (" ".join(term for term, count in row.items() for _ in range(count)) or NO_TERMS for row in encoded)
-        texts = dict(zip((query.id for query in queries), repeated, strict=True))
+        texts = {query.id: topic_text(row) for query, row in zip(queries, encoded, strict=True)}
         return ["--topics", _write_topics(folder, texts), "--pretokenized"]
     vectors = folder / "vectors.jsonl"
-    with vectors.open("wb") as file:
+    with vectors.open("w", encoding="ascii") as file:
         for query, row in zip(queries, encoded, strict=True):
-            line = {"contents": query.text.strip(), "vector": row}
-            file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+            file.write(json.dumps({"contents": query.text.strip(), "vector": row}) + "\n")
     topics = _write_topics(folder, {query.id: query.text for query in queries})
     return ["--topics", topics, "--impact", "--encoder", str(vectors)]
 
 
 def _write_topics(folder: Path, texts: Mapping[str, str]) -> str:
     path = folder / "topics.json"
-    path.write_bytes(orjson.dumps({name: {"title": text} for name, text in texts.items()}))
+    # ASCII only, like the vectors: Pyserini opens these files in whatever encoding the machine's locale says
+    path.write_text(json.dumps({name: {"title": text} for name, text in texts.items()}), encoding="ascii")
     return str(path)
 
 

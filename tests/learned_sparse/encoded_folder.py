@@ -1,0 +1,77 @@
+"""Encoded folders written by hand, and a query side that counts words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.jsonvector import write_part
+from learned_sparse.manifest import Counts, Manifest, Part
+from learned_sparse.quantize import Quantizer
+from learned_sparse.records import SparseBatch
+
+Vectors = Mapping[str, Mapping[str, int]]
+
+
+def description(**changes: Any) -> dict[str, Any]:
+    """What ``WordCounts`` says of itself."""
+    return {"architecture": "words", "max_length": 64, "dtype": "fp32", "top_k": None, "scoring": "impact", **changes}
+
+
+class WordCounts:
+    """An ``Encoder`` whose weights are the counts of the words of a text, over the words it has seen so far."""
+
+    quantizer = None
+
+    def __init__(self, **changes: Any) -> None:
+        self.description = description(**changes)
+        self.terms: Sequence[str] = []
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        rows = [{word: float(text.split().count(word)) for word in dict.fromkeys(text.split())} for text in texts]
+        return SparseBatch.from_dicts(rows)
+
+
+def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: Any) -> Path:
+    """What ``learned_sparse.encode`` leaves: ``vectors`` in ``parts`` files, and the manifest."""
+    names = list(vectors)
+    size = max(1, -(-len(names) // parts))
+    written = []
+    empty = postings = 0
+    for number, start in enumerate(range(0, len(names), size)):
+        some = names[start : start + size]
+        batch = SparseBatch.from_dicts([vectors[name] for name in some], dtype="int32")
+        file = f"vectors/part-{number:05d}.jsonl"
+        part = write_part(folder / file, some, [f"text of {name}" for name in some], batch)
+        empty, postings = empty + part.empty_vectors, postings + part.postings
+        written.append(Part(file=file, documents=part.documents, sha256=part.sha256))
+    settings: dict[str, Any] = {
+        "kind": "documents",
+        "complete": True,
+        "collection": "tiny",
+        "model": "words",
+        "checkpoint": "words",
+        "architecture": "words",
+        "scoring": "impact",
+        "encoder": description(side="document"),
+        "query_encoder": description(),
+        "quantizer": Quantizer(1.0),
+        "query_quantizer": Quantizer(1.0),
+        "counts": Counts(read=len(names), written=len(names), empty_vectors=empty, postings=postings),
+        "parts": tuple(written),
+    }
+    Manifest(**{**settings, **changes}).save(folder)
+    return folder
+
+
+def dot_products(query: Mapping[str, int], vectors: Vectors) -> list[tuple[str, float]]:
+    """Every document with a positive score, best first, ties by id: the double loop that Lucene must equal."""
+    scores = []
+    for name, vector in vectors.items():
+        score = 0
+        for term, impact in query.items():
+            score += impact * vector.get(term, 0)
+        if score:
+            scores.append((name, float(score)))
+    return sorted(scores, key=lambda pair: (-pair[1], pair[0]))
