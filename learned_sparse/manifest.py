@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from learned_sparse import __version__
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import read_json, sha256, write_json
 from learned_sparse.quantize import Quantizer
@@ -168,8 +169,8 @@ def exactness_warning(largest_sum: int, largest_query_impact: int) -> str | None
 
 def versions() -> dict[str, str]:
     """Of this package, Python, and what computes the weights, read without importing them."""
-    found = {"python": platform.python_version()}
-    for package in ("learned_sparse", "numpy", "torch", "transformers"):
+    found = {"learned_sparse": __version__, "python": platform.python_version()}
+    for package in ("numpy", "torch", "transformers"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -1,0 +1,238 @@
+"""The encode command with an encoder that needs no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from learned_sparse.encode import main
+from learned_sparse.encode_options import EncodeOptions
+from learned_sparse.encode_quantizer import Calibration, choose_quantizer
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.exact import ExactSearcher
+from learned_sparse.jsonvector import read_vectors
+from learned_sparse.jsonvector_check import main as check
+from learned_sparse.manifest import Manifest
+from learned_sparse.quantize import Quantizer
+from learned_sparse.queries_export import read_topics
+from learned_sparse.records import SparseBatch
+from tests.fake_encoder import FakeEncoder, fake_module
+
+TEXTS = [f"w{number % 7} w{number} v{number * number % 31}" for number in range(25)] + ["empty"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    lines = (json.dumps({"_id": f"d{number}", "text": text}) for number, text in enumerate(TEXTS))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "encoders.encoder", fake_module())
+
+
+def encode(*arguments: str | Path) -> int:
+    return main(["--model", "fake", "--checkpoint", "nowhere", *map(str, arguments)])
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def expected(quantizer: Quantizer) -> dict[str, dict[str, int]]:
+    impacts, _ = quantizer.quantize(FakeEncoder("document").encode(TEXTS))
+    return {f"d{number}": impacts.row(number) for number in range(len(TEXTS))}
+
+
+def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert encode("--input", corpus, "--output", out, "--part-size", "10", "--quantization-factor", "20") == 0
+    assert dict(read_vectors(out)) == expected(Quantizer(20.0))
+    manifest = Manifest.load(out)
+    assert manifest.complete
+    assert [(part.file, part.documents) for part in manifest.parts] == [
+        ("vectors/part-00000.jsonl", 10), ("vectors/part-00001.jsonl", 10), ("vectors/part-00002.jsonl", 6)
+    ]  # fmt: skip
+    assert (manifest.counts.read, manifest.counts.written, manifest.counts.empty_vectors) == (26, 26, 1)
+    assert manifest.counts.postings == sum(map(len, expected(Quantizer(20.0)).values()))
+    assert manifest.encoder["side"] == "document"
+    assert (manifest.query_encoder or {})["side"] == "query"
+    assert list(manifest.problems(out)) == []
+    assert check(["check", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "26 documents of" in said
+    assert "1 with an empty vector (kept)" in said
+    assert f"next: python -m learned_sparse.index --input {out} --index DIR" in said
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path, corpus: Path) -> None:
+    for out in ("a", "b"):
+        encode("--input", corpus, "--output", tmp_path / out, "--part-size", "7", "--gzip")
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert "vectors/part-00003.jsonl.gz" in files(tmp_path / "a")
+    assert dict(read_vectors(tmp_path / "a")).keys() == {f"d{number}" for number in range(len(TEXTS))}
+
+
+@pytest.mark.parametrize("quantisation", [[], ["--bits", "6"], ["--quantization-factor", "9"]])
+def test_shards_together_are_the_whole(tmp_path: Path, corpus: Path, quantisation: list[str]) -> None:
+    arguments: list[str | Path] = ["--input", corpus, "--part-size", "4", *quantisation]
+    encode(*arguments, "--output", tmp_path / "whole")
+    whole = {name: data for name, data in files(tmp_path / "whole").items() if name != "manifest.json"}
+    union: dict[str, bytes] = {}
+    for shard in range(3):
+        out = tmp_path / f"shard-{shard}"
+        encode(*arguments, "--output", out, "--num-shards", "3", "--shard-id", str(shard))
+        manifest = Manifest.load(out)
+        assert manifest.quantizer == Manifest.load(tmp_path / "whole").quantizer
+        assert manifest.counts.written + manifest.counts.other_shards == len(TEXTS)
+        mine = {name: data for name, data in files(out).items() if name != "manifest.json"}
+        assert not mine.keys() & union.keys()
+        union |= mine
+    assert union == whole
+
+
+def test_bad_lines_end_the_run_or_are_counted(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with corpus.open("a") as file:
+        file.write('not JSON\n{"_id": "d3", "text": "again"}\n{"_id": "d99", "text": ""}\n')
+    with pytest.raises(LearnedSparseError, match=r"corpus.jsonl:27: .*--on-bad-line skip"):
+        encode("--input", corpus, "--output", tmp_path / "out")
+    encode("--input", corpus, "--output", tmp_path / "out", "--resume", "--on-bad-line", "skip")
+    counts = Manifest.load(tmp_path / "out").counts
+    assert (counts.read, counts.written, sum(counts.skipped.values())) == (29, 26, 3)
+    assert "lines skipped: duplicate id" in capsys.readouterr().out
+
+
+def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("1\tw1 w2\n02\tempty\n")
+    out = tmp_path / "out"
+    assert encode("--queries", "--input", topics, "--output", out) == 0
+    impacts, _ = Quantizer(100.0).quantize(FakeEncoder("query").encode(["w1 w2", "empty"]))
+    assert read_topics(out / "queries.tsv") == {"1": impacts.row(0), "02": {}}
+    manifest = Manifest.load(out)
+    assert (manifest.kind, manifest.complete, manifest.counts.empty_vectors) == ("queries", True, 1)
+    assert list(manifest.problems(out)) == []
+    captured = capsys.readouterr()
+    assert "'02' becomes 2" in captured.err
+    assert str(out / "queries.jsonl") in captured.out
+    before = files(out)
+    encode("--queries", "--input", topics, "--output", out, "--resume")
+    assert files(out) == before
+    with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 100.0 before, 50.0 now"):
+        encode("--queries", "--input", topics, "--output", out, "--resume", "--quantization-factor", "50")
+
+
+def test_what_is_encoded_is_found(tmp_path: Path, corpus: Path) -> None:
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("".join(f"q{number}\t{text}\n" for number, text in enumerate(TEXTS[:9])))
+    encode("--input", corpus, "--output", tmp_path / "documents")
+    encode("--queries", "--input", topics, "--output", tmp_path / "queries")
+    run = ExactSearcher.from_vectors(tmp_path / "documents").search_batch(
+        read_topics(tmp_path / "queries" / "queries.tsv"), k=1
+    )
+    assert len({hits[0][0] for hits in run.values()}) > 6
+
+
+def test_defaults_are_the_embedded_collection_below_home(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LearnedSparseError, match=r"no checkpoint of 'sparterm'; `make demo` trains one, --checkpoint"):
+        main(["--model", "sparterm"])
+    (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
+    assert main(["--model", "sparterm"]) == 0
+    manifest = Manifest.load(tmp_home / "vectors" / "pydoc" / "sparterm")
+    assert (manifest.collection, manifest.counts.written > 5000) == ("pydoc", True)
+    assert "next: python -m learned_sparse.index --model sparterm --collection pydoc" in capsys.readouterr().out
+    assert main(["--model", "sparterm", "--queries"]) == 0
+    assert (tmp_home / "queries" / "pydoc" / "test" / "sparterm" / "queries.tsv").is_file()
+    assert "next: python -m learned_sparse.search --model sparterm --split test" in capsys.readouterr().out
+
+
+def test_a_place_that_is_taken(tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "letter.txt").write_text("mine")
+    arguments: list[str | Path] = ["--input", corpus, "--output", out]
+    with pytest.raises(LearnedSparseError, match=r"not empty; give --resume, --overwrite or another --output"):
+        encode(*arguments)
+    encode(*arguments, "--overwrite", "--part-size", "5")
+    encode(*arguments, "--overwrite", "--part-size", "20")
+    assert sorted(path.name for path in (out / "vectors").iterdir()) == ["part-00000.jsonl", "part-00001.jsonl"]
+    assert (out / "letter.txt").read_text() == "mine"
+    (out / "vectors" / "more.jsonl").write_text("")
+    with pytest.raises(LearnedSparseError, match=r"more.jsonl: not a part of this collection"):
+        encode(*arguments, "--resume", "--part-size", "20")
+    assert not Manifest.load(out).complete
+    with pytest.raises(LearnedSparseError, match="is a file"):
+        encode("--input", corpus, "--output", corpus)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--num-shards", "2", "--shard-id", "2"], "--shard-id 2: with --num-shards 2 give 0 to 1"),
+        (["--part-size", "0"], "--part-size 0: give at least 1"),
+        (["--resume", "--overwrite"], "give one of them"),
+        (["--input", "x.jsonl"], "--input needs --output"),
+        (["--split", "test"], "--split is for --queries"),
+        (["--queries", "--num-shards", "2"], "--num-shards is for documents"),
+        (["--queries", "--split", "tset"], "did you mean 'test'"),
+        (["--bits", "40", "--output", "{tmp}/x"], "40 bits: give 1 to 31"),
+        (["--quantization-factor", "0", "--output", "{tmp}/x"], "quantisation factor 0.0"),
+        (["--input", "{tmp}/none.jsonl", "--output", "{tmp}/x"], "none.jsonl: no such file"),
+    ],
+)
+def test_options_that_cannot_be(tmp_path: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        encode(*(argument.format(tmp=tmp_path) for argument in arguments))
+    assert not (tmp_path / "x").exists()
+
+
+class _Broken(FakeEncoder):
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        batch = super().encode(texts)
+        values = batch.values.copy()
+        if "w24" in " ".join(texts):
+            values[0] = np.nan
+        return dataclasses.replace(batch, values=values)
+
+
+@pytest.mark.parametrize("arguments", [["--part-size", "5"], ["--part-size", "30"]])
+def test_a_nan_is_an_error_that_names_the_document(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(sys.modules["encoders.encoder"], "load_encoder", lambda _, side, **__: _Broken(side))
+    with pytest.raises(LearnedSparseError, match=r"document 'd\d+': term 't\d+' has the weight nan"):
+        encode("--input", corpus, "--output", tmp_path / "out", *arguments)
+    if (tmp_path / "out").exists():
+        assert not Manifest.load(tmp_path / "out").complete
+
+
+def test_which_quantiser() -> None:
+    stored = Quantizer(7.0, 8)
+    options = EncodeOptions(model="m")
+    assert choose_quantizer(options, stored, "impact") == stored
+    assert choose_quantizer(options, None, "impact") == Calibration(bits=8, percentile=100.0)
+    assert choose_quantizer(dataclasses.replace(options, queries=True), None, "impact") == Quantizer(100.0)
+    asked = dataclasses.replace(options, bits=4, calibration=99.0)
+    assert choose_quantizer(asked, stored, "impact") == Calibration(bits=4, percentile=99.0)
+    both = dataclasses.replace(options, bits=4, quantization_factor=3.0)
+    assert choose_quantizer(both, stored, "impact") == Quantizer(3.0, 4)
+    # BM25 counts words: a stored factor or a calibration would multiply them
+    assert choose_quantizer(options, stored, "bm25") == Quantizer(1.0)
+    with pytest.raises(LearnedSparseError, match="counts words"):
+        choose_quantizer(asked, stored, "bm25")
+
+
+def test_every_option_that_changes_vectors_is_recorded() -> None:
+    elsewhere = {"model", "checkpoint", "collection", "queries", "split"}  # fields of the manifest itself
+    no_matter = {"output", "resume", "overwrite", "data"}
+    fields = {field.name for field in dataclasses.fields(EncodeOptions)}
+    assert EncodeOptions(model="m").recorded().keys() == fields - elsewhere - no_matter

@@ -1,0 +1,244 @@
+"""Killed, torn, changed or full: a resumed run gives the bytes of an undisturbed one, or says why it cannot."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from learned_sparse.encode import main
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.manifest import Manifest
+from tests.fake_encoder import fake_module
+
+KILLS = 20
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.jsonl", 300)
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "encoders.encoder", fake_module())
+
+
+def write_corpus(path: Path, count: int) -> Path:
+    draw = random.Random(5)
+    lines = (
+        json.dumps({"_id": f"d{number}", "text": " ".join(f"w{draw.randrange(90)}" for _ in range(12))})
+        for number in range(count)
+    )
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def arguments(corpus: Path, out: Path, *more: str) -> list[str]:
+    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(out)]
+    return [*named, "--part-size", "20", *more]
+
+
+def test_twenty_kills(tmp_path: Path, corpus: Path, root: Path) -> None:
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    main(arguments(corpus, whole, "--part-size", "5"))
+    draw = random.Random(int(os.environ.get("KILL_SEED", "2")))
+    notes_at_kill: list[int] = []
+    torn = 0
+    while len(notes_at_kill) < KILLS:
+        process = start(root, arguments(corpus, out, "--part-size", "5", "--resume"))
+        wanted = len(list(out.glob("progress/*.json"))) + draw.randrange(9)
+        while process.poll() is None and len(list(out.glob("progress/*.json"))) < wanted:
+            time.sleep(0.001)
+        time.sleep(draw.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        if process.wait(60) == -signal.SIGKILL:
+            notes_at_kill.append(len(list(out.glob("progress/*.json"))))
+            torn += any(out.rglob("*.tmp"))
+        else:  # it was faster
+            assert (process.returncode, files(out)) == (0, files(whole))
+            shutil.rmtree(out)
+    assert start(root, arguments(corpus, out, "--part-size", "5", "--resume")).wait(60) == 0
+    assert files(out) == files(whole)
+    assert len(set(notes_at_kill)) > KILLS // 2, f"the kills came at different places: {notes_at_kill}"
+    assert torn, "some kill came while a file was being written"
+
+
+def start(root: Path, command_line: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, str(root / "tests" / "fake_encoder.py"), *command_line],
+        cwd=root,
+        env={**os.environ, "FAKE_PAUSE": "0.005", "PYTHONPATH": str(root)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def test_every_half_done_folder_is_finished(tmp_path: Path, corpus: Path) -> None:
+    main(arguments(corpus, tmp_path / "whole"))
+    whole = files(tmp_path / "whole")
+    written = ["manifest.json", *(name for number in range(15) for name in (
+        f"vectors/part-{number:05d}.jsonl", f"progress/part-{number:05d}.json"))]  # fmt: skip
+    assert set(written) == set(whole)
+    incomplete = {**json.loads(whole["manifest.json"]), "complete": False, "parts": [], "warnings": []}
+    for count in (0, 1, 2, 3, 12, len(written)):
+        out = tmp_path / f"out-{count}"
+        for name in written[:count]:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_bytes(whole[name])
+        if count:
+            (out / "manifest.json").write_text(json.dumps(incomplete))
+        main(arguments(corpus, out, "--resume"))
+        assert files(out) == whole
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}\n"])
+def test_torn_and_edited_parts_are_made_again(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str], damage: bytes
+) -> None:
+    out = tmp_path / "out"
+    main(arguments(corpus, out))
+    whole = files(out)
+    (out / "vectors" / "part-00003.jsonl").write_bytes(whole["vectors/part-00003.jsonl"][:100] + damage)
+    (out / "vectors" / "part-00005.jsonl").unlink()
+    (out / "progress" / "part-00007.json").write_bytes(whole["progress/part-00007.json"][:50])
+    assert len(list(Manifest.load(out).problems(out))) == 2
+    main(arguments(corpus, out, "--resume"))
+    assert files(out) == whole
+    said = capsys.readouterr().err
+    assert "part-00003.jsonl: missing or changed since it was written; making this part again" in said
+    assert "part-00005.jsonl: missing or changed" in said
+    assert "part-00007.json:" in said
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "out"
+    main(arguments(corpus, out))
+    whole = files(out)
+    with pytest.raises(LearnedSparseError) as error:
+        main([*arguments(corpus, out, "--resume"), "--max-length", "64", "--part-size", "10", "--model", "other"])
+    lines = str(error.value).splitlines()
+    assert lines[0].endswith("made with other settings; resume with the same ones, or give --overwrite:")
+    assert [line.strip() for line in lines[1:]] == [
+        "encoder.max_length: absent before, 64 now",
+        "model: 'fake' before, 'other' now",
+        "options.max_length: absent before, 64 now",
+        "options.part_size: 20 before, 10 now",
+    ]
+    assert files(out) == whole
+
+
+def test_a_stored_quantiser_that_changed_is_refused(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from learned_sparse.quantize import Quantizer
+
+    for factor, resume in ((7.0, []), (8.0, ["--resume"])):
+        monkeypatch.setitem(sys.modules, "encoders.encoder", fake_module(quantizer=Quantizer(factor)))
+        if resume:
+            with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 7.0 before, 8.0 now"):
+                main(arguments(corpus, tmp_path / "out", *resume))
+        else:
+            main(arguments(corpus, tmp_path / "out"))
+
+
+def test_another_input_is_refused(tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "out"
+    main(arguments(corpus, out))
+    before = corpus.read_text()
+    corpus.write_text(before + '{"_id": "new", "text": "more"}\n')
+    with pytest.raises(LearnedSparseError, match="input: "):
+        main(arguments(corpus, out, "--resume"))
+    lines = before.splitlines(keepends=True)
+    lines[45] = lines[45].replace("w1", "v1")  # the same size
+    corpus.write_text("".join(lines))
+    assert corpus.stat().st_size == len(before)
+    with pytest.raises(
+        LearnedSparseError, match=r"part-00002.jsonl: the input has changed since this part was written"
+    ):
+        main(arguments(corpus, out, "--resume"))
+
+
+def test_the_quantiser_of_a_killed_run_is_kept(tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "out"
+    main(arguments(corpus, out))
+    whole = files(out)
+    (out / "progress" / "part-00000.json").unlink()
+    (out / "vectors" / "part-00000.jsonl").unlink()
+    main(arguments(corpus, out, "--resume"))
+    assert files(out) == whole
+
+
+def test_parts_without_a_manifest_are_not_adopted(tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "out"
+    main(arguments(corpus, out))
+    whole = files(out)
+    (out / "manifest.json").unlink()
+    with pytest.raises(LearnedSparseError, match=r"part files but no manifest.json; encode with --overwrite"):
+        main(arguments(corpus, out, "--resume"))
+    main(arguments(corpus, out, "--overwrite"))
+    assert files(out) == whole
+
+
+def test_a_full_disk_leaves_no_part_that_looks_whole(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(arguments(corpus, tmp_path / "whole"))
+    out, flushed, fsync = tmp_path / "out", 0, os.fsync
+
+    def full_after_a_while(descriptor: int) -> None:
+        nonlocal flushed
+        flushed += 1
+        if flushed > 9:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_after_a_while)
+        with pytest.raises(LearnedSparseError, match=r"cannot be written \(No space left on device\); make room"):
+            main(arguments(corpus, out))
+    assert 0 < len(files(out)) < len(files(tmp_path / "whole"))
+    assert_only_whole_files(out, files(tmp_path / "whole"))
+    main(arguments(corpus, out, "--resume"))
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_a_file_size_limit_leaves_no_part_that_looks_whole(tmp_path: Path, corpus: Path, root: Path) -> None:
+    main(arguments(corpus, tmp_path / "whole"))
+    whole, out = files(tmp_path / "whole"), tmp_path / "out"
+    parts = sorted(len(data) for name, data in whole.items() if name.startswith("vectors/"))
+    command = [sys.executable, str(root / "tests" / "fake_encoder.py"), *arguments(corpus, out)]
+    limited = subprocess.run(
+        command,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (parts[-1] - 1, parts[-1] - 1)),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert limited.returncode != 0
+    assert b"File too large" in limited.stderr
+    assert_only_whole_files(out, whole)
+    main(arguments(corpus, out, "--resume"))
+    assert files(out) == whole
+
+
+def assert_only_whole_files(out: Path, whole: dict[str, bytes]) -> None:
+    assert not Manifest.load(out).complete
+    left = {name: data for name, data in files(out).items() if name != "manifest.json"}
+    assert left == {name: whole[name] for name in left}

@@ -1,0 +1,113 @@
+"""What made the vectors: written, read, compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from learned_sparse.encode_parts import total
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import sha256, write_json
+from learned_sparse.manifest import Counts, Manifest, Part, differences, exactness_warning, versions
+from learned_sparse.quantize import Quantizer
+
+
+def manifest(**changes: object) -> Manifest:
+    made = Manifest(
+        kind="documents",
+        complete=True,
+        collection="pydoc",
+        model="splade",
+        checkpoint="somewhere",
+        architecture="splade",
+        scoring="impact",
+        encoder={"settings": {"pooling": "max"}, "max_length": 256},
+        query_encoder={"settings": {"pooling": "max"}},
+        quantizer=Quantizer(100.0),
+        query_quantizer=Quantizer(12.5, 8),
+        input=({"file": "corpus.jsonl", "bytes": 7},),
+        options={"top_k": None},
+        counts=Counts(read=3, written=2, skipped={"empty text": 1}),
+        parts=(Part(file="vectors/part-00000.jsonl", documents=2, sha256="00"),),
+        versions=versions(),
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    manifest().save(tmp_path)
+    assert Manifest.load(tmp_path) == manifest()
+    again = (tmp_path / "manifest.json").read_bytes()
+    Manifest.load(tmp_path).save(tmp_path)
+    assert (tmp_path / "manifest.json").read_bytes() == again
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 99}, "format 99, this version knows 1"),
+        ({"kind": "indexes"}, "'indexes' is not one of 'documents', 'queries'"),
+        ({"modell": "x"}, "unknown key 'modell'; did you mean 'model'"),
+        ({"quantizer": {"scale": -1.0, "bits": None}}, "quantisation factor -1.0"),
+        ({"parts": [{"file": "x", "documents": "two", "sha256": ""}]}, r"parts\[0\]: documents: expected int"),
+    ],
+)
+def test_what_is_no_manifest(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    write_json(tmp_path / "manifest.json", {**json.loads(json.dumps(manifest().to_json())), **change})
+    with pytest.raises(LearnedSparseError, match=message):
+        Manifest.load(tmp_path)
+
+
+def test_missing_or_not_an_object(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"no such file; is .* a folder that learned_sparse.encode wrote"):
+        Manifest.load(tmp_path)
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(LearnedSparseError, match="expected an object, got list"):
+        Manifest.load(tmp_path)
+
+
+def test_settings_leave_out_the_outcome_and_the_place_of_the_checkpoint() -> None:
+    other = manifest(complete=False, counts=Counts(), parts=(), warnings=("w",), checkpoint="elsewhere")
+    assert differences(manifest().settings(), other.settings()) == []
+    other = manifest(encoder={"settings": {"pooling": "sum"}}, quantizer=Quantizer(10.0), model="x")
+    assert differences(manifest().settings(), other.settings()) == [
+        "encoder.max_length: 256 before, absent now",
+        "encoder.settings.pooling: 'max' before, 'sum' now",
+        "model: 'splade' before, 'x' now",
+        "quantizer.scale: 100.0 before, 10.0 now",
+    ]
+
+
+def test_problems(tmp_path: Path) -> None:
+    (tmp_path / "vectors").mkdir()
+    for number in range(3):
+        (tmp_path / "vectors" / f"part-{number:05d}.jsonl").write_text("{}")
+    digest = sha256(tmp_path / "vectors" / "part-00000.jsonl")
+    parts = tuple(Part(file=f"vectors/part-{n:05d}.jsonl", documents=1, sha256=digest) for n in range(3))
+    good = manifest(parts=parts, counts=Counts(written=3))
+    assert list(good.problems(tmp_path)) == []
+    (tmp_path / "vectors" / "part-00001.jsonl").unlink()
+    (tmp_path / "vectors" / "part-00002.jsonl").write_text("{ }")
+    (tmp_path / "vectors" / "more.jsonl").write_text("{}")
+    found = [problem.replace(str(tmp_path), "") for problem in good.problems(tmp_path)]
+    assert found == [
+        "/vectors/part-00001.jsonl: missing",
+        "/vectors/part-00002.jsonl: not the bytes the manifest records",
+        "/vectors/more.jsonl: not in the manifest",
+    ]
+    assert "4 written" in list(dataclasses.replace(good, counts=Counts(written=4)).problems(tmp_path))[-1]
+    assert "not complete" in next(iter(dataclasses.replace(good, complete=False).problems(tmp_path)))
+
+
+def test_scores_that_floats_cannot_hold() -> None:
+    assert exactness_warning(2**16, 2**8) is None
+    assert "16,777,217" in (exactness_warning(2**24 + 1, 1) or "")
+
+
+def test_counts_of_parts_add_up() -> None:
+    counts = [Counts(written=2, postings=5, largest_sum=9), Counts(written=1, postings=1, largest_sum=4, clipped=1)]
+    assert total(counts) == Counts(written=3, postings=6, largest_sum=9, clipped=1)
+    assert total([]) == Counts()
