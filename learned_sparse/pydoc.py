@@ -46,7 +46,7 @@ def build(library: Path | None = None, into: Path | None = None) -> Path:
 
 
 def known_item(text: str) -> tuple[str, str] | None:
-    r"""A docstring's first sentence and the rest, or None where the sentence does not stand apart.
+    r"""A docstring's first sentence and the rest, or None where it does not stand apart, or comes again.
 
     >>> known_item("Return the lower case.\n\nOnly letters change: digits stay as they are.")
     ('Return the lower case.', 'Only letters change: digits stay as they are.')
@@ -55,7 +55,8 @@ def known_item(text: str) -> tuple[str, str] | None:
     query, rest = " ".join(first.split()), rest.strip()
     if _NEXT_SENTENCE.search(query) or len(query.split()) < FEWEST_QUERY_WORDS:
         return None
-    return (query, rest) if len(rest.split()) >= FEWEST_DOCUMENT_WORDS else None
+    repeated = query.rstrip(".").casefold() in " ".join(rest.split()).casefold()
+    return (query, rest) if len(rest.split()) >= FEWEST_DOCUMENT_WORDS and not repeated else None
 
 
 def known_items(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -16,13 +16,14 @@ from learned_sparse.lines import decode, read_lines
 from learned_sparse.records import Query
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")
+_LINE_END = re.compile(r"\s*\n\s*")
 _TEXT_KEYS = ("text", "title", "query", "contents")
 _LABEL = r"(\s*(?:Number|Topic|Description|Narrative):)?"  # "<num> Number: 301"
 _TAG = re.compile(rf"</?(?P<name>top|num|title|desc|narr)\b[^>]*>{_LABEL}", re.IGNORECASE)
 
 
 def read_queries(path: str | Path) -> list[Query]:
-    """The queries of a file in its order, texts stripped of white space at both ends.
+    """The queries of a file in its order, texts stripped of white space at both ends and on one line.
 
     By extension (each also with ``.gz``): ``.tsv`` and ``.txt`` are ``id<TAB>text`` (TREC CAR's ``enwiki:`` lines too),
     ``.jsonl`` one object a line, ``.json`` one object ``{id: {"title": text}}``; files that start with ``<top`` are
@@ -35,7 +36,7 @@ def read_queries(path: str | Path) -> list[Query]:
         raise LearnedSparseError(f"{path}: no queries")
     queries: dict[str, Query] = {}
     for where, name, text in _reader(path, lines[0][1])(lines):
-        query = Query(_identifier(name, where), " ".join(text.split()) if "\n" in text else text.strip())
+        query = Query(_identifier(name, where), _LINE_END.sub(" ", text.strip()))
         if query.id in queries:
             raise LearnedSparseError(f"{where}: query {query.id!r} was given before; keep one of them")
         if not query.text:
@@ -69,7 +70,7 @@ def _tab_separated(lines: Lines) -> Topics:
         columns = line.split("\t")
         if len(columns) != 2:
             raise LearnedSparseError(f"{where}: {len(columns)} columns; expected an id, a tab and the query's text")
-        yield where, columns[0].strip(), columns[1]
+        yield where, columns[0].strip(" "), columns[1]
 
 
 def _json_lines(lines: Lines) -> Topics:

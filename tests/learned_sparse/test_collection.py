@@ -1,0 +1,174 @@
+"""Collections: folders on disk, descriptions of one's own, and errors that say where things were looked for."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from learned_sparse import collection_files
+from learned_sparse.collection import load_collection
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.records import Document, Query
+
+CORPUS = '{"_id": "d1", "title": "T", "text": "one"}\n{"_id": "d2", "title": "", "text": "two"}\n'
+QUERIES = '{"_id": "q1", "text": "first"}\n{"_id": "q2", "text": "second"}\n{"_id": "q3", "text": "unjudged"}\n'
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    """A BEIR folder of two documents, with two splits of one query."""
+    folder = tmp_path / "tiny"
+    write(folder / "corpus.jsonl", CORPUS)
+    write(folder / "queries.jsonl", QUERIES)
+    write(folder / "qrels" / "dev.tsv", "query-id\tcorpus-id\tscore\nq2\td2\t1\n")
+    write(folder / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t2\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No data folder of this machine."""
+    monkeypatch.delenv(collection_files.DATA_VARIABLE, raising=False)
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
+
+
+def test_a_beir_folder(beir: Path) -> None:
+    collection = load_collection(beir)
+    assert collection.name == "tiny"
+    assert list(collection.documents()) == [Document("d1", "T one"), Document("d2", "two")]
+    assert list(collection.splits) == ["dev", "test"]
+    assert collection.queries("dev") == [Query("q2", "second")]
+    assert collection.qrels("test") == {"q1": {"d1": 2}}
+    assert collection.split("test").remove_query is False
+
+
+def test_a_beir_folder_of_gzip_files(tmp_path: Path) -> None:
+    write(tmp_path / "corpus.jsonl.gz", CORPUS)
+    write(tmp_path / "queries.jsonl.gz", QUERIES)
+    write(tmp_path / "qrels" / "test.tsv.gz", "q1\td1\t1\n")
+    collection = load_collection(str(tmp_path))
+    assert [document.id for document in collection.documents()] == ["d1", "d2"]
+    assert collection.queries("test") == [Query("q1", "first")]
+
+
+def test_an_unknown_split_is_answered_with_the_known_ones(beir: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"collection tiny: no split 'tset'; did you mean 'test'\?"):
+        load_collection(beir).queries("tset")
+    with pytest.raises(LearnedSparseError, match="no split 'x'; known: dev, test"):
+        load_collection(beir).split("x")
+
+
+def test_judgements_of_unknown_queries_are_an_error(beir: Path) -> None:
+    write(beir / "qrels" / "test.tsv", "q1\td1\t1\nq9\td1\t1\n")
+    with pytest.raises(LearnedSparseError, match=r"tiny, split test: 1 judged queries are not among the topics .*'q9'"):
+        load_collection(beir).queries("test")
+
+
+def test_bad_lines_of_a_collection(beir: Path) -> None:
+    write(beir / "corpus.jsonl", CORPUS + '{"_id": "d3", "title": "", "text": ""}\n')
+    with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:3: empty text"):
+        list(load_collection(beir).documents())
+    reader = load_collection(beir).documents(on_bad_line="skip")
+    assert (len(list(reader)), reader.empty) == (2, 1)
+
+
+def test_an_msmarco_passage_folder(tmp_path: Path) -> None:
+    write(tmp_path / "collection.tsv", "1\tone\n2\ttwo\n")
+    write(tmp_path / "queries.dev.small.tsv", "7\twhich one\n8\tunjudged\n")
+    write(tmp_path / "qrels.dev.small.tsv", "7\t0\t1\t1\n")
+    write(tmp_path / "qrels.train.tsv", "9\t0\t1\t1\n")  # no queries.train.tsv: no split
+    write(tmp_path / "msmarco-test2019-queries.tsv.gz", "5\tgraded\n")
+    write(tmp_path / "2019qrels-pass.txt", "5 Q0 2 3\n")
+    collection = load_collection(tmp_path)
+    assert [document.text for document in collection.documents()] == ["one", "two"]
+    assert list(collection.splits) == ["dl19", "dev.small"]
+    assert collection.queries("dev.small") == [Query("7", "which one")]
+    assert collection.qrels("dl19") == {"5": {"2": 3}}
+    assert collection.split("dl19").measures == ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
+
+
+def test_an_msmarco_document_folder(tmp_path: Path) -> None:
+    write(tmp_path / "msmarco-docs.tsv.gz", "D1\thttp://x.org\tTitle\tbody\n")
+    write(tmp_path / "msmarco-docdev-queries.tsv", "7\twhich\n")
+    write(tmp_path / "msmarco-docdev-qrels.tsv", "7 0 D1 1\n")
+    collection = load_collection(tmp_path)
+    assert [document.text for document in collection.documents()] == ["http://x.org Title body"]
+    assert collection.queries("dev") == [Query("7", "which")]
+
+
+def test_a_folder_of_anything_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"neither a BEIR folder .* nor an MS MARCO folder"):
+        load_collection(tmp_path)
+
+
+def test_a_description_of_ones_own(tmp_path: Path) -> None:
+    write(tmp_path / "texts" / "all.tsv", "d1\tone\n")
+    write(tmp_path / "topics.txt", "q1\tfirst\n")
+    write(tmp_path / "qrels.txt", "q1 0 d1 1\n")
+    text = """
+name: mine
+title: My own texts
+corpus: {files: [texts]}
+splits:
+  all:
+    topics: {files: [missing.txt, topics.txt]}
+    qrels: {files: [qrels.txt]}
+    measures: [MRR@10]
+"""
+    collection = load_collection(write(tmp_path / "mine.yaml", text))
+    assert [document.id for document in collection.documents()] == ["d1"]
+    assert collection.queries("all") == [Query("q1", "first")]
+    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: unknown key 'split'; did you mean 'splits'\?"):
+        load_collection(write(tmp_path / "mine.yaml", text.replace("splits", "split")))
+    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: all: 'measures' is missing"):
+        load_collection(write(tmp_path / "mine.yaml", text.replace("    measures: [MRR@10]\n", "")))
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(LearnedSparseError, match=r"collection 'scifct': no such .*; did you mean 'scifact'\?"):
+        load_collection("scifct")
+    with pytest.raises(LearnedSparseError, match=r"nowhere\.yaml: no such file"):
+        load_collection("nowhere.yaml")
+
+
+def test_files_of_a_named_collection_are_found_below_the_data_folder(
+    beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beir.rename(tmp_path / "scifact")
+    assert load_collection("scifact", data=tmp_path).queries("test") == [Query("q1", "first")]
+    monkeypatch.setenv(collection_files.DATA_VARIABLE, str(tmp_path))
+    assert [document.id for document in load_collection("scifact").documents()] == ["d1", "d2"]
+
+
+def test_what_is_not_found_is_reported_with_every_place_and_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError) as error:
+        load_collection("bioasq", data=tmp_path).documents()
+    assert str(error.value) == (
+        "bioasq's documents: not found. Looked for:\n"
+        f"  {tmp_path}/bioasq/corpus.jsonl: no such file\n"
+        f"  {tmp_path}/bioasq/corpus.jsonl.gz: no such file\n"
+        f"Put the file at {tmp_path}/bioasq/corpus.jsonl, or set LEARNED_SPARSE_DATA to the folder that has it as "
+        "bioasq/corpus.jsonl"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "queries"),
+    [
+        ("scifact", {"train": 809, "test": 300}),
+        ("vaswani", {"test": 93}),
+        ("msmarco-mini", {"train": 5980, "dev": 500, "test": 500, "test-dl19": 43}),
+        ("squad-sent", {"train": 20761, "dev": 714, "test": 972}),
+    ],
+)
+def test_real_folders(shared_data: Path, name: str, queries: dict[str, int]) -> None:
+    collection = load_collection(shared_data / name)
+    assert {split: len(collection.queries(split)) for split in collection.splits} == queries

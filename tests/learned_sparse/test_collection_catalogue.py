@@ -1,0 +1,112 @@
+"""Collections from elsewhere: the ir_datasets catalogue, and what is registered in Pyserini."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from learned_sparse.collection import load_collection
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.records import Document, Query
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_ir_datasets_the_way_out_is_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    with pytest.raises(LearnedSparseError, match=r"pip install 'learned-sparse\[data\]'[\s\S]*LEARNED_SPARSE_DATA"):
+        load_collection("scifact", data=tmp_path).documents()
+    with pytest.raises(LearnedSparseError, match="ir_datasets is not installed"):
+        load_collection("ir_datasets:vaswani")
+
+
+@pytest.fixture
+def catalogued(tmp_path: Path) -> Iterator[str]:
+    """A data set in the real ir_datasets catalogue, made of local files: its name."""
+    ir_datasets = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
+    dataset = ir_datasets.create_dataset(
+        docs_tsv=str(write(tmp_path / "docs.tsv", "d1\tone\nd2\t \nd1\tagain\n")),
+        queries_tsv=str(write(tmp_path / "queries.tsv", "q1\tfirst\n")),
+        qrels_trec=str(write(tmp_path / "qrels.txt", "q1 0 d1 1\n")),
+    )
+    name = "learned-sparse-test/tiny"
+    ir_datasets.registry.register(name, dataset)
+    yield name
+    del ir_datasets.registry._registered[name]
+
+
+def test_a_data_set_of_the_catalogue(catalogued: str) -> None:
+    collection = load_collection(f"ir_datasets:{catalogued}")
+    assert (collection.name, list(collection.splits)) == ("learned-sparse-test-tiny", ["tiny"])
+    assert collection.queries("tiny") == [Query("q1", "first")]
+    reader = collection.documents(on_bad_line="skip")
+    assert list(reader) == [Document("d1", "one")]
+    assert reader.skipped == {"empty text": 1, "duplicate id": 1}
+    with pytest.raises(LearnedSparseError, match=r"tiny, document 2: empty text"):
+        list(collection.documents())
+
+
+def test_the_catalogue_steps_in_for_missing_files(catalogued: str, tmp_path: Path) -> None:
+    text = f"""
+name: mine
+title: From the catalogue
+corpus: {{files: [nowhere.tsv], ir_datasets: {catalogued}}}
+splits:
+  all:
+    topics: {{ir_datasets: {catalogued}}}
+    qrels: {{files: [nowhere.txt], ir_datasets: {catalogued}}}
+    measures: [MRR@10]
+"""
+    collection = load_collection(write(tmp_path / "mine.yaml", text))
+    assert next(collection.documents()) == Document("d1", "one")
+    assert collection.queries("all") == [Query("q1", "first")]
+
+
+def test_an_unknown_name_in_the_catalogue_is_answered_with_the_nearest_one() -> None:
+    pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
+    with pytest.raises(
+        LearnedSparseError, match=r"ir_datasets:beir/scifct: no such name; did you mean 'beir/scifact'\?"
+    ):
+        load_collection("ir_datasets:beir/scifct")
+
+
+REGISTERED = """
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.registered import registered_qrels, registered_queries
+queries, qrels = registered_queries("dl19-passage"), registered_qrels("dl19-passage")
+print(len(queries), queries[0], len(qrels), sum(map(len, qrels.values())))
+for ask in (registered_queries, registered_qrels):
+    for name in ("dl19-pasage", "beir-v1.0.0-nfcorpus-test"):
+        try:
+            ask(name)
+        except LearnedSparseError as error:
+            print(error)
+"""
+
+
+@pytest.mark.jvm
+def test_registered_topics_and_judgements(shared_data: Path, tmp_path: Path, python: Python) -> None:
+    """Pyserini looks into its cache below Java's ``user.home`` before it asks the network: a full one works offline."""
+    cache = tmp_path / ".cache" / "pyserini" / "topics-and-qrels"
+    cache.mkdir(parents=True)
+    for file in (shared_data / "topics-and-qrels").glob("*.dl19-passage.txt"):
+        shutil.copy(file, cache)
+    offline = f"-Duser.home={tmp_path} -Dhttps.proxyHost=localhost -Dhttps.proxyPort=9"
+    done = python("-c", REGISTERED, env={**os.environ, "JAVA_TOOL_OPTIONS": offline})
+    found = [line for line in done.stdout.splitlines() if "Downloading" not in line]
+    assert found[0] == "43 Query(id='19335', text='anthropological definition of environment') 43 9260", done.stderr
+    assert found[1] == "topics 'dl19-pasage': not registered in Pyserini; did you mean 'dl19-passage'?"
+    assert found[2].startswith("topics 'beir-v1.0.0-nfcorpus-test': Pyserini cannot fetch them (JavaException: ")
+    assert found[3] == "judgements 'dl19-pasage': not registered in Pyserini; did you mean 'dl19-passage'?"
+    assert found[4].endswith("without a network, use a file")

@@ -1,0 +1,252 @@
+"""Documents out of files: every form, every kind of bad line, folders, and the memory of ids."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.documents import DocumentReader, read_documents
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.records import Document
+from learned_sparse.seen import SeenIds
+
+IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(lambda text: text.strip())
+
+GOOD_JSON = '{"id": "d1", "contents": "one"}'
+BAD_JSON = [
+    ("malformed JSON", '{"id": "d2", "contents": "two"', "unexpected end of data"),
+    ("malformed JSON", '["d2", "two"]', "expected one object a line, got list"),
+    ("malformed JSON", '{"id": "d2", "contents": NaN}', ""),
+    ("missing id", '{"contents": "two"}', ""),
+    ("missing id", '{"id": "", "contents": "two"}', ""),
+    ("missing id", '{"id": null, "contents": "two"}', ""),
+    ("id is not a string", '{"id": true, "contents": "two"}', "of type bool"),
+    ("id is not a string", '{"id": 2.5, "contents": "two"}', "of type float"),
+    ("white space in id", '{"id": "d 2", "contents": "two"}', "'d 2'"),
+    ("missing text", '{"id": "d2"}', "'text', 'contents'"),
+    ("missing text", '{"id": "d2", "title": "two", "text": null}', ""),
+    ("text is not a string", '{"id": "d2", "contents": ["two"]}', "the text is of type list"),
+    ("text is not a string", '{"id": "d2", "title": 2, "text": "two"}', "the title is of type int"),
+    ("empty text", '{"id": "d2", "contents": ""}', "document 'd2'"),
+    ("empty text", '{"id": "d2", "title": "", "text": " \\n"}', "document 'd2'"),
+    ("duplicate id", '{"id": "d1", "contents": "again"}', "'d1'"),
+    ("not UTF-8", b'{"id": "d2", "contents": "caf\xe9"}', "byte 0xe9 at column 30"),
+]
+BAD_TSV = [
+    ("too few columns", "d2 two", "expected an id, a tab and text"),
+    ("missing id", "\ttwo", ""),
+    ("empty text", "d2\t ", "document 'd2'"),
+    ("white space in id", "d 2\ttwo", "'d 2'"),
+    ("duplicate id", "d1\tagain", "'d1'"),
+    ("not UTF-8", b"d2\tcaf\xe9", "byte 0xe9 at column 7"),
+]
+
+
+def write(path: Path, *lines: str | bytes) -> Path:
+    content = b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def texts(reader: DocumentReader) -> dict[str, str]:
+    return {document.id: document.text for document in reader}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"_id": "d1", "title": "A title.", "text": "A text."}', Document("d1", "A title. A text.")),
+        ('{"_id": "d1", "title": "", "text": "A text."}', Document("d1", "A text.")),
+        ('{"_id": "d1", "title": null, "text": "A text.", "metadata": {}}', Document("d1", "A text.")),
+        ('{"_id": "d1", "title": "A title.", "text": ""}', Document("d1", "A title. ")),
+        ('{"id": 7, "contents": "Line.\\nLine."}', Document("7", "Line.\nLine.")),
+        ('{"docid": "msmarco_passage_00_0", "segment": "s", "title": "t"}', Document("msmarco_passage_00_0", "t s")),
+    ],
+)
+def test_every_spelling_of_a_json_document(tmp_path: Path, line: str, expected: Document) -> None:
+    assert list(read_documents(write(tmp_path / "corpus.jsonl", line))) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("d1\ta passage", "a passage"),
+        ("d1\thttp://x.org\tTitle\tbody", "http://x.org Title body"),
+        ("d1\t\tTitle\tbody", "Title body"),
+    ],
+    ids=["passage", "document", "document without URL"],
+)
+def test_every_form_of_msmarco_columns(tmp_path: Path, line: str, text: str) -> None:
+    assert texts(read_documents(write(tmp_path / "collection.tsv", line, ""))) == {"d1": text}
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "c.json", "c.jsonl.gz", "c.json.gz"])
+def test_json_by_extension(tmp_path: Path, name: str) -> None:
+    reader = read_documents(write(tmp_path / name, "\ufeff" + GOOD_JSON + "\r", "", '{"id": "d2", "contents": "two"}'))
+    assert texts(reader) == {"d1": "one", "d2": "two"}
+    assert (reader.read, reader.skipped, reader.files) == (2, {}, (tmp_path / name,))
+
+
+@pytest.mark.parametrize("name", ["c.tsv", "c.txt", "c.tsv.gz", "c.txt.gz"])
+def test_columns_by_extension(tmp_path: Path, name: str) -> None:
+    assert texts(read_documents(write(tmp_path / name, "d1\tone", "", "d2\ttwo"))) == {"d1": "one", "d2": "two"}
+
+
+BAD = [("c.jsonl", GOOD_JSON, *case) for case in BAD_JSON] + [("c.tsv", "d1\tone", *case) for case in BAD_TSV]
+
+
+@pytest.mark.parametrize(("name", "good", "reason", "line", "detail"), BAD)
+def test_a_bad_line_is_an_error_that_names_file_line_reason_and_way_out(
+    tmp_path: Path, name: str, good: str, reason: str, line: str | bytes, detail: str
+) -> None:
+    path = write(tmp_path / name, good, line)
+    reader = read_documents(path)
+    assert next(reader) == Document("d1", "one")
+    with pytest.raises(LearnedSparseError) as error:
+        next(reader)
+    assert str(error.value).startswith(f"{path}:2: {reason}")
+    assert detail in str(error.value)
+    assert str(error.value).endswith("; skip such lines with --on-bad-line skip")
+
+
+@pytest.mark.parametrize(("name", "good", "reason", "line", "detail"), BAD)
+def test_a_bad_line_is_skipped_and_counted_by_its_reason(
+    tmp_path: Path, name: str, good: str, reason: str, line: str | bytes, detail: str
+) -> None:
+    last = good.replace("d1", "d9")
+    path = write(tmp_path / name, good, line, line, last)
+    reader = read_documents(path, on_bad_line="skip")
+    assert list(texts(reader)) == ["d1", "d9"]
+    assert (reader.read, reader.skipped) == (2, {reason: 2})
+    assert reader.empty == (2 if reason == "empty text" else 0)
+    assert reader.first_skipped[reason].startswith(f"{path}:2: {reason}")
+    assert reader.summary().startswith(f"2 documents read, 2 lines skipped ({reason}: 2, first {path}:2: ")
+
+
+def test_a_line_that_is_skipped_does_not_take_its_id(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.tsv", "d1\t", "d1\tone", "d1\tagain")
+    reader = read_documents(path, on_bad_line="skip")
+    assert texts(reader) == {"d1": "one"}
+    assert reader.skipped == {"empty text": 1, "duplicate id": 1}
+
+
+def test_an_unknown_way_to_treat_bad_lines_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="neither 'error' nor 'skip'"):
+        read_documents(write(tmp_path / "c.tsv", "d1\tone"), on_bad_line="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-12], lambda data: data[:60] + b"\0" * 30, lambda _: b"no gzip"])
+def test_damaged_gzip_data_is_an_error_even_when_bad_lines_are_skipped(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    lines = [f"d{i}\ttext number {i * 7919 % 1009}" for i in range(500)]
+    path = write(tmp_path / "c.tsv.gz", *lines)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(LearnedSparseError, match=r"c\.tsv\.gz:\d+: damaged or cut-off gzip data"):
+        list(read_documents(path, on_bad_line="skip"))
+
+
+@pytest.mark.parametrize("lines", [[""], ["no columns", "none here"]])
+def test_no_documents_at_all_is_an_error(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(LearnedSparseError, match=r"c\.tsv: no documents"):
+        list(read_documents(write(tmp_path / "c.tsv", *lines), on_bad_line="skip"))
+
+
+def test_a_folder_is_read_file_by_file_in_order_and_its_ids_are_unique(tmp_path: Path) -> None:
+    write(tmp_path / "b" / "1.tsv.gz", "d3\tthree")
+    write(tmp_path / "b.jsonl", GOOD_JSON)
+    write(tmp_path / "a.tsv", "d2\ttwo")
+    write(tmp_path / ".cache" / "x.bin", "hidden")
+    reader = read_documents(tmp_path)
+    assert list(texts(reader)) == ["d2", "d3", "d1"]
+    assert [file.name for file in reader.files] == ["a.tsv", "1.tsv.gz", "b.jsonl"]
+    write(tmp_path / "c.tsv", "d1\tagain")
+    with pytest.raises(LearnedSparseError, match=r"c\.tsv:1: duplicate id \('d1'\)"):
+        list(read_documents(tmp_path))
+
+
+def test_an_unknown_kind_of_file_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", "d2\ttwo")
+    write(tmp_path / "b.md", "# notes")
+    with pytest.raises(
+        LearnedSparseError, match=r"b\.md: unknown kind of file; documents are read from \.jsonl, \.json"
+    ):
+        read_documents(tmp_path)
+
+
+def test_a_whole_test_collection_is_not_taken_for_a_folder_of_documents(tmp_path: Path) -> None:
+    write(tmp_path / "corpus.jsonl", GOOD_JSON)
+    write(tmp_path / "queries.jsonl", '{"_id": "q1", "text": "one"}')
+    with pytest.raises(LearnedSparseError, match=r"--collection .* or only its documents with --input .*corpus\.jsonl"):
+        read_documents(tmp_path)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="nowhere: no such file or folder"):
+        read_documents(tmp_path / "nowhere")
+    with pytest.raises(LearnedSparseError, match="the folder has no files"):
+        read_documents(tmp_path)
+
+
+def test_one_line_is_read_at_a_time(tmp_path: Path) -> None:
+    reader = read_documents(write(tmp_path / "c.tsv", "d1\tone", "d2\ttwo", "broken"))
+    assert [next(reader).id, reader.read, next(reader).id, reader.read] == ["d1", 1, "d2", 2]
+
+
+@given(documents=st.dictionaries(IDS, TEXTS, min_size=1, max_size=8))
+def test_json_of_any_text_comes_back_as_it_was(
+    documents: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines = [json.dumps({"id": name, "contents": text}) for name, text in documents.items()]
+    spelled = [json.dumps({"_id": name, "text": text}, ensure_ascii=False) for name, text in documents.items()]
+    folder = tmp_path_factory.mktemp("json")
+    assert texts(read_documents(write(folder / "a.jsonl", *lines))) == documents
+    assert texts(read_documents(write(folder / "b.jsonl.gz", *spelled))) == documents
+
+
+@given(
+    documents=st.dictionaries(
+        IDS.filter(lambda name: not name.startswith("\ufeff")),
+        TEXTS.map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\n\r")))).filter(lambda text: text.strip()),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_columns_of_any_text_come_back_as_they_were(
+    documents: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = write(tmp_path_factory.mktemp("tsv") / "a.tsv", *(f"{name}\t{text}" for name, text in documents.items()))
+    assert texts(read_documents(path)) == documents
+
+
+@given(names=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3)))
+def test_seen_ids_are_a_set(names: list[str]) -> None:
+    seen, known = SeenIds(), set[str]()
+    for name in names:
+        assert seen.add(name) is (name not in known)
+        known.add(name)
+        assert len(seen) == len(known)
+
+
+def test_seen_ids_survive_growing() -> None:
+    seen = SeenIds()
+    assert all(seen.add(str(number)) for number in range(5000))
+    assert not any(seen.add(str(number)) for number in range(5000))
+    assert seen.add("5000")
+
+
+@pytest.mark.parametrize(
+    ("name", "documents"), [("scifact", 5183), ("vaswani", 11429), ("msmarco-mini", 11972), ("squad-sent", 13447)]
+)
+def test_real_corpora_have_their_published_size(shared_data: Path, name: str, documents: int) -> None:
+    reader = read_documents(shared_data / name / "corpus.jsonl")
+    assert sum(1 for _ in reader) == reader.read == documents
+    assert reader.skipped == {}

@@ -1,0 +1,165 @@
+"""Queries out of files: every form of topics that Pyserini reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.records import Query
+from learned_sparse.topics import read_queries
+
+IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
+TEXTS = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), min_size=1, max_size=40).map(
+    str.strip
+)
+
+ROBUST04 = """
+<top>
+
+<num> Number: 301
+<title> International Organized Crime
+
+<desc> Description:
+Identify organizations that participate in international criminal
+activity, the activity, and, if possible, collaborating organizations
+and the countries involved.
+
+<narr> Narrative:
+A relevant document must as a minimum identify the organization.
+
+</top>
+
+<top>
+<num> Number: 302
+<title>
+Poliomyelitis and
+Post-Polio
+<desc> Description:
+Is the disease of Poliomyelitis (polio) under control in the
+world?
+<narr> Narrative: none
+</top>
+"""
+FIRE = """<top lang='en'>
+<num>126</num>
+<title>Swine flu vaccine</title>
+<desc>Indigenous vaccine made in India</desc>
+<narr>Relevant documents ...</narr>
+</top>
+"""
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    data = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.tsv", "2\t Androgen receptor define\n10\twhat is it? \n"),
+        ("t.txt", "2\tAndrogen receptor define\r\n\r\n10\twhat is it?\r\n"),
+        ("t.jsonl", '{"_id": "2", "text": "Androgen receptor define"}\n{"_id": "10", "text": "what is it?"}\n'),
+        ("t.jsonl", '{"id": 2, "title": "Androgen receptor define"}\n{"qid": 10, "query": "what is it?"}\n'),
+        ("t.json", '{\n  "2": {"title": "Androgen receptor define"},\n  "10": "what is it?"\n}\n'),
+        (
+            "t.trec",
+            "<top><num>2</num><title>Androgen receptor define</title></top><top><num>10<title>what is it?</top>",
+        ),
+    ],
+)
+def test_every_form_reads_the_same(tmp_path: Path, name: str, text: str) -> None:
+    expected = [Query("2", "Androgen receptor define"), Query("10", "what is it?")]
+    assert read_queries(write(tmp_path / name, text)) == expected
+    assert read_queries(write(tmp_path / f"{name}.gz", text)) == expected
+
+
+@pytest.mark.parametrize("name", ["topics.trec", "topics.txt", "topics.robust04", "topics.txt.gz"])
+def test_classic_trec_topics_whatever_their_extension(tmp_path: Path, name: str) -> None:
+    assert read_queries(write(tmp_path / name, ROBUST04)) == [
+        Query("301", "International Organized Crime"),
+        Query("302", "Poliomyelitis and Post-Polio"),
+    ]
+
+
+def test_topics_with_closing_tags(tmp_path: Path) -> None:
+    assert read_queries(write(tmp_path / "t.xml", FIRE)) == [Query("126", "Swine flu vaccine")]
+
+
+def test_trec_car_topics_are_their_own_ids(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.txt", "enwiki:Aftertaste\nenwiki:Aftertaste/Aftertaste%20processing+a\n")
+    assert read_queries(path) == [
+        Query("enwiki:Aftertaste", "Aftertaste"),
+        Query("enwiki:Aftertaste/Aftertaste%20processing+a", "Aftertaste/Aftertaste processing a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("t.tsv", "1\tone\n2 two\n", ":2: 1 columns; expected an id, a tab and the query's text"),
+        ("t.tsv", "1\tone\ttwo\n", ":1: 3 columns"),
+        ("t.tsv", "1\tone\n1\ttwo\n", ":2: query '1' was given before"),
+        ("t.tsv", "1\t \n", ":1: query '1' has an empty text"),
+        ("t.tsv", "\tone\n", ":1: missing id"),
+        ("t.tsv", "a b\tone\n", ":1: white space in id"),
+        ("t.tsv", b"1\tone\n2\tcaf\xe9\n", ":2: not UTF-8: byte 0xe9 at column 6"),
+        ("t.tsv", "", ": no queries"),
+        ("t.jsonl", '{"id": "1", "text": "one"}\n{"id": "2"\n', ":2: malformed JSON"),
+        ("t.jsonl", '{"text": "one"}\n', ":1: missing id"),
+        ("t.jsonl", '{"id": "1"}\n', ":1: no text under the keys 'text', 'title', 'query', 'contents'"),
+        ("t.jsonl", '["1", "one"]\n', ":1: expected a JSON object, got list"),
+        ("t.json", '{"1": {"description": "one"}}', ":1: query '1': no text under the keys"),
+        ("t.trec", "<top>\n<title> one\n</top>\n", ":1: the topic has no <num>"),
+        ("t.trec", "<top>\n<num> 1\n</top>\n", ":1: the topic has no <title>"),
+        ("t.trec", "<top>\n<num> 1\n<title> one\n</top>\n<top>\n<num> 2\n", ":5: <top> without </top>"),
+        ("t.md", "1\tone\n", ": unknown kind of topics; expected .tsv, .txt, .jsonl, .json"),
+    ],
+)
+def test_bad_topics_name_file_line_and_reason(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
+    path = write(tmp_path / name, text)
+    with pytest.raises(LearnedSparseError) as error:
+        read_queries(path)
+    assert str(error.value).startswith(f"{path}{message}")
+
+
+@given(queries=st.dictionaries(IDS.filter(lambda name: not name.startswith("\ufeff")), TEXTS.filter(bool), min_size=1))
+def test_any_text_comes_back_as_it_was(queries: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("topics")
+    expected = [Query(name, text) for name, text in queries.items()]
+    lines = "".join(json.dumps({"_id": name, "text": f" {text}\n"}) + "\n" for name, text in queries.items())
+    assert read_queries(write(folder / "t.jsonl", lines)) == expected
+    if not any(name.startswith("<top") for name in queries):
+        assert read_queries(write(folder / "t.tsv", "".join(f"{q}\t{t}\n" for q, t in queries.items()))) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "queries", "first"),
+    [
+        ("topics.msmarco-passage.dev-subset.txt", 6980, Query("1048585", "what is paula deen's brother")),
+        ("topics.dl19-passage.txt", 43, Query("156493", "do goldfish grow")),
+        ("topics.dl19-passage.wp.tsv.gz", 43, Query("156493", "do gold ##fish grow")),
+        ("topics.dl20.txt", 200, Query("1030303", "who is aziz hashim")),
+        (
+            "topics.beir-v1.0.0-scifact.test.tsv.gz",
+            300,
+            Query("1", "0-dimensional biomaterials show inductive properties."),
+        ),
+    ],
+)
+def test_registered_topics(shared_data: Path, name: str, queries: int, first: Query) -> None:
+    found = read_queries(shared_data / "topics-and-qrels" / name)
+    assert (len(found), found[0]) == (queries, first)
+
+
+def test_published_encoded_topics_keep_every_repetition(shared_data: Path) -> None:
+    found = read_queries(shared_data / "topics-and-qrels" / "topics.dl19-passage.splade-pp-ed.tsv.gz")
+    assert len(found) == 43
+    assert found[0].text.split().count("not") > 50

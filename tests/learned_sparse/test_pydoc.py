@@ -1,0 +1,173 @@
+"""The embedded collection: what becomes a document, what becomes a query, and the same files every time."""
+
+from __future__ import annotations
+
+import ast
+import platform
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from learned_sparse import pydoc
+from learned_sparse.collection import Collection, load_collection
+from learned_sparse.docstrings import docstrings, library, source_files
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import sha256
+
+MODULE = '''"""A tiny module about frogs.
+
+It exists so that a test may read it.
+"""
+import missing_and_never_imported
+
+class Frog:
+    """Jump from leaf to leaf."""
+
+    def jump(self):
+        """Jump once, as far as the legs allow.
+
+        The distance depends on the frog, the weather and the leaf.
+        """
+        def inside(): "Has no qualified name."
+
+    async def rest(self): "Sleep.\\n\\nUntil the sun comes out again, or later."
+    def silent(self): pass
+
+if missing_and_never_imported.windows:
+    def swim(): "The first one counts."
+else:
+    def swim(): "The second one does not."
+'''
+
+
+@pytest.fixture
+def frogs(tmp_path: Path) -> Path:
+    """A library of one module, with tests and installed packages beside it."""
+    folder = tmp_path / "library"
+    for file in ("frogs.py", "test/frogs.py", "site-packages/frogs.py", "pond/tests/frogs.py"):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(MODULE)
+    (folder / "pond" / "__init__.py").write_text(
+        '"""Where frogs live: \ud83d\ude00."""'.encode("utf-16", "surrogatepass").decode("utf-16")
+    )
+    (folder / "broken.py").write_text("def (:")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+    """The collection of the running Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LEARNED_SPARSE_HOME", str(tmp_path_factory.mktemp("home")))
+        collection = load_collection("pydoc")
+        return Collection(collection.description, pydoc.build())
+
+
+def test_every_docstring_has_a_qualified_name(frogs: Path) -> None:
+    found = dict(docstrings(frogs, source_files(frogs)))
+    assert [file.relative_to(frogs).as_posix() for file in source_files(frogs)] == [
+        "broken.py", "frogs.py", "pond/__init__.py",
+    ]  # fmt: skip
+    assert list(found) == ["frogs", "frogs.Frog", "frogs.Frog.jump", "frogs.Frog.rest", "frogs.swim", "pond"]
+    assert found["frogs.swim"] == "The first one counts."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Jump once\nor twice.\n\nAs far as the legs allow.\n", ("Jump once or twice.", "As far as the legs allow.")),
+        ("Jump once or twice. As far as the legs allow.", None),
+        ("Jump once. Then twice.\n\nAs far as the legs allow.", None),
+        ("Jump once.\n\nAs far as the legs allow.", None),
+        ("Jump once or twice.\n\nAs far as legs.", None),
+        ("Jump once or twice.\n\nTo jump once\nor twice is fun.", None),
+    ],
+    ids=["stands apart", "does not", "two sentences", "too short a query", "too short a rest", "comes again"],
+)
+def test_a_first_sentence_that_stands_apart_is_a_query(text: str, expected: tuple[str, str] | None) -> None:
+    assert pydoc.known_item(text) == expected
+
+
+def test_a_sentence_that_opens_several_docstrings_is_nobodys_query() -> None:
+    rest = "\n\nThe rest of it has five words."
+    items = pydoc.known_items({"a": f"Put an item.{rest}", "b": f"put an\nitem.{rest}", "c": f"Get an item.{rest}"})
+    assert items == {"c": ("Get an item.", rest.strip())}
+
+
+def test_the_folder_is_made_once_and_is_the_same_every_time(frogs: Path, tmp_path: Path) -> None:
+    folder = pydoc.build(frogs, tmp_path / "one")
+    assert folder.name.startswith(f"pydoc-{platform.python_version()}-")
+    again = pydoc.build(frogs, tmp_path / "two")
+    files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    assert [file.as_posix() for file in files] == [
+        "corpus.jsonl", "qrels/dev.tsv", "qrels/test.tsv", "qrels/train.tsv", "queries.jsonl",
+    ]  # fmt: skip
+    assert [sha256(folder / file) for file in files] == [sha256(again / file) for file in files]
+    written = (folder / "corpus.jsonl").stat().st_mtime_ns
+    assert pydoc.build(frogs, tmp_path / "one") == folder
+    assert (folder / "corpus.jsonl").stat().st_mtime_ns == written
+    (frogs / "frogs.py").write_text(MODULE.replace("weather", "wind"))
+    assert pydoc.build(frogs, tmp_path / "one") != folder
+
+
+def test_the_query_is_not_in_its_document(frogs: Path, tmp_path: Path) -> None:
+    corpus = (pydoc.build(frogs, tmp_path) / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    assert corpus[2] == (
+        '{"_id":"frogs.Frog.jump","title":"frogs Frog jump",'
+        '"text":"The distance depends on the frog, the weather and the leaf."}'
+    )
+    assert '"text":"Jump from leaf to leaf."' in corpus[1]
+
+
+def test_a_folder_is_whole_or_absent(frogs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pydoc, "_write", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        pydoc.build(frogs, tmp_path / "into")
+    assert list(tmp_path.glob("into/*")) == []
+
+
+def test_a_python_without_sources_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="no sources of the standard library"):
+        pydoc.build(tmp_path)
+
+
+def test_the_real_collection(real: Collection) -> None:
+    texts = {document.id: document.text for document in real.documents()}
+    queries = {split: real.queries(split) for split in real.splits}
+    assert list(queries) == ["train", "dev", "test"]
+    assert 6000 < len(texts) < 12000
+    assert {"json.decoder.JSONDecoder.decode", "collections", "textwrap.fill"} <= texts.keys()
+    assert texts["textwrap.fill"].startswith("textwrap fill Reformat the single paragraph in 'text' to fit in lines")
+    assert not any(name.split(".")[0] in {"test", "idlelib", "site-packages"} for name in texts)
+    counts = {split: len(found) for split, found in queries.items()}
+    assert counts["train"] > 1500
+    assert 150 < counts["dev"] < 500
+    assert 200 < counts["test"] < 500
+
+
+def test_the_real_queries_are_fair(real: Collection) -> None:
+    texts = {document.id: document.text for document in real.documents()}
+    queries = [query for split in real.splits for query in real.queries(split)]
+    assert len({query.id for query in queries}) == len(queries)
+    assert Counter(query.text.casefold() for query in queries).most_common(1)[0][1] == 1
+    assert all(len(query.text.split()) >= 3 for query in queries)
+    assert [query.id for query in queries if query.text in " ".join(texts[query.id].split())] == []
+    for split in real.splits:
+        assert all(grades == {query: 1} for query, grades in real.qrels(split).items())
+
+
+def test_splits_depend_on_the_name_alone() -> None:
+    assert [pydoc.split_of(name) for name in ("json", "glob.glob", "pathlib.Path")] == ["train", "dev", "test"]
+    counts = Counter(pydoc.split_of(f"module.name{number}") for number in range(10000))
+    assert counts["train"] == pytest.approx(8000, abs=150)
+    assert counts["dev"] == pytest.approx(1000, abs=100)
+    assert counts["test"] == pytest.approx(1000, abs=100)
+
+
+def test_the_library_is_parsed_and_not_imported(frogs: Path) -> None:
+    assert library().joinpath("ast.py").samefile(ast.__file__)
+    assert list(docstrings(frogs, source_files(frogs)))  # the module imports one that does not exist
