@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import os
 import sysconfig
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-_NOT_LIBRARY = {"site-packages", "dist-packages", "lib-dynload", "__pycache__"}
-_NOT_TEXT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "__hello__", "__phello__"}
+_INSTALLED = {"site-packages", "dist-packages", "lib-dynload", "__pycache__"}
+_NOT_LIBRARY = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "__hello__", "__phello__"}
+_LEFT_OUT = _INSTALLED | _NOT_LIBRARY
 _BLOCKS = ("body", "handlers", "orelse", "finalbody")
 
 
@@ -20,8 +22,12 @@ def library() -> Path:
 
 def source_files(folder: Path) -> list[Path]:
     """The ``.py`` files of a library in the order of their paths, without tests, examples and installed packages."""
-    files = (file.relative_to(folder) for file in folder.rglob("*.py"))
-    return [folder / file for file in sorted(files, key=lambda file: file.parts) if _is_library(file)]
+    found = []
+    for place, folders, files in os.walk(folder):
+        top = Path(place) == folder
+        folders[:] = [name for name in folders if name not in _LEFT_OUT and not (top and name.startswith("config-"))]
+        found += [Path(place, name) for name in files if name.endswith(".py") and name[:-3] not in _LEFT_OUT]
+    return sorted(found, key=lambda file: file.relative_to(folder).parts)
 
 
 def docstrings(folder: Path, files: list[Path]) -> Iterator[tuple[str, str]]:
@@ -37,11 +43,6 @@ def docstrings(folder: Path, files: list[Path]) -> Iterator[tuple[str, str]]:
             if name not in names:
                 names.add(name)
                 yield name, text.encode("utf-8", "replace").decode("utf-8")  # a literal may hold half a surrogate pair
-
-
-def _is_library(file: Path) -> bool:
-    folders = file.parts[:-1]
-    return not ({*file.parts, file.stem} & (_NOT_LIBRARY | _NOT_TEXT) or (folders and folders[0].startswith("config-")))
 
 
 def _module_name(file: Path) -> str:

@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def build(library: Path | None = None, into: Path | None = None) -> Path:
             "use a Python installed with its .py files, or another --collection"
         )
     parent = into or home() / "collections"
-    folder = parent / f"pydoc-{platform.python_version()}-{_fingerprint(library, files)}"
+    state = tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    folder = parent / f"pydoc-{platform.python_version()}-{_fingerprint(library, state)}"
     if not folder.exists():
         _write_whole(folder, dict(docstrings.docstrings(library, files)))
     return folder
@@ -104,11 +106,12 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
         file.writelines(lines)
 
 
-def _fingerprint(library: Path, files: list[Path]) -> str:
+@cache  # reading every source takes most of a second, and each split asks
+def _fingerprint(library: Path, state: tuple[tuple[Path, int, int], ...]) -> str:
     total = hashlib.sha256()
     for module in (__file__, docstrings.__file__):
         total.update(hashlib.sha256(Path(module).read_bytes()).digest())
-    for file in files:
+    for file, _, _ in state:
         total.update(file.relative_to(library).as_posix().encode("utf-8") + b"\0")
         total.update(hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()[:12]

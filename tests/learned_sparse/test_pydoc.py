@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import platform
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,12 +57,11 @@ def frogs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Collection:
-    """The collection of the running Python."""
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
+    """The collection of the running Python, made in a folder of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEARNED_SPARSE_HOME", str(tmp_path_factory.mktemp("home")))
-        collection = load_collection("pydoc")
-        return Collection(collection.description, pydoc.build())
+        yield load_collection("pydoc")
 
 
 def test_every_docstring_has_a_qualified_name(frogs: Path) -> None:
