@@ -58,7 +58,7 @@ def notes(result: Result) -> list[str]:
     """What a reader of the numbers ought to know about the run's queries."""
     scores = result.scores
     kinds = [
-        (scores.missing, "judged queries have no result and count as zero"),
-        (scores.unjudged, "queries have no judgement and count nowhere"),
+        (scores.missing, "judged queries without a result, each counted as zero"),
+        (scores.unjudged, "queries without a judgement, counted nowhere"),
     ]
-    return [f"{result.run}: {len(of)} {what}, for instance {of[0]!r}" for of, what in kinds if of]
+    return [f"{result.run}: {what}: {len(of)} (for instance {of[0]!r})" for of, what in kinds if of]

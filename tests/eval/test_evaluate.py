@@ -51,8 +51,8 @@ def test_two_runs_side_by_side(here: Path, capsys: pytest.CaptureFixture[str]) -
         "second  0.8333      0.3333\n"
     )  # fmt: skip
     assert printed.err == (
-        "note: first.txt: 1 judged queries have no result and count as zero, for instance 'q3'\n"
-        "note: first.txt: 1 queries have no judgement and count nowhere, for instance 'q9'\n"
+        "note: first.txt: judged queries without a result, each counted as zero: 1 (for instance 'q3')\n"
+        "note: first.txt: queries without a judgement, counted nowhere: 1 (for instance 'q9')\n"
     )
 
 

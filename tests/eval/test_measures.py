@@ -127,6 +127,10 @@ def test_the_querys_own_document_is_ignored_on_request() -> None:
     assert without.missing == ("own",)
 
 
+def test_no_digit_of_a_score_is_lost() -> None:
+    assert evaluate({"q": {"a": 1}}, {"q": [("a", 2e-9), ("b", 1e-9)]}, ["MRR"]).mean == {"MRR": 1.0}
+
+
 def test_ids_of_any_alphabet_in_any_locale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")
     qrels = {"größe": {"日本": 1}, "all": {"é": 1}, "-": {"-": 1, "--": 0}}
