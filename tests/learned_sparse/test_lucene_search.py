@@ -69,8 +69,13 @@ def test_ties_are_in_the_order_of_ids_at_the_cut_too(index: Path) -> None:
 
 @pytest.mark.jvm
 def test_an_index_of_one_document(tmp_path: Path) -> None:
+    """A term of every document has no idf, and stock Pyserini would drop it."""
     build_index(encoded_files([write_folder(tmp_path / "in", {"only": {"a": 3}})]), tmp_path / "index")
     assert lucene.search_impacts(tmp_path / "index", {"q": {"a": 2}}) == {"q": [("only", 6.0)]}
+    run = tmp_path / "run.txt"
+    outcome = search.search(tmp_path / "index", "impact", [Query("q", "a a")], [{"a": 2}], run)
+    assert outcome == search.Outcome(1, ())
+    assert read_run(run) == {"q": [("only", 6.0)]}
 
 
 @pytest.mark.jvm
