@@ -119,7 +119,7 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
         "weights rounded to nothing": counts.lost_to_rounding,
         "weights of terms Lucene cannot hold, left out": counts.unwritable,
     }
-    print(f"  {counts.postings / max(counts.written, 1):.1f} terms each, {counts.written / seconds:.1f} a second")
+    print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all")
     for what, count in details.items():
         if count:
             print(f"  {count:,} {what}")

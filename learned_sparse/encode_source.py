@@ -78,7 +78,7 @@ class Source:
             named += f" --data {options.data}"
         if options.queries:
             where = f"--topics {options.input}" if self.split is None else f"--split {self.split}"
-            return f"python -m learned_sparse.search {named} {where}"
+            return f"python -m learned_sparse.search {named if options.output is None else '--index INDEX'} {where}"
         if options.num_shards > 1:
             return "python -m learned_sparse.index --index DIR --input SHARD... (when all shards are encoded)"
         named = f"--model {options.model} --collection {self.collection}"

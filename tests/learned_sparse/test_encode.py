@@ -95,6 +95,9 @@ def test_shards_together_are_the_whole(tmp_path: Path, corpus: Path, quantisatio
         assert manifest.quantizer == Manifest.load(tmp_path / "whole").quantizer
         assert manifest.counts.written + manifest.counts.other_shards == len(TEXTS)
         mine = {name: data for name, data in files(out).items() if name != "manifest.json"}
+        assert [part.file for part in manifest.parts] == [
+            f"vectors/part-{number:05d}.jsonl" for number in range(shard, 7, 3)
+        ]
         assert not mine.keys() & union.keys()
         union |= mine
     assert union == whole
@@ -204,7 +207,9 @@ class _Broken(FakeEncoder):
         return dataclasses.replace(batch, values=values)
 
 
-@pytest.mark.parametrize("arguments", [["--part-size", "5"], ["--part-size", "30"]])
+@pytest.mark.parametrize(
+    "arguments", [["--part-size", "5"], ["--part-size", "30"], ["--part-size", "24", "--quantization-factor", "5"]]
+)
 def test_a_nan_is_an_error_that_names_the_document(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:

@@ -19,7 +19,7 @@ import pytest
 from learned_sparse.encode import main
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.manifest import Manifest
-from tests.fake_encoder import fake_module
+from tests.fake_encoder import FakeEncoder, fake_module
 
 KILLS = 20
 
@@ -179,6 +179,17 @@ def test_the_quantiser_of_a_killed_run_is_kept(tmp_path: Path, corpus: Path) -> 
     whole = files(out)
     (out / "progress" / "part-00000.json").unlink()
     (out / "vectors" / "part-00000.jsonl").unlink()
+    main(arguments(corpus, out, "--resume"))
+    assert files(out) == whole
+
+
+def test_a_finished_folder_is_checked_without_encoding(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    main(arguments(corpus, out))
+    whole = files(out)
+    monkeypatch.setattr(FakeEncoder, "encode", lambda *_: pytest.fail("encoded again"))
     main(arguments(corpus, out, "--resume"))
     assert files(out) == whole
 
