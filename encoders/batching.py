@@ -50,5 +50,5 @@ def pad(sequences: Sequence[Sequence[int]], padding_id: int) -> tuple[Tensor, Te
     lengths = torch.tensor([len(sequence) for sequence in sequences])
     mask = (torch.arange(width) < lengths[:, None]).long()
     ids = torch.full((len(sequences), width), padding_id)
-    ids[mask.bool()] = torch.tensor([token for sequence in sequences for token in sequence])
+    ids[mask.bool()] = torch.tensor([token for sequence in sequences for token in sequence], dtype=torch.long)
     return ids, mask

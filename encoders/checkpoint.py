@@ -24,6 +24,7 @@ from learned_sparse.settings import parse
 NOTES = "learned_sparse.json"
 FORMAT = 1
 _LONGEST = 256  # tokens, of queries and documents (both papers)
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _PLAIN = {"pooling": "max"}  # a plain masked-LM folder is read as the published naver/splade checkpoints are meant
 
 
@@ -152,6 +153,9 @@ def tower_folder(folder: Path, tower: str) -> Path:
 
 def load_tokenizer(folder: Path) -> Any:
     """The tokenizer at the top of ``folder``."""
+    if not any(file for pattern in _TOKENIZER_FILES for file in folder.glob(pattern)):
+        # transformers 5 would make up an empty one
+        raise LearnedSparseError(f"{folder}: no tokenizer files ({', '.join(_TOKENIZER_FILES)}); copy them there")
     try:
         with quiet():
             return transformers.AutoTokenizer.from_pretrained(folder)

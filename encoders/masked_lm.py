@@ -36,7 +36,8 @@ class Tower(nn.Module):
         if bias is None:
             self.register_buffer("_no_bias", torch.zeros(decoder.out_features), persistent=False)
         self.model = model
-        model.set_output_embeddings(_NoDecoder())
+        self._place = next(name for name, module in model.named_modules() if module is decoder)
+        model.set_submodule(self._place, nn.Identity())
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -69,12 +70,12 @@ class Tower(nn.Module):
 
     def save(self, folder: Path) -> None:
         """A normal Hugging Face folder: ``config.json`` and ``model.safetensors``."""
-        self.model.set_output_embeddings(self.decoder)
+        self.model.set_submodule(self._place, self.decoder)
         try:
             with quiet():
                 self.model.save_pretrained(folder)
         finally:
-            self.model.set_output_embeddings(_NoDecoder())
+            self.model.set_submodule(self._place, nn.Identity())
 
     @classmethod
     def load(cls, name: str | Path, revision: str | None = None) -> Tower:
@@ -86,15 +87,6 @@ class Tower(nn.Module):
                 "train from it with encoders.train, which adds a head"
             )
         return cls(model)
-
-
-class _NoDecoder(nn.Module):
-    """Stands where the decoder was. Some models copy ``bias`` from it."""
-
-    bias = None
-
-    def forward(self, states: Tensor) -> Tensor:
-        return states
 
 
 def load_masked_lm(

@@ -245,8 +245,8 @@ def _gradients(
 def _weighted_sums(group: Tensor, groups: int, source: Tensor, value: Tensor, vectors: Tensor) -> Tensor:
     """``out[g]`` = sum of ``value[k] * vectors[source[k]]`` over the k with ``group[k] = g``: sparse times dense."""
     order = torch.sort(group, stable=True).indices
-    ends = torch.bincount(group, minlength=groups).cumsum(0)
-    starts = torch.cat([ends.new_zeros(1), ends[:-1]])
+    counts = torch.bincount(group, minlength=groups)
+    starts = counts.cumsum(0) - counts
     # embedding_bag was faster here than torch's CSR product (25-53 ms against 44-82), and exists on every device
     return functional.embedding_bag(
         source.long()[order], vectors.to(value.dtype), starts, mode="sum", per_sample_weights=value[order]
