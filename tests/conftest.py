@@ -76,3 +76,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid}: a test marked jvm must not be skipped ({reason})"
     return report
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT masked-LM of a few kilobytes, with tokenizer."""
+    from tests.tiny_models import save_tiny
+
+    return save_tiny("bert", tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.fixture(scope="session")
+def tiny_distilbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random DistilBERT masked-LM of a few kilobytes, with tokenizer."""
+    from tests.tiny_models import save_tiny
+
+    return save_tiny("distilbert", tmp_path_factory.mktemp("tiny") / "distilbert")
+
+
+@pytest.fixture(scope="session")
+def tiny_headless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of a few kilobytes without masked-LM head, with tokenizer."""
+    from tests.tiny_models import save_tiny
+
+    return save_tiny("headless", tmp_path_factory.mktemp("tiny") / "headless")

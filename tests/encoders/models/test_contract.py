@@ -1,0 +1,164 @@
+"""What every architecture promises, on both sides and with every switch."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoders.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.models import ARCHITECTURES, SIDES, BagOfWords, Side
+from tests.encoders.models.cases import CASES, Case, name
+from tests.tiny_models import TEXTS
+
+ON_BERT = [(case, "bert") for case in CASES]
+ON_DISTILBERT: list[tuple[Case, str]] = [((architecture, {}), "distilbert") for architecture in ARCHITECTURES]
+every_case = pytest.mark.parametrize(
+    ("case", "kind"), ON_BERT + ON_DISTILBERT, ids=[f"{kind}-{name(case)}" for case, kind in ON_BERT + ON_DISTILBERT]
+)
+every_side = pytest.mark.parametrize("side", SIDES)
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, LoadedModel]:
+    """Models of earlier tests, by case."""
+    return {}
+
+
+@pytest.fixture
+def model(case: Case, kind: str, built: dict[str, LoadedModel], request: pytest.FixtureRequest) -> LoadedModel:
+    key = f"{kind}-{name(case)}"
+    if key not in built:
+        built[key] = build(case, str(request.getfixturevalue(f"tiny_{kind}")))
+    return built[key]
+
+
+def build(case: Case, backbone: str) -> LoadedModel:
+    """The towers of a model differ from one another, as trained ones do."""
+    model = new_model(case[0], case[1], backbone)
+    for number, tower in enumerate(model.towers.values()):
+        with torch.no_grad():
+            tower.decoder_bias.add_(0.5 * number)
+    model.weighers.eval()
+    return model
+
+
+def inputs(model: LoadedModel, texts: list[str], **options: Any) -> tuple[Tensor, Tensor]:
+    encoded = model.tokenizer(texts, return_tensors="pt", return_token_type_ids=False, padding=True, **options)
+    return encoded["input_ids"], encoded["attention_mask"]
+
+
+def weigh(model: LoadedModel, side: Side, texts: list[str], **options: Any) -> Tensor:
+    with torch.inference_mode():
+        weights: Tensor = model.weighers.side(side)(*inputs(model, texts, **options))
+    return weights
+
+
+def test_every_architecture_has_cases_a_test_and_a_reference(root: Path) -> None:
+    assert {architecture for architecture, _ in CASES} == set(ARCHITECTURES)
+    for architecture in ARCHITECTURES:
+        assert (root / f"tests/encoders/models/test_{architecture}.py").exists()
+        assert (root / f"tests/reference/{architecture}.py").exists()
+
+
+@every_side
+@every_case
+def test_padding_changes_nothing(model: LoadedModel, side: Side) -> None:
+    padded = weigh(model, side, TEXTS, pad_to_multiple_of=32)
+    torch.testing.assert_close(padded, weigh(model, side, TEXTS))
+    assert torch.equal(padded > 0, weigh(model, side, TEXTS) > 0)
+
+
+@every_side
+@every_case
+def test_a_row_of_a_batch_is_the_text_alone(model: LoadedModel, side: Side) -> None:
+    alone = torch.cat([weigh(model, side, [text]) for text in TEXTS])
+    torch.testing.assert_close(weigh(model, side, TEXTS), alone)
+
+
+@every_side
+@every_case
+def test_weights_are_not_negative_and_not_constant(model: LoadedModel, side: Side) -> None:
+    weights = weigh(model, side, TEXTS)
+    assert weights.shape == (len(TEXTS), len(model.tokenizer))
+    assert weights.dtype == torch.float32
+    assert (weights >= 0).all()
+    assert len(weights[:2].unique(dim=0)) == 2
+    assert (weights[0] > 0).any()
+
+
+@every_side
+@every_case
+def test_saved_and_loaded_it_weighs_the_same(model: LoadedModel, side: Side, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, model)
+    loaded = load_checkpoint(tmp_path)
+    loaded.weighers.eval()
+    torch.testing.assert_close(weigh(loaded, side, TEXTS), weigh(model, side, TEXTS), rtol=0, atol=0)
+
+
+@every_case
+def test_both_sides_of_a_shared_model_are_one_module(model: LoadedModel) -> None:
+    same = model.weighers.query is model.weighers.document
+    family = ARCHITECTURES[model.architecture]
+    assert same == family.shared(model.settings)
+    assert isinstance(model.weighers.query, BagOfWords) == (not family.towers(model.settings, "query"))
+    if same:
+        torch.testing.assert_close(weigh(model, "query", TEXTS), weigh(model, "document", TEXTS))
+
+
+@every_case
+def test_a_ranking_loss_reaches_every_parameter_but_the_gates(model: LoadedModel) -> None:
+    """And through ``gate_logits``, Eq. 8 reaches the gate's."""
+    model.weighers.zero_grad()
+    ids, mask = inputs(model, TEXTS)
+    query, document = model.weighers.query(ids, mask), model.weighers.document(ids, mask)
+    gates = {name for name in model.towers if name.endswith("gate")}
+    learned = {name for name in model.towers if name not in gates}
+    if learned:
+        (query.square().sum() + (query * document).sum() + document.sum()).backward()
+    for tower in learned:
+        for parameter_name, parameter in model.towers[tower].named_parameters():
+            if "bias" not in parameter_name and "position" not in parameter_name:  # a key's bias cancels in the softmax
+                assert parameter.grad is not None, f"{tower}: {parameter_name}"
+                assert parameter.grad.abs().sum() > 0, f"{tower}: {parameter_name}"
+    for tower in gates:
+        assert all(parameter.grad is None for parameter in model.towers[tower].parameters()), tower
+    for tower in gates:
+        module: Any = model.weighers.query if tower.startswith("query_") else model.weighers.document
+        torch.nn.functional.softplus(module.gate_logits(ids, mask)).sum().backward()
+        assert all(parameter.grad is not None for parameter in model.towers[tower].parameters()), tower
+
+
+@every_case
+def test_every_parameter_belongs_to_one_named_tower(model: LoadedModel) -> None:
+    in_towers = [id(parameter) for tower in model.towers.values() for parameter in tower.parameters()]
+    assert len(in_towers) == len(set(in_towers))
+    assert {id(parameter) for parameter in model.weighers.parameters()} == set(in_towers)
+
+
+@every_side
+@every_case
+def test_bf16_is_near(model: LoadedModel, side: Side) -> None:
+    exact = weigh(model, side, TEXTS)
+    with torch.inference_mode():
+        rough = copy.deepcopy(model.weighers.side(side)).to(torch.bfloat16)(*inputs(model, TEXTS))
+    assert torch.cosine_similarity(exact.flatten(), rough.float().flatten(), dim=0) > 0.98
+
+
+@every_side
+@every_case
+def test_training_in_bf16_autocast_gives_float32_weights_and_gradients(model: LoadedModel, side: Side) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        weights = model.weighers.side(side)(*inputs(model, TEXTS))
+    assert weights.dtype == torch.float32
+    if weights.requires_grad:
+        weights.sum().backward()
+        assert all(
+            torch.isfinite(parameter.grad).all()
+            for parameter in model.weighers.parameters()
+            if parameter.grad is not None
+        )
