@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import glob
 from pathlib import Path
 
+from learned_sparse.collection import Collection, load_collection
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import index_folder, vectors_folder
 from learned_sparse.index_vectors import STORE, build_index, encoded_files, plain_files
@@ -56,18 +58,15 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
     if not options.index and not model:
         raise LearnedSparseError("where to? give --index DIR (or --model NAME for its place in the home folder)")
-    collection = options.collection or "pydoc"
-    index = options.index or index_folder(collection, model)
-    facts = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection, index)
+    collection = load_collection(options.collection or "pydoc", data=options.data)
+    index = options.index or index_folder(collection.name, model)
+    facts = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection.name, index)
     print(f"{index}: {facts}")
     return 0
 
 
 def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
-    folders = options.input or [vectors_folder(collection, options.model)]
-    if not options.input and not folders[0].is_dir():
-        command = f"python -m learned_sparse.encode --model {options.model} --collection {collection}"
-        raise LearnedSparseError(f"{folders[0]}: no vectors yet; run {command}, or name their folder with --input")
+    folders = options.input or _default_folders(collection, options.model)
     vectors = plain_files(folders) if options.no_manifest else encoded_files(folders)
     note = build_index(
         vectors,
@@ -84,18 +83,28 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
     )
 
 
-def _bm25(options: argparse.Namespace, collection: str, index: Path) -> str:
+def _default_folders(collection: str, model: str) -> list[Path]:
+    """Where learned_sparse.encode writes by default: one folder, or one for each shard."""
+    folder = vectors_folder(collection, model)
+    if folder.is_dir():
+        return [folder]
+    shards = sorted(folder.parent.glob(f"{glob.escape(folder.name)}-shard-*-of-*"))
+    if not shards:
+        command = f"python -m learned_sparse.encode --model {model} --collection {collection}"
+        raise LearnedSparseError(f"{folder}: no vectors yet; run {command}, or name their folder with --input")
+    if {shard.name.rpartition("-")[2] for shard in shards} != {str(len(shards))}:
+        names = ", ".join(shard.name for shard in shards)
+        raise LearnedSparseError(f"{folder.parent}: not all shards of one encoding: {names}; name them with --input")
+    return shards
+
+
+def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> str:
     from learned_sparse.bm25_index import build_bm25_index
-    from learned_sparse.collection import load_collection
     from learned_sparse.documents import read_documents
 
     if options.input and len(options.input) > 1:
         raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
-    documents = (
-        read_documents(options.input[0])
-        if options.input
-        else load_collection(collection, data=options.data).documents()
-    )
+    documents = read_documents(options.input[0]) if options.input else collection.documents()
     indexed = build_bm25_index(
         documents, index, threads=options.threads, overwrite=options.overwrite, heap=options.heap
     )

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import index_folder, run_file
 from learned_sparse.index_folder import IndexNote
 from learned_sparse.queries_export import topic_text
 from learned_sparse.records import Query
+from learned_sparse.topics import read_queries
 
 EPILOG = """\
 Every other option is handed to Pyserini's search.lucene unchanged: --hits, --threads, --batch-size, --remove-query,
@@ -49,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--bm25", action="store_true", help="search the index of plain text of --collection")
     parser.add_argument("--collection", help="name of the collection whose queries to search (default pydoc)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder the files of --collection are in")
-    parser.add_argument("--split", help="split of --collection (default test)")
+    parser.add_argument("--split", help="split of --collection (default test, or its only one)")
     parser.add_argument("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
     parser.add_argument("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
     parser.add_argument("--checkpoint", help="where the index's encoder is now (default: where it was)")
@@ -64,22 +66,18 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options, stock = parser().parse_known_args(argv)
     _check(options, stock)
-    collection, split = options.collection or "pydoc", options.split or "test"
+    collection = load_collection(options.collection or "pydoc", data=options.data)
     model = "bm25" if options.bm25 else options.model
-    index = options.index or index_folder(collection, model)
-    if options.topics:
-        from learned_sparse.topics import read_queries
-
-        queries = read_queries(options.topics)
-    else:
-        from learned_sparse.collection import load_collection
-
-        loaded = load_collection(collection, data=options.data)
-        queries = loaded.queries(split)
-        if loaded.split(split).remove_query and "--remove-query" not in stock:
-            stock = [*stock, "--remove-query"]
-    output = options.output or run_file(collection, split, model or index.name)
+    index = options.index or index_folder(collection.name, model)
     note = IndexNote.load(index)
+    if options.topics:
+        queries, output = read_queries(options.topics), options.output
+    else:
+        split = options.split or (next(iter(collection.splits)) if len(collection.splits) == 1 else "test")
+        queries = collection.queries(split)
+        output = options.output or run_file(collection.name, split, model or index.name)
+        if collection.split(split).remove_query and "--remove-query" not in stock:
+            stock = [*stock, "--remove-query"]
     encoded = None if note.scoring == "bm25-text" else encode(queries, index, options)
     outcome = search(index, note.scoring, queries, encoded, output, stock, heap=options.heap)
     print(f"{output}: {outcome.queries:,} queries, {len(outcome.without_hits):,} without a hit")

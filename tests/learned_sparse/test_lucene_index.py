@@ -175,6 +175,18 @@ def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None
         index.main(arguments)
 
 
+def test_default_folders_are_one_or_all_shards(tmp_home: Path) -> None:
+    vectors = tmp_home / "vectors" / "tiny"
+    for number in (0, 2):
+        (vectors / f"m-shard-{number}-of-3").mkdir(parents=True)
+    with pytest.raises(LearnedSparseError, match="not all shards of one encoding: m-shard-0-of-3, m-shard-2-of-3"):
+        index._default_folders("tiny", "m")
+    (vectors / "m-shard-1-of-3").mkdir()
+    assert [folder.name for folder in index._default_folders("tiny", "m")] == [f"m-shard-{n}-of-3" for n in range(3)]
+    (vectors / "m").mkdir()
+    assert index._default_folders("tiny", "m") == [vectors / "m"]
+
+
 def test_an_index_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     place = tmp_path / "index"
     killed = tmp_path / ".index.0123456789abcdef.tmp"

@@ -215,7 +215,7 @@ def test_scifact_gives_the_published_score(shared_data: Path, tmp_path: Path) ->
         (["--index", "x", "--topics", "y"], "--output RUN"),
         (["--index", "x", "--topics", "y", "--output", "z", "--encoder", "e"], "--encoder: here the index names"),
         (["--index", "x", "--topics", "y", "--output", "z", "--output-format", "kilt"], "kilt"),
-        (["--index", "gone", "--topics", "gone.tsv", "--output", "z"], "gone.tsv"),
+        (["--index", "gone", "--topics", "gone.tsv", "--output", "z"], "make the index with learned_sparse.index"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str) -> None:
