@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         from encoders.training.loop import train
     except ImportError as error:
         raise LearnedSparseError(
-            f"training needs the package {error.name}, which is missing: install the extra 'train', or accelerate itself"
+            f"training needs the package {error.name}, which is missing: install the extra 'train'"
         ) from error
     report = train(
         recipe, output, resume=options.resume, overwrite=options.overwrite,

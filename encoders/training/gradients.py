@@ -28,9 +28,9 @@ def per_micro_batch(forwards: Sequence[Forward], losses: Sequence[Loss]) -> None
 def over_batch(forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor], Tensor], process: int) -> None:
     """Accumulate this process's share of the gradient of a ``loss`` over all micro-batches of all processes.
 
-    The result is the same however the batch is cut; the processes' shares are to be summed. With several micro-batches
-    each is passed forward twice, with the same dropout: first for its weights alone, then, when the gradient of the loss
-    by these is known, with its graph (gradient caching), so that memory stays that of one micro-batch.
+    The result is the same however the batch is cut; the processes' shares are to be summed. Of several
+    micro-batches each is passed forward twice, with the same dropout: first for its weights alone, then, when the
+    gradient of the loss by these is known, with its graph (gradient caching): the memory is that of one micro-batch.
     """
     once = len(forwards) == 1
     states, parts = [], []

@@ -74,13 +74,13 @@ class Learner:
         self._reduce()
         maximum = self.stage.max_gradient_norm
         norm = nn.utils.clip_grad_norm_(self.parameters(), maximum if maximum is not None else float("inf"))
-        self.optimizer.step()
         found = {name: float(value) for name, value in logs.items()} | {"gradient_norm": float(norm)}
         if not all(map(math.isfinite, found.values())):
             raise LearnedSparseError(
                 f"stage {self.stage.name}, step {batch.step + 1}: the loss or its gradient is not finite; "
                 "lower learning_rate or rank: score_scale, or set max_gradient_norm"
             )
+        self.optimizer.step()
         return found
 
     def parameters(self) -> list[nn.Parameter]:

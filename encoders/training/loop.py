@@ -122,7 +122,7 @@ class _Run:
                 self._one_step(stage, learner, batch)
                 if self._stopping.now():
                     self._save(learner)
-                    return self._progress.step == stage.steps
+                    return False
         self._save(learner)
         return True
 
@@ -141,7 +141,7 @@ class _Run:
             self._save(learner)
 
     def _validate(self, stage: Stage) -> None:
-        """Score the model; keep its weights if they are the best of this stage. A gate alone cannot be searched with."""
+        """Score the model and keep its weights if they are the stage's best; a gate alone cannot be searched with."""
         if self._validator is None or stage.objective == "gate":
             return
         score = self._session.on_main(lambda: self._validator.score(self._session.encode) if self._validator else 0.0)

@@ -63,12 +63,17 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
     """Where two mappings differ, as ``key: old -> new``."""
     found = []
     for key in sorted({*old, *new}):
-        before, after = old.get(key), new.get(key)
+        before, after = _numbered(old.get(key)), _numbered(new.get(key))
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             found += differences(before, after, f"{prefix}{key}.")
         elif before != after:
             found.append(f"{prefix}{key}: {before!r} -> {after!r}")
     return found
+
+
+def _numbered(value: Any) -> Any:
+    """A list as a mapping by place."""
+    return {str(place): item for place, item in enumerate(value)} if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -27,8 +27,8 @@ class Session:
 
     def __init__(self, recipe: Recipe, device: str | None) -> None:
         self.processes = accelerate.Accelerator(cpu=device == "cpu")
-        alone = device is not None and self.processes.num_processes == 1
-        self._device: torch.device = torch.device(device) if alone else self.processes.device
+        own: torch.device = self.processes.device  # of several processes, each has been given its device
+        self._device = own if device is None or self.processes.num_processes > 1 else torch.device(device)
         self._recipe = recipe
         self.model = _model(recipe)
         self.model.weighers.to(self.device)

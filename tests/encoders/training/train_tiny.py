@@ -1,0 +1,46 @@
+"""The program that the tests start in a process of its own: trains the recipe in a JSON file, once or on demand.
+
+``train_tiny.py RECIPE.json OUTPUT`` trains once. With only the recipe it reads output folders from standard input, and for
+each forks a process that trains into it, tells its number, waits for its end and tells its status: so that a test
+can kill it many times and imports torch once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from encoders.training.loop import train
+from encoders.training.recipe import Recipe
+from learned_sparse.settings import parse
+
+
+def main(recipe: Path, output: Path) -> None:
+    values = json.loads(recipe.read_text(encoding="utf-8"))
+    train(parse(Recipe, values, str(recipe)), output, resume=True, device="cpu", quiet=True)
+
+
+def serve(recipe: Path) -> None:
+    from transformers import BertForMaskedLM, BertTokenizerFast  # noqa: F401  # slow, and lazy where they are used
+
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports, too
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            main(recipe, Path(line.strip()))
+            sys.stderr.flush()
+            os._exit(0)
+        print(child, flush=True)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    if len(sys.argv) == 2:
+        serve(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
