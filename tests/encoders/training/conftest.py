@@ -19,12 +19,12 @@ WORDS = [f"w{number}" for number in range(60)]
 def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT with masked-LM head of a few kilobytes over 65 word pieces, as a Hugging Face folder."""
     import torch
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     folder = tmp_path_factory.mktemp("tiny_backbone")
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
     with torch.random.fork_rng():
         torch.manual_seed(1)
         config = BertConfig(

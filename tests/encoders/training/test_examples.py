@@ -19,11 +19,11 @@ from learned_sparse.errors import LearnedSparseError
 from learned_sparse.records import Document
 
 TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
-JUDGED = {"queries": {"q": "which", "r": "what"}, "positives": {"q": ["a"], "r": ["b", "c"]}}
+QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
 
 
 def examples(per_query: int = 1, short: str = "random") -> JudgedExamples:
-    return JudgedExamples(JUDGED["queries"], JUDGED["positives"], TEXTS, per_query=per_query, short=short)  # type: ignore[arg-type]
+    return JudgedExamples(QUERIES, POSITIVES, TEXTS, per_query=per_query, short=short)
 
 
 def test_text_store_keeps_any_text() -> None:
@@ -62,7 +62,7 @@ def test_hard_negatives_skip_positives_their_copies_and_other_ranks() -> None:
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
     found = examples(per_query=2).with_candidates({"q": ["c"]})
-    seen = Counter()  # type: ignore[var-annotated]
+    seen = Counter[str]()
     for seed in range(20):
         example = found.get(0, np.random.default_rng(seed))
         assert example.query == "which"
@@ -88,7 +88,7 @@ def test_triples_of_texts(tmp_path: Path) -> None:
         TripleFile(path, per_query=1)
     with pytest.raises(LearnedSparseError, match="one negative per query"):
         TripleFile(path, per_query=2)
-    with pytest.raises(LearnedSparseError, match="--data FILE.tsv"):
+    with pytest.raises(LearnedSparseError, match=r"--data FILE\.tsv"):
         TripleFile(tmp_path / "absent.tsv", per_query=1)
 
 
@@ -120,7 +120,7 @@ def test_search_pool_is_drawn_by_seed_and_keeps_the_positives() -> None:
     settings = Negatives(kind="self", pool=1, queries=1)
     queries, pool = search_pool(examples(), settings, [0])
     assert len(queries) == 1
-    assert set(JUDGED["positives"][queries[0].id]) <= set(pool.ids)
+    assert set(POSITIVES[queries[0].id]) <= set(pool.ids)
     assert search_pool(examples(), settings, [0])[1].ids == pool.ids
 
 

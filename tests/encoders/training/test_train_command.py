@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from encoders.train import main
-from encoders.training import loop
+from encoders.training import stopping
 from learned_sparse.errors import LearnedSparseError
 
 
@@ -37,12 +37,12 @@ def test_a_stopped_run_can_be_made_a_checkpoint_and_goes_on(
 ) -> None:
     arguments = ["--recipe", str(recipe_file), "--output", str(tmp_path / "run"), "--device", "cpu", "--quiet"]
 
-    def interrupt(self: loop.Stopping) -> bool:
+    def interrupt(self: stopping.Stopping) -> bool:
         self.interrupted = True
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Stopping, "now", interrupt)
+        patch.setattr(stopping.Stopping, "now", interrupt)
         assert main(arguments) == 130
     assert "stopped after step 1; go on with" in capsys.readouterr().out
     assert not (tmp_path / "run" / "learned_sparse.json").exists()

@@ -1,7 +1,7 @@
 """The program that the tests start in a process of its own: trains the recipe in a JSON file, once or on demand.
 
-``train_tiny.py RECIPE.json OUTPUT`` trains once. With only the recipe it reads output folders from standard input, and for
-each forks a process that trains into it, tells its number, waits for its end and tells its status: so that a test
+``train_tiny.py RECIPE.json OUTPUT`` trains once. With only the recipe it reads output folders from standard input, and
+for each forks a process that trains into it, tells its number, waits for its end and tells its status: so that a test
 can kill it many times and imports torch once.
 """
 
@@ -25,7 +25,7 @@ def main(recipe: Path, output: Path) -> None:
 
 
 def serve(recipe: Path) -> None:
-    from transformers import BertForMaskedLM, BertTokenizerFast  # noqa: F401  # slow, and lazy where they are used
+    from transformers import BertForMaskedLM, BertTokenizer  # noqa: F401  # slow, and lazy where they are used
 
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports, too
     for line in sys.stdin:
