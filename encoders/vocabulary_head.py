@@ -129,7 +129,7 @@ def _sum(
         return _SumOverTokens.apply(rows, weight, bias, layout, saturation, dtype)  # type: ignore[no-untyped-call, no-any-return]
     pooled = rows.new_empty(layout.texts, len(weight), dtype=_accumulator(rows))
     for start, end, scores in _tiles(rows, weight, dtype):
-        pooled[:, start:end] = _sum_tile(scores, bias[start:end], layout, saturation)[0]
+        pooled[:, start:end] = _sum_tile(scores, bias[start:end], layout, saturation, keep=False)[0]
     return pooled
 
 
@@ -147,20 +147,29 @@ def _tiles(rows: Tensor, weight: Tensor, dtype: torch.dtype) -> Iterator[tuple[i
 _Entries = tuple[Tensor, Tensor, Tensor]  # row, column, value: the non-zero entries of a (rows, vocabulary) matrix
 
 
-def _sum_tile(scores: Tensor, bias: Tensor, layout: Layout, saturation: Saturation) -> tuple[Tensor, _Entries | None]:
-    """Pooled ``(batch, columns)``, and the positive scores if they are few: all that a backward pass needs."""
+def _sum_tile(
+    scores: Tensor, bias: Tensor, layout: Layout, saturation: Saturation, *, keep: bool
+) -> tuple[Tensor, _Entries | None]:
+    """Pooled ``(batch, columns)``, and the positive scores if they are few and ``keep``: all a backward pass needs."""
     scores = scores.to(_accumulator(scores)).add_(bias)
-    sample = scores[::16]
-    if torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
+    sample, entries = scores[::16], None
+    ordered = _adds_in_order(scores)
+    if (keep or ordered) and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
         row, column = layout.counted(scores > 0).nonzero(as_tuple=True)
         value = scores[row, column]
-        pooled = scores.new_zeros(layout.texts * scores.shape[1])
-        pooled.index_add_(
-            0, layout.text_of(row) * scores.shape[1] + column, value.log1p() if saturation == "log" else value
-        )
-        return pooled.view(layout.texts, -1), (row, column, value)
+        entries = (row, column, value)
+        if ordered:
+            place = layout.text_of(row) * scores.shape[1] + column
+            pooled = scores.new_zeros(layout.texts * scores.shape[1])
+            pooled.index_add_(0, place, value.log1p() if saturation == "log" else value)
+            return pooled.view(layout.texts, -1), entries
     scores = scores.relu_()
-    return layout.sum(scores.log1p_() if saturation == "log" else scores), None
+    return layout.sum(scores.log1p_() if saturation == "log" else scores), entries
+
+
+def _adds_in_order(tensor: Tensor) -> bool:
+    """Whether ``index_add_`` gives the same bits every time; elsewhere it adds atomically, in any order."""
+    return tensor.device.type == "cpu"
 
 
 class _MaxOverTokens(torch.autograd.Function):
@@ -198,7 +207,7 @@ class _SumOverTokens(torch.autograd.Function):
         kept: list[Tensor] = []
         ctx.dense = []
         for start, end, scores in _tiles(rows, weight, dtype):
-            pooled[:, start:end], entries = _sum_tile(scores, bias[start:end], layout, saturation)
+            pooled[:, start:end], entries = _sum_tile(scores, bias[start:end], layout, saturation, keep=True)
             if entries is None:
                 ctx.dense.append((start, end))
             else:

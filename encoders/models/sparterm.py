@@ -114,6 +114,13 @@ class SparTerm(nn.Module):
             "_unblocked", unblocked(vocabulary, block_special_terms=settings.block_special_terms), persistent=False
         )
 
+    def train(self, mode: bool = True) -> SparTerm:
+        """A frozen gate stays without dropout: its decisions are then the same in training and in the index."""
+        super().train(mode)
+        if self.gate is not None and not any(parameter.requires_grad for parameter in self.gate.parameters()):
+            self.gate.eval()
+        return self
+
     def forward(self, input_ids: Tensor, attention_mask: Tensor, gate_logits: Tensor | None = None) -> Tensor:
         """Weights ``(batch, vocabulary)``; ``gate_logits`` if they are already at hand (joint training)."""
         if self.gate is None:

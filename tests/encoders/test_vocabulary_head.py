@@ -41,10 +41,10 @@ def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary_head, "_TILE_ON_CPU", 16)
 
 
-@pytest.fixture(params=["as chosen", "masked rectangle"])
+@pytest.fixture(params=["as on a CPU", "as on a GPU"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the layout of GPUs, on the CPU."""
-    if request.param == "masked rectangle":
+    """Also what GPUs do, on the CPU."""
+    if request.param == "as on a GPU":
 
         def rectangle(hidden: Tensor, mask: Tensor) -> tuple[token_layout.Layout, Tensor, Tensor]:
             texts, tokens, width = hidden.shape
@@ -52,6 +52,7 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
             return token_layout.Rectangle(texts, tokens, keep), hidden.reshape(-1, width), keep.sum(1)
 
         monkeypatch.setattr(vocabulary_head, "lay_out", rectangle)
+        monkeypatch.setattr(vocabulary_head, "_adds_in_order", lambda _: False)
 
 
 @pytest.mark.usefixtures("layout")

@@ -145,6 +145,17 @@ def test_gate_logits_can_be_handed_in(tiny_bert: Path) -> None:
     assert all(parameter.grad is None for parameter in model.towers["gate"].parameters())
 
 
+def test_a_frozen_gate_knows_no_dropout(tiny_bert: Path) -> None:
+    model = new_model("sparterm", {}, str(tiny_bert))
+    model.weighers.train()
+    assert model.towers["gate"].training
+    model.towers["gate"].requires_grad_(False)
+    model.weighers.train()
+    assert not model.towers["gate"].training
+    assert not model.towers["gate"].model.training
+    assert model.towers["importance"].training
+
+
 def test_query_gate_literal(tiny_bert: Path) -> None:
     both = new_model("sparterm", {"query_gate": "literal"}, str(tiny_bert)).weighers.eval()
     literal_only = new_model("sparterm", {"mode": "literal-only"}, str(tiny_bert)).weighers.eval()
