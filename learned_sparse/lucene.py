@@ -19,7 +19,10 @@ __all__ = [
     "BM25_K1",
     "Hits",
     "allow_clauses",
+    "analyze",
+    "bm25_searcher",
     "build_bm25_index",
+    "impact_searcher",
     "make_encoders_known",
     "run_stock",
     "search_bm25",
@@ -40,11 +43,7 @@ def search_impacts(
 
     Pyserini lowers tied scores by steps of 0.000001; they are rounded back to the integers they are.
     """
-    start_jvm()
-    from pyserini.search.lucene import LuceneImpactSearcher
-
-    allow_clauses(max(map(len, queries.values()), default=0))
-    searcher = LuceneImpactSearcher(str(index), _Prepared(queries), -1)  # min_idf: keep terms that every document has
+    searcher = impact_searcher(index, queries)
     try:
         found = searcher.batch_search(list(queries), list(queries), k, threads)
     finally:
@@ -56,18 +55,42 @@ def search_bm25(
     index: Path, queries: Iterable[Query], k: int = 1000, k1: float = BM25_K1, b: float = BM25_B, *, threads: int = 1
 ) -> dict[str, Hits]:
     """The ``k`` best documents of each query by BM25, in an index of plain text (Anserini's English analyzer)."""
-    start_jvm()
-    from pyserini.search.lucene import LuceneSearcher
-
     queries = list(queries)
-    searcher = LuceneSearcher(str(index))
-    searcher.set_bm25(k1, b)
+    searcher = bm25_searcher(index, k1, b)
     allow_clauses(max((len(query.text.split()) for query in queries), default=0) * 2)
     try:
         found = searcher.batch_search([query.text for query in queries], [query.id for query in queries], k, threads)
     finally:
         searcher.close()
     return {query.id: [(hit.docid, float(hit.score)) for hit in found[query.id]] for query in queries}
+
+
+def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:
+    """Pyserini's searcher of impacts; it is asked for a query by its id in ``queries``, and to be closed in the end."""
+    start_jvm()
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    allow_clauses(max(map(len, queries.values()), default=0))
+    return LuceneImpactSearcher(str(index), _Prepared(queries), -1)  # min_idf: keep terms that every document has
+
+
+def bm25_searcher(index: Path, k1: float = BM25_K1, b: float = BM25_B) -> Any:
+    """Pyserini's searcher of plain text; it is asked for a text, and to be closed in the end."""
+    start_jvm()
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(str(index))
+    searcher.set_bm25(k1, b)
+    return searcher
+
+
+def analyze(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The words of each text as Anserini's English analyzer indexes them."""
+    start_jvm()
+    from pyserini.analysis import Analyzer, get_lucene_analyzer
+
+    analyzer = Analyzer(get_lucene_analyzer())
+    return (list(analyzer.analyze(text)) for text in texts)
 
 
 def allow_clauses(count: int) -> None:

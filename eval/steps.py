@@ -1,0 +1,101 @@
+"""The steps from a recipe to a run, each the very command a person would type, left out where its result is there."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.home import checkpoint_folder, index_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote
+from learned_sparse.manifest import MANIFEST, Manifest
+
+BM25 = "bm25"
+"""The name of the baseline among the models."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One split of one collection: what a model is measured on."""
+
+    collection: str
+    """As ``--collection`` takes it: a name, or a folder."""
+    name: str
+    """As the default folders are called."""
+    split: str
+
+
+def command(module: str, *words: str | Path) -> float:
+    """Run ``python -m module words`` inside this process, shown as a person would type it; seconds it took."""
+    arguments = [str(word) for word in words]
+    print(f"\n$ python -m {module} {shlex.join(arguments)}", flush=True)
+    started = time.perf_counter()
+    status = importlib.import_module(module).main(arguments)
+    if status:
+        raise LearnedSparseError(f"python -m {module}: exit status {status}; see above")
+    return time.perf_counter() - started
+
+
+def train(model: str, recipe: str, options: Sequence[str] = ()) -> bool:
+    """Train ``model``, or go on training it, unless it is finished; whether there are new weights."""
+    folder = checkpoint_folder(model)
+    finished = folder / "training" / "finished.json"
+    before = finished.stat().st_mtime_ns if finished.exists() else None
+    how = "--resume" if _same_recipe(folder, recipe, options) else "--overwrite"
+    command("encoders.train", "--recipe", recipe, "--output", folder, *options, how)
+    return finished.stat().st_mtime_ns != before
+
+
+def encode(model: str, place: Place, *, anew: bool, options: Sequence[str] = ()) -> None:
+    """Encode the documents and the queries of a split."""
+    common = ("--model", model, "--collection", place.collection, *options)
+    for folder, words in (
+        (vectors_folder(place.name, model), common),
+        (queries_folder(place.name, place.split, model), (*common, "--queries", "--split", place.split)),
+    ):
+        if anew or not _is_complete(folder):
+            command("learned_sparse.encode", *words, "--overwrite" if anew else "--resume")
+
+
+def index(model: str, place: Place) -> None:
+    """Index what was encoded (or the text, for BM25) and verify the index, unless it is the index of these vectors."""
+    folder = index_folder(place.name, model)
+    if model == BM25:
+        if not (folder / INDEX_MANIFEST).exists():
+            command("learned_sparse.index", "--bm25", "--collection", place.collection)
+        return
+    vectors = Manifest.load(vectors_folder(place.name, model))
+    if not (folder / INDEX_MANIFEST).exists() or IndexNote.load(folder).manifests != (vectors,):
+        command("learned_sparse.index", "--model", model, "--collection", place.collection, "--overwrite")
+
+
+def search(model: str, place: Place, hits: int = 1000) -> Path:
+    """Search the queries of the split; the run file."""
+    which = ("--bm25",) if model == BM25 else ("--model", model)
+    where = ("--collection", place.collection, "--split", place.split)
+    command("learned_sparse.search", *which, *where, "--hits", str(hits), "--threads", "2")
+    return run_file(place.name, place.split, model)
+
+
+def _same_recipe(folder: Path, recipe: str, options: Sequence[str]) -> bool:
+    """Whether the checkpoint in ``folder``, if there is one, was made by this recipe."""
+    from encoders.checkpoint import NOTES, read_notes
+    from encoders.training.recipe_file import load_recipe, to_mapping
+
+    if not (folder / NOTES).exists():
+        return True  # nothing, or an unfinished run, which says itself whether it can go on
+    pairs = list(zip(options[::2], options[1::2], strict=True))
+    chosen = load_recipe(
+        recipe,
+        changes=[value for name, value in pairs if name == "--set"],
+        data=[value for name, value in pairs if name == "--data"],
+    )
+    return bool(read_notes(folder).recipe == to_mapping(chosen))
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / MANIFEST).exists() and Manifest.load(folder).complete
