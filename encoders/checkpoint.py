@@ -13,7 +13,7 @@ import transformers
 
 from encoders.backbone import OUTPUT_BIAS, backbone_folder, load_backbone
 from encoders.hub import locate
-from encoders.masked_lm import Tower, quiet
+from encoders.masked_lm import Tower, quiet, read_config
 from encoders.models import ARCHITECTURES, SIDES, Architecture, Side, TermWeighers
 from encoders.vocabulary import Vocabulary
 from learned_sparse.errors import LearnedSparseError, did_you_mean
@@ -158,7 +158,7 @@ def load_tokenizer(folder: Path) -> Any:
         raise LearnedSparseError(f"{folder}: no tokenizer files ({', '.join(_TOKENIZER_FILES)}); copy them there")
     try:
         with quiet():
-            return transformers.AutoTokenizer.from_pretrained(folder)
+            return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise LearnedSparseError(f"{folder}: no readable tokenizer: {error}") from error
 
@@ -193,10 +193,9 @@ def _assemble(architecture: str, settings: Any, towers: dict[str, Tower], tokeni
 
 
 def _plain_notes(folder: Path) -> CheckpointNotes:
-    try:
-        config = transformers.AutoConfig.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise LearnedSparseError(f"{folder}: neither {NOTES} nor a Hugging Face config.json: {error}") from error
+    if not (folder / "config.json").exists():
+        raise LearnedSparseError(f"{folder}: no checkpoint: neither {NOTES} nor the config.json of a masked-LM")
+    config = read_config(folder, folder)
     settings = parse(ARCHITECTURES["splade"].settings, _PLAIN, "plain masked-LM")
     quantizers = _default_quantizers(ARCHITECTURES["splade"], settings)
     return CheckpointNotes(

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from encoders.hub import locate, require_safetensors
@@ -95,21 +96,35 @@ def load_masked_lm(
     """The whole masked-LM in float32, and the names of the parameters that its files do not have (a missing head)."""
     folder = locate(name, revision)
     require_safetensors(folder, name)
-    config = transformers.AutoConfig.from_pretrained(folder)
+    config = read_config(folder, name)
     if num_hidden_layers is not None:
         if not 0 < num_hidden_layers <= config.num_hidden_layers:
             raise LearnedSparseError(
                 f"{name}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
             )
         config.num_hidden_layers = num_hidden_layers
+    options = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     with quiet():
         try:
             model, loading = transformers.AutoModelForMaskedLM.from_pretrained(
-                folder, config=config, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+                folder, config=config, output_loading_info=True, **options
             )
         except ValueError as error:
             raise LearnedSparseError(f"{name}: not a masked-LM that transformers knows: {error}") from error
+        except (OSError, SafetensorError) as error:
+            raise LearnedSparseError(
+                f"{name}: weights cannot be read ({error}); copy or download them again"
+            ) from error
     return model, frozenset(loading["missing_keys"])
+
+
+def read_config(folder: Path, name: str | Path) -> Any:
+    """The Hugging Face configuration in ``folder``; ``name`` is for messages."""
+    try:
+        return transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise LearnedSparseError(f"{name}: no config.json that transformers can read: {reason}") from error
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def test_an_unfinished_save_is_no_checkpoint(
     monkeypatch.setattr("encoders.masked_lm.Tower.save", full)
     with pytest.raises(OSError, match="No space"):
         save_checkpoint(tmp_path, model)
-    with pytest.raises(LearnedSparseError, match=f"neither {NOTES} nor"):
+    with pytest.raises(LearnedSparseError, match=f"no checkpoint: neither {NOTES} nor"):
         load_checkpoint(tmp_path)
 
 

@@ -114,6 +114,21 @@ def test_only_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:
         Tower.load(tmp_path)
 
 
+def test_damaged_files(tiny_bert: Path, tmp_path: Path) -> None:
+    whole = (tiny_bert / "model.safetensors").read_bytes()
+    shutil.copy(tiny_bert / "config.json", tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LearnedSparseError, match="weights cannot be read"):
+        Tower.load(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(LearnedSparseError, match=r"no config\.json that transformers can read"):
+        Tower.load(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}')
+    (tmp_path / "own.py").write_text("raise SystemExit('code of the checkpoint was run')")
+    with pytest.raises(LearnedSparseError, match=r"no config\.json that transformers can read"):
+        Tower.load(tmp_path)
+
+
 def test_a_model_without_trained_head(tiny_headless: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"not a trained masked-LM .*encoders.train"):
         Tower.load(tiny_headless)
