@@ -68,8 +68,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_is_ordered_by_its_scores_not_by_its_ranks(tmp_path: Path) -> None:
-    path = write(tmp_path / "run", "q2 Q0 d1 1 1.0 t\nq1 Q0 d2 1 0.5 t\nq1 Q0 d9 2 2 t\nq1 Q0 d1 3 0.5 t\n")
-    assert read_run(path) == {"q2": [("d1", 1.0)], "q1": [("d9", 2.0), ("d1", 0.5), ("d2", 0.5)]}
+    path = write(tmp_path / "run", "q2 Q0 d1 1 1.0 t\nq1 Q0 b1 1 0.5 t\nq1 Q0 d9 2 2 t\nq1 Q0 a2 3 0.5 t\n")
+    assert read_run(path) == {"q2": [("d1", 1.0)], "q1": [("d9", 2.0), ("a2", 0.5), ("b1", 0.5)]}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 
 
 def test_a_run_is_written_as_trec_eval_reads_it(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", {"q2": [("d1", 1)], "q1": [("d2", 0.5), ("d1", 0.5000000001), ("d3", 7.25)]}, "ours")
+    write_run(tmp_path / "run", {"q2": [("d1", 1)], "q1": [("d2", 0.5000001), ("d1", 0.5), ("d3", 7.25)]}, "ours")
     assert (tmp_path / "run").read_text() == (
         "q2 Q0 d1 1 1.000000 ours\n"
         "q1 Q0 d3 1 7.250000 ours\n"
@@ -155,8 +155,6 @@ def test_judgements_of_any_alphabet_are_read(
         ("msmarco-mini/qrels/test-dl19.tsv", 43, 4111),
     ],
 )
-def test_real_judgements_have_their_published_size(
-    shared_data: Path, file: str, queries: int, judgements: int
-) -> None:
+def test_real_judgements_have_their_published_size(shared_data: Path, file: str, queries: int, judgements: int) -> None:
     qrels = read_qrels(shared_data / file)
     assert (len(qrels), sum(map(len, qrels.values()))) == (queries, judgements)
