@@ -9,6 +9,7 @@ from pathlib import Path
 
 from encoders.training.batches import Batches, StepBatch
 from encoders.training.folder import RunFolder
+from encoders.training.idf import DOCUMENTS, add_idf_bias
 from encoders.training.journal import Journal
 from encoders.training.learner import Learner
 from encoders.training.negatives import NegativeSource
@@ -16,7 +17,7 @@ from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.sampler import Sampler
 from encoders.training.session import Session
-from encoders.training.sources import load, sample_texts
+from encoders.training.sources import load, sample_documents, sample_texts
 from encoders.training.state import Progress, seed_everything
 from encoders.training.stopping import Stopping
 from encoders.training.validation import Validator, is_better
@@ -76,6 +77,8 @@ class _Run:
         fingerprints = tuple(part.examples.fingerprint for part in self._sources)
         folder.check_data(progress, fingerprints)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints)
+        if recipe.idf_bias:
+            add_idf_bias(session.model, sample_documents(self._sources, DOCUMENTS, recipe.seed), recipe.idf_bias)
         self._negatives = NegativeSource(recipe, self._sources, folder, session)
         self._validator = Validator(recipe.validation, recipe.seed) if recipe.validation else None
         is_main = session.processes.is_main_process

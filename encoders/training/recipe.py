@@ -148,6 +148,7 @@ class Recipe:
     revision: str | None = None  # of a backbone on the Hub
     num_hidden_layers: int | None = None  # None: all the backbone has
     output_bias: float | None = None  # where the backbone has no masked-LM head; None: the default of encoders.backbone
+    idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to each term's output bias before training
     seed: int = 0
     max_length: MaxLength = field(default_factory=MaxLength)
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16: autocast, weights stay fp32

@@ -93,3 +93,14 @@ def sample_texts(loaded: Sequence[Loaded], count: int, seed: int) -> dict[str, l
             found["query"].append(example.query)
             found["document"] += [example.positive, *example.negatives]
     return {side: list(dict.fromkeys(texts))[:count] for side, texts in found.items()}
+
+
+def sample_documents(loaded: Sequence[Loaded], count: int, seed: int) -> list[str]:
+    """Up to ``count`` documents of each source: of its collection, or positives where there are only triples."""
+    rng = np.random.default_rng([seed, 2**21])
+    found: list[str] = []
+    for part in loaded:
+        store = part.examples.texts if isinstance(part.examples, JudgedExamples) else None
+        places = sorted(rng.permutation(len(part.examples if store is None else store))[:count].tolist())
+        found += [part.examples.get(p, rng).positive if store is None else store[store.ids[p]] for p in places]
+    return found
