@@ -30,6 +30,7 @@ TESTS = (
     ("vaswani", "test"),
 )
 MEASURES = ("nDCG@10", "MRR@10", "R@100")
+HITS = 100
 NEGATIVES = 50  # of BM25, for each training query
 _RESULTS = Path(__file__).parent / "results"
 _SETTINGS = ("--dtype", "fp32")
@@ -62,7 +63,7 @@ def _run(model: str, places: Sequence[Place], *, anew: bool) -> None:
             steps.encode(model, place, anew=anew and place.name not in encoded, options=_SETTINGS)
         encoded.add(place.name)
         steps.index(model, place)
-        steps.search(model, place)
+        steps.search(model, place, HITS)
 
 
 def _negatives(data: Path) -> list[str]:
@@ -128,9 +129,9 @@ def _preface(budgets: dict[str, dict[str, Any]]) -> str:
             f"{stage['name']}: {stage['steps']} steps of {stage['batch_size']} queries" for stage in budget["stages"]
         )
         lines.append(
-            f"- {model}: {stages}; {budget['seconds'] / 60:.1f} minutes on {budget['processor']}; the "
-            f"first {budget['layers']} layers of {budget['backbone']}, documents cut at "
-            f"{budget['max_length']['document']} tokens"
+            f"- {model}: {stages}; {budget['seconds'] / 60:.1f} minutes on {budget['processor']} "
+            f"({budget['threads']} threads); the first {budget['layers']} layers of {budget['backbone']}, "
+            f"documents cut at {budget['max_length']['document']} tokens"
         )
     return "\n".join([*lines, ""])
 
@@ -142,6 +143,7 @@ def _budget(model: str) -> dict[str, Any]:
     recipe = notes.recipe
     return {
         "processor": notes.training["device"],
+        "threads": notes.training["threads"],
         "seconds": round(notes.training["seconds"]),
         "backbone": recipe["backbone"],
         "layers": recipe["num_hidden_layers"],

@@ -77,7 +77,7 @@ def search(model: str, place: Place, hits: int = 1000) -> Path:
     """Search the queries of the split; the run file."""
     which = ("--bm25",) if model == BM25 else ("--model", model)
     where = ("--collection", place.collection, "--split", place.split)
-    command("learned_sparse.search", *which, *where, "--hits", str(hits), "--threads", "2")
+    command("learned_sparse.search", *which, *where, "--hits", str(hits), "--threads", "2", "--batch-size", "64")
     return run_file(place.name, place.split, model)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from encoders.training import state
@@ -112,13 +113,15 @@ class RunFolder:
             state.load_weights(self._best(progress), model.weighers)
         model.quantizers = quantizers(recipe.quantization, model.quantizers, session.encode, texts)
         model.recipe = to_mapping(recipe)
-        model.training = self._notes(progress, finished)
+        model.training = self._notes(progress, session, finished)
         save_checkpoint(self.path, model)
         if finished:
             write_json(self._training / "finished.json", model.training)
 
-    def _notes(self, progress: Progress, finished: bool) -> dict[str, object]:
+    def _notes(self, progress: Progress, session: Session, finished: bool) -> dict[str, object]:
         return {
+            "device": session.device.type,
+            "threads": torch.get_num_threads(),
             "finished": finished,
             "stage": progress.stage,
             "step": progress.step,

@@ -1,0 +1,111 @@
+"""The README's commands, run as written, after tiny checkpoints have been put where `make demo` puts real ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from encoders.training.recipe_file import load_recipe
+from tests.tiny_models import save_tiny
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def commands(heading: str) -> list[str]:
+    """The lines of the bash blocks below a heading."""
+    section = re.search(rf"^## {heading}.*?(?=^## )", README, re.MULTILINE | re.DOTALL)
+    assert section, heading
+    blocks = re.findall(r"```bash\n(.*?)```", section[0], re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line]
+
+
+def python_block(heading: str) -> str:
+    """The Python below a heading."""
+    section = re.search(rf"^## {heading}.*?(?=^## )", README, re.MULTILINE | re.DOTALL)
+    assert section
+    (block,) = re.findall(r"```python\n(.*?)```", section[0], re.DOTALL)
+    return str(block)
+
+
+def run(words: list[str], folder: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "LEARNED_SPARSE_HOME": ""}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def checkpoint(folder: Path, model: str, backbone: Path) -> None:
+    from encoders.checkpoint import new_model, save_checkpoint
+    from learned_sparse.quantize import Quantizer
+
+    architecture, settings = {
+        "splade": ("splade", {"pooling": "max"}),
+        "sparterm": ("sparterm", {"gate_pool": "raw_max"}),
+    }[model]
+    made = new_model(architecture, settings, str(backbone), output_bias=-1.0)
+    if model == "sparterm":
+        made.quantizers = {"query": Quantizer(10.0, 8), "document": Quantizer(10.0, 8)}
+    save_checkpoint(folder / "learned_sparse_home" / "checkpoints" / model, made)
+
+
+def test_the_readme_has_commands_for_each_system() -> None:
+    assert len(commands("SparTerm, step by step")) == 9
+    assert len(commands("SPLADE, step by step")) == 5
+    assert "make demo\nmake test\n" in README
+
+
+@pytest.mark.parametrize("heading", ["SparTerm, step by step", "SPLADE, step by step"])
+def test_the_recipes_of_the_readme_are_there(heading: str) -> None:
+    recipes = re.findall(r"--recipe (\S+)", "\n".join(commands(heading)))
+    assert recipes
+    for name in recipes:
+        load_recipe(name)
+
+
+@pytest.mark.jvm
+def test_sparterm_as_written(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "sparterm", save_tiny("headless", tmp_path / "backbone"))
+    for command in commands("SparTerm, step by step"):
+        words = shlex.split(command)[1:]
+        if "encoders.train" not in words:  # by the demo's test
+            run(words, tmp_path)
+    stock, exact = (ranking(tmp_path / name) for name in ("stock.txt", "exact.txt"))
+    assert stock.keys() == exact.keys()
+    assert len(stock) > 200
+    for query, hits in exact.items():
+        assert [name for name, _ in stock[query]] == [name for name, _ in hits]
+        assert [round(score) for _, score in stock[query]] == [score for _, score in hits]
+
+
+@pytest.mark.jvm
+def test_splade_as_written(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
+    texts = ["how to read a file", "Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
+    lines = [f'{{"_id": "d{i}", "title": "", "text": "{text}"}}\n' for i, text in enumerate(texts)]
+    (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\twing drag\n", encoding="utf-8")
+    (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d2 1\n", encoding="utf-8")
+    for command in commands("SPLADE, step by step"):
+        words = shlex.split(command)[1:]
+        if "encoders.train" not in words:
+            shown = run(words, tmp_path)
+    assert re.search(r"^run +[01]\.\d{4} +1\.0000", shown, re.MULTILINE), shown
+    run(["-c", python_block("SPLADE, step by step") + "\nassert hits and hits[0].docid"], tmp_path)
+
+
+def ranking(path: Path) -> dict[str, list[tuple[str, float]]]:
+    """A run in the order of its lines."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        query, _, document, _, score, _ = line.split()
+        found.setdefault(query, []).append((document, float(score)))
+    return found
