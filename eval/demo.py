@@ -43,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         anew = model != steps.BM25 and steps.train(model, f"demo-{model}")
         if model != steps.BM25:
             steps.encode(model, PLACE, anew=anew)
-        steps.index(model, PLACE)
+            steps.encode_queries(model, PLACE, anew=anew)
+        steps.index(model, PLACE, anew=anew)
         steps.search(model, PLACE, HITS)
     rows = [_row(model) for model in (steps.BM25, *models)]
     print(f"\nKnown-item search in {_documents():,} docstrings of this Python, {_queries():,} test queries:\n")

@@ -57,13 +57,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(model: str, places: Sequence[Place], *, anew: bool) -> None:
-    encoded: set[str] = set()
+    seen: set[str] = set()
     for place in places:
+        if model != BM25 and place.name not in seen:
+            steps.encode(model, place, anew=anew, options=_SETTINGS)
+        if place.name not in seen:
+            steps.index(model, place, anew=anew)
         if model != BM25:
-            steps.encode(model, place, anew=anew and place.name not in encoded, options=_SETTINGS)
-        encoded.add(place.name)
-        steps.index(model, place)
+            steps.encode_queries(model, place, anew=anew, options=_SETTINGS)
         steps.search(model, place, HITS)
+        seen.add(place.name)
 
 
 def _negatives(data: Path) -> list[str]:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import checkpoint_folder, index_folder, queries_folder, run_file, vectors_folder
-from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote
-from learned_sparse.manifest import MANIFEST, Manifest
+from learned_sparse.home import checkpoint_folder, index_folder, run_file
+from learned_sparse.index_folder import INDEX_MANIFEST
 
 BM25 = "bm25"
 """The name of the baseline among the models."""
@@ -51,26 +50,26 @@ def train(model: str, recipe: str, options: Sequence[str] = ()) -> bool:
 
 
 def encode(model: str, place: Place, *, anew: bool, options: Sequence[str] = ()) -> None:
-    """Encode the documents and the queries of a split."""
-    common = ("--model", model, "--collection", place.collection, *options)
-    for folder, words in (
-        (vectors_folder(place.name, model), common),
-        (queries_folder(place.name, place.split, model), (*common, "--queries", "--split", place.split)),
-    ):
-        if anew or not _is_complete(folder):
-            command("learned_sparse.encode", *words, "--overwrite" if anew else "--resume")
+    """Encode the documents; the command goes on with what is there, or confirms it, unless the weights are new."""
+    words = ("--model", model, "--collection", place.collection, *options)
+    command("learned_sparse.encode", *words, *(("--overwrite",) if anew else ()))
 
 
-def index(model: str, place: Place) -> None:
-    """Index what was encoded (or the text, for BM25) and verify the index, unless it is the index of these vectors."""
-    folder = index_folder(place.name, model)
+def encode_queries(model: str, place: Place, *, anew: bool, options: Sequence[str] = ()) -> None:
+    """Encode the queries of the split."""
+    words = ("--model", model, "--collection", place.collection, *options, "--queries", "--split", place.split)
+    command("learned_sparse.encode", *words, *(("--overwrite",) if anew else ()))
+
+
+def index(model: str, place: Place, *, anew: bool) -> None:
+    """Index what was encoded (or the text, for BM25); the command itself finds that nothing is to be done."""
+    there = (index_folder(place.name, model) / INDEX_MANIFEST).exists()
     if model == BM25:
-        if not (folder / INDEX_MANIFEST).exists():
+        if not there:
             command("learned_sparse.index", "--bm25", "--collection", place.collection)
         return
-    vectors = Manifest.load(vectors_folder(place.name, model))
-    if not (folder / INDEX_MANIFEST).exists() or IndexNote.load(folder).manifests != (vectors,):
-        command("learned_sparse.index", "--model", model, "--collection", place.collection, "--overwrite")
+    overwrite = ("--overwrite",) if anew and there else ()
+    command("learned_sparse.index", "--model", model, "--collection", place.collection, *overwrite)
 
 
 def search(model: str, place: Place, hits: int = 1000) -> Path:
@@ -95,7 +94,3 @@ def _same_recipe(folder: Path, recipe: str, options: Sequence[str]) -> bool:
         data=[value for name, value in pairs if name == "--data"],
     )
     return bool(read_notes(folder).recipe == to_mapping(chosen))
-
-
-def _is_complete(folder: Path) -> bool:
-    return (folder / MANIFEST).exists() and Manifest.load(folder).complete

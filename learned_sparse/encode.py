@@ -21,6 +21,8 @@ from learned_sparse.quantize import Quantizer
 def main(argv: list[str] | None = None) -> int:
     """Encode, and say where everything is."""
     options = parse_arguments(argv)
+    if options.output is None and not options.overwrite:  # what is at a model's own place is gone on with, or confirmed
+        options = dataclasses.replace(options, resume=True)
     checkpoint = options.checkpoint or _default_checkpoint(options.model)
     source = open_source(options)
     started = time.monotonic()

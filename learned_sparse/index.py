@@ -9,7 +9,8 @@ from pathlib import Path
 from learned_sparse.collection import Collection, load_collection
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import index_folder, vectors_folder
-from learned_sparse.index_vectors import STORE, build_index, encoded_files, plain_files
+from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote
+from learned_sparse.index_vectors import STORE, VectorFiles, build_index, encoded_files, plain_files, verify
 
 EXAMPLES = """\
 examples:
@@ -68,19 +69,30 @@ def main(argv: list[str] | None = None) -> int:
 def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
     folders = options.input or _default_folders(collection, options.model)
     vectors = plain_files(folders) if options.no_manifest else encoded_files(folders)
-    note = build_index(
-        vectors,
-        index,
-        threads=options.threads,
-        store=options.store or (),
-        overwrite=options.overwrite,
-        heap=options.heap,
-        say=print,
-    )
+    if not options.overwrite and not options.store and is_index_of(vectors, index):
+        note = IndexNote.load(index)
+        verify(vectors, index)
+        print("the index of these vectors is there already")
+    else:
+        note = build_index(
+            vectors,
+            index,
+            threads=options.threads,
+            store=options.store or (),
+            overwrite=options.overwrite,
+            heap=options.heap,
+            say=print,
+        )
     return (
         f"{note.facts['documents']:,} documents, {note.facts['postings']:,} postings; counts are as in the files, "
         f"so are all impacts of {note.facts['verified_documents']:,} sampled documents"
     )
+
+
+def is_index_of(vectors: VectorFiles, index: Path) -> bool:
+    """Whether ``index`` says that it was made from these very encoded folders."""
+    note = index / INDEX_MANIFEST
+    return bool(vectors.manifests) and note.is_file() and IndexNote.load(index).manifests == vectors.manifests
 
 
 def _default_folders(collection: str, model: str) -> list[Path]:
