@@ -13,24 +13,6 @@ from eval import small_real
 
 _TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"
 WORDS = _TEXT.split()
-    "python",
-    "file",
-    "opens",
-    "path",
-    "garbage",
-    "collector",
-    "memory",
-    "skin",
-    "rash",
-    "hives",
-    "weather",
-    "rain",
-    "wing",
-    "lift",
-    "drag",
-    "heat",
-    "flow",
-]
 
 
 @pytest.fixture
