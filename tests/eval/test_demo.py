@@ -36,7 +36,7 @@ def test_the_demo_runs_every_step_once(tmp_home: Path, tiny_recipe: Path, capsys
         "encoders.train --recipe demo-splade",
         "learned_sparse.encode --model splade --collection pydoc --overwrite",
         "learned_sparse.encode --model splade --collection pydoc --queries --split test --overwrite",
-        "learned_sparse.index --model splade --collection pydoc --overwrite",
+        "learned_sparse.index --model splade --collection pydoc\n",
         "learned_sparse.search --model splade --collection pydoc --split test",
     ):
         assert f"$ python -m {command}" in shown
