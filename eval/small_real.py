@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eval import steps
+from eval.bars import bar_chart
 from eval.encoded_files import sparsity_of_files
 from eval.measures import evaluate
 from eval.steps import BM25, Place
@@ -111,12 +112,26 @@ def _write(folder: Path, rows: Sequence[dict[str, Any]], models: Sequence[str]) 
         "training": budgets,
         "results": list(rows),
     }
-    text = "\n".join(["# Small real collections", "", _preface(budgets), *_tables(rows)])
-    for name, content in {"small-real.json": json.dumps(found, indent=2), "small-real.md": text}.items():
+    head = ["# Small real collections", "", _preface(budgets), "![nDCG@10](small-real.svg)"]
+    files = {
+        "small-real.json": json.dumps(found, indent=2),
+        "small-real.md": "\n".join([*head, *_tables(rows)]),
+        "small-real.svg": chart(rows),
+    }
+    for name, content in files.items():
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(folder / name) as file:
             file.write(f"{content.rstrip()}\n".encode())
     print("\n" + "\n".join(_tables(rows)) + f"\n\nwritten: {folder / 'small-real.md'}, small-real.json")
+
+
+def chart(rows: Sequence[dict[str, Any]]) -> str:
+    """nDCG@10 of every model on every split, as SVG."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    groups: dict[str, list[float]] = {}
+    for row in rows:
+        groups.setdefault(f"{row['collection']} {row['split']}", []).append(row["scores"]["nDCG@10"])
+    return bar_chart("nDCG@10", groups, [model.removeprefix("small-") for model in models])
 
 
 def _preface(budgets: dict[str, dict[str, Any]]) -> str:

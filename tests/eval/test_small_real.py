@@ -72,6 +72,8 @@ def test_every_model_is_measured_on_every_split(
     page = (tmp_path / "results" / "small-real.md").read_text(encoding="utf-8")
     assert "gate: 2 steps of 4 queries, then importance: 2 steps of 4 queries" in page
     assert page.count("| bm25 ") == len(small_real.TESTS)
+    picture = (tmp_path / "results" / "small-real.svg").read_text(encoding="utf-8")
+    assert picture.count("<rect") == 1 + 4 + 4 * len(small_real.TESTS)  # background, legend, bars
 
 
 def test_missing_data_is_named(tmp_path: Path) -> None:
