@@ -148,8 +148,8 @@ def _preface(budgets: dict[str, dict[str, Any]]) -> str:
         )
         lines.append(
             f"- {model}: {stages}; {budget['seconds'] / 60:.1f} minutes on {budget['processor']} "
-            f"({budget['threads']} thread{'' if budget['threads'] == 1 else 's'}); the first {budget['layers']} layers of {budget['backbone']}, "
-            f"documents cut at {budget['max_length']['document']} tokens"
+            f"({budget['threads']} thread{'' if budget['threads'] == 1 else 's'}); the first {budget['layers']} "
+            f"layers of {budget['backbone']}, documents cut at {budget['max_length']['document']} tokens"
         )
     return "\n".join([*lines, ""])
 
