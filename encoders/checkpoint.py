@@ -11,9 +11,9 @@ from typing import Any
 import torch
 import transformers
 
-from encoders.backbone import OUTPUT_BIAS, backbone_folder, load_backbone
+from encoders.backbone import OUTPUT_BIAS, backbone_folder
 from encoders.hub import locate
-from encoders.masked_lm import Tower, quiet, read_config
+from encoders.masked_lm import quiet, read_config
 from encoders.models import ARCHITECTURES, SIDES, Architecture, Side, TermWeighers
 from encoders.vocabulary import Vocabulary
 from learned_sparse.errors import LearnedSparseError, did_you_mean
@@ -51,7 +51,7 @@ class LoadedModel:
     architecture: str
     settings: Any
     weighers: TermWeighers
-    towers: dict[str, Tower]
+    towers: dict[str, Any]
     tokenizer: Any
     max_length: dict[str, int]
     quantizers: dict[str, Quantizer | None]
@@ -77,7 +77,9 @@ def new_model(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         towers = {
-            name: load_backbone(folder, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias)
+            name: family.tower(parsed, name).from_backbone(
+                folder, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias
+            )
             for name in family.tower_names(parsed)
         }
     tokenizer = load_tokenizer(locate(folder, revision))
@@ -117,7 +119,9 @@ def load_checkpoint(name: str | Path, *, architecture: str | None = None, revisi
         raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
     settings = settings_of(notes, folder)
-    towers = {tower: Tower.load(tower_folder(folder, tower)) for tower in family.tower_names(settings)}
+    towers = {
+        name: family.tower(settings, name).load(tower_folder(folder, name)) for name in family.tower_names(settings)
+    }
     return _assemble(
         notes.architecture,
         settings,
@@ -181,7 +185,7 @@ def _default_quantizers(family: Architecture, settings: Any) -> dict[str, Quanti
     return {side: None if scale is None else Quantizer(scale) for side, scale in scales.items()}
 
 
-def _assemble(architecture: str, settings: Any, towers: dict[str, Tower], tokenizer: Any, **rest: Any) -> LoadedModel:
+def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenizer: Any, **rest: Any) -> LoadedModel:
     sizes = {tower.vocabulary_size for tower in towers.values()}
     if len(sizes) != 1:
         raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
@@ -208,5 +212,5 @@ def _plain_notes(folder: Path) -> CheckpointNotes:
     )
 
 
-def _default_length(towers: Mapping[str, Tower]) -> int:
+def _default_length(towers: Mapping[str, Any]) -> int:
     return min([_LONGEST, *(tower.longest_input or _LONGEST for tower in towers.values())])

@@ -25,7 +25,6 @@ from encoders.checkpoint import (
 )
 from encoders.device import DTYPES, choose_device, choose_dtype
 from encoders.hub import locate
-from encoders.masked_lm import Tower
 from encoders.models import Side
 from encoders.vocabulary import Vocabulary
 from learned_sparse.errors import LearnedSparseError
@@ -152,7 +151,9 @@ def load_encoder(
     family, settings = architecture_named(notes.architecture), settings_of(notes, folder)
     tokenizer = load_tokenizer(folder)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
-    towers = {name: Tower.load(tower_folder(folder, name)) for name in family.towers(settings, side)}
+    towers = {
+        name: family.tower(settings, name).load(tower_folder(folder, name)) for name in family.towers(settings, side)
+    }
     where = choose_device(device)
     numbers = choose_dtype(dtype, where) if towers else "fp32"
     length = notes.max_length[side] if max_length is None else max_length
@@ -177,7 +178,7 @@ def load_encoder(
     )
 
 
-def _check_options(who: str, max_length: int, top_k: int | None, towers: Mapping[str, Tower]) -> None:
+def _check_options(who: str, max_length: int, top_k: int | None, towers: Mapping[str, Any]) -> None:
     limit = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
     if max_length < 3 or (limit is not None and max_length > limit):
         raise LearnedSparseError(f"{who}: max length {max_length}; give 3 to {limit or 'any number of'} tokens")

@@ -69,6 +69,10 @@ class Tower(nn.Module):
         states: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True).logits
         return states
 
+    def new_parameters(self) -> list[nn.Parameter]:
+        """None: heads that were added start as lexical matching, not at random."""
+        return []
+
     def save(self, folder: Path) -> None:
         """A normal Hugging Face folder: ``config.json`` and ``model.safetensors``."""
         self.model.set_submodule(self._place, self.decoder)

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+EXPANDED = "\x1f"
+"""Stands between a text and what expands it (ASCII's unit separator: no tokenizer and no analyzer reads it as text)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -16,6 +19,13 @@ class Document:
 
     id: str
     text: str
+    expanded: str = ""
+    """Further text to encode, such as docT5query's queries; only encoders that ask for it read it."""
+
+    @property
+    def with_expanded(self) -> str:
+        """``text``, and after ``EXPANDED`` what expands it: what encoders that ask for it are handed."""
+        return f"{self.text}{EXPANDED}{self.expanded}" if self.expanded else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from encoders.models.architecture import SIDES, Architecture, Side, TermWeighers
+from encoders.models.architecture import SIDES, Architecture, Mixture, Side, TermWeighers
 from encoders.models.bag_of_words import BagOfWords
 from encoders.models.sparterm import SPARTERM, SparTerm, SparTermSettings
 from encoders.models.splade import SPLADE, Splade, SpladeSettings
@@ -17,6 +17,7 @@ __all__ = [
     "SIDES",
     "Architecture",
     "BagOfWords",
+    "Mixture",
     "Side",
     "SparTerm",
     "SparTermSettings",
