@@ -59,10 +59,7 @@ class Tower(nn.Module):
     @property
     def longest_input(self) -> int | None:
         """The most tokens the position embeddings allow, if they set a limit."""
-        config = self.model.config
-        longest = getattr(config, "max_position_embeddings", None)
-        # RoBERTa's positions start after the padding id
-        return longest - (config.pad_token_id + 1) if longest and "roberta" in config.model_type else longest
+        return longest_input(self.model.config)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Transformed hidden states ``(batch, tokens, hidden)``."""
@@ -102,17 +99,27 @@ def load_masked_lm(
     require_safetensors(folder, name)
     config = read_config(folder, name)
     if num_hidden_layers is not None:
-        if not 0 < num_hidden_layers <= config.num_hidden_layers:
-            raise LearnedSparseError(
-                f"{name}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
-            )
-        config.num_hidden_layers = num_hidden_layers
+        config.num_hidden_layers = checked_layers(name, config, num_hidden_layers)
+    return load_pretrained(transformers.AutoModelForMaskedLM, folder, name, config)
+
+
+def checked_layers(name: str | Path, config: Any, num_hidden_layers: int) -> int:
+    """``num_hidden_layers`` if a model with this configuration has so many."""
+    if not 0 < num_hidden_layers <= config.num_hidden_layers:
+        raise LearnedSparseError(
+            f"{name}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
+        )
+    return num_hidden_layers
+
+
+def load_pretrained(kind: Any, folder: Path, name: str | Path, config: Any) -> tuple[Any, frozenset[str]]:
+    """A model of transformers' auto class ``kind`` in float32, and the names of parameters that its files lack."""
     options = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
+    if type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:
+        raise LearnedSparseError(f"{name}: {config.model_type} is not a masked-LM that transformers knows; use BERT")
     with quiet():
         try:
-            model, loading = transformers.AutoModelForMaskedLM.from_pretrained(
-                folder, config=config, output_loading_info=True, **options
-            )
+            model, loading = kind.from_pretrained(folder, config=config, output_loading_info=True, **options)
         except ValueError as error:
             raise LearnedSparseError(f"{name}: not a masked-LM that transformers knows: {error}") from error
         except (OSError, SafetensorError) as error:
@@ -120,6 +127,13 @@ def load_masked_lm(
                 f"{name}: weights cannot be read ({error}); copy or download them again"
             ) from error
     return model, frozenset(loading["missing_keys"])
+
+
+def longest_input(config: Any) -> int | None:
+    """The most tokens the position embeddings of a Hugging Face model allow, if they set a limit."""
+    longest = getattr(config, "max_position_embeddings", None)
+    # RoBERTa's positions start after the padding id
+    return longest - (config.pad_token_id + 1) if longest and "roberta" in config.model_type else longest
 
 
 def read_config(folder: Path, name: str | Path) -> Any:
