@@ -39,11 +39,11 @@ def pool(
     if not relu and (pooling != "max" or saturation != "none"):
         raise ValueError("relu=False is for max pooling without saturation")
     layout, rows, lengths = lay_out(hidden, mask)
-    dtype = _compute_dtype(hidden)
+    dtype = compute_dtype(hidden)
     with torch.autocast(hidden.device.type, enabled=False):
         if pooling == "sum":
             return _sum(rows, weight, bias, layout, saturation, dtype)
-        pooled = _max(rows, weight, layout, dtype) + bias.to(_accumulator(hidden))
+        pooled = _max(rows, weight, layout, dtype) + bias.to(accumulator(hidden))
         pooled = pooled.where((lengths > 0)[:, None], 0.0)
         if relu:
             pooled = pooled.relu()
@@ -85,9 +85,9 @@ def lexical_pool(
 
     ``literal`` ``(batch, tokens)`` says which positions stand in the text's bag of words.
     """
-    accumulator = _accumulator(hidden)
-    own_weight, own_bias = functional.embedding(input_ids, weight), bias[input_ids].to(accumulator)
-    scores = torch.matmul(hidden, own_weight.to(hidden.dtype).transpose(1, 2)).to(accumulator) + own_bias[:, None, :]
+    wide = accumulator(hidden)
+    own_weight, own_bias = functional.embedding(input_ids, weight), bias[input_ids].to(wide)
+    scores = torch.matmul(hidden, own_weight.to(hidden.dtype).transpose(1, 2)).to(wide) + own_bias[:, None, :]
     scores = scores.relu().masked_fill(
         ~mask.bool()[:, :, None], 0.0
     )  # after ReLU, 0 changes neither a sum nor a maximum
@@ -104,11 +104,13 @@ def first_occurrences(input_ids: Tensor, literal: Tensor) -> Tensor:
     return literal & ~same.tril(diagonal=-1).any(2)
 
 
-def _accumulator(tensor: Tensor) -> torch.dtype:
+def accumulator(tensor: Tensor) -> torch.dtype:
+    """What results are held in: float32 or wider."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
-def _compute_dtype(hidden: Tensor) -> torch.dtype:
+def compute_dtype(hidden: Tensor) -> torch.dtype:
+    """What matrix products are computed in: autocast's choice, or the tensor's own."""
     device = hidden.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
@@ -116,7 +118,7 @@ def _compute_dtype(hidden: Tensor) -> torch.dtype:
 def _max(rows: Tensor, weight: Tensor, layout: Layout, dtype: torch.dtype) -> Tensor:
     if torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad):
         return _MaxOverTokens.apply(rows, weight, layout, dtype)  # type: ignore[no-untyped-call, no-any-return]
-    pooled = rows.new_empty(layout.texts, len(weight), dtype=_accumulator(rows))
+    pooled = rows.new_empty(layout.texts, len(weight), dtype=accumulator(rows))
     for start, end, scores in _tiles(rows, weight, dtype):
         pooled[:, start:end] = layout.max(scores)
     return pooled
@@ -127,7 +129,7 @@ def _sum(
 ) -> Tensor:
     if torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad or bias.requires_grad):
         return _SumOverTokens.apply(rows, weight, bias, layout, saturation, dtype)  # type: ignore[no-untyped-call, no-any-return]
-    pooled = rows.new_empty(layout.texts, len(weight), dtype=_accumulator(rows))
+    pooled = rows.new_empty(layout.texts, len(weight), dtype=accumulator(rows))
     for start, end, scores in _tiles(rows, weight, dtype):
         pooled[:, start:end] = _sum_tile(scores, bias[start:end], layout, saturation, keep=False)[0]
     return pooled
@@ -144,14 +146,14 @@ def _tiles(rows: Tensor, weight: Tensor, dtype: torch.dtype) -> Iterator[tuple[i
         yield start, end, torch.mm(rows, weight[start:end].to(dtype).t(), out=scores)
 
 
-_Entries = tuple[Tensor, Tensor, Tensor]  # row, column, value: the non-zero entries of a (rows, vocabulary) matrix
+Entries = tuple[Tensor, Tensor, Tensor]  # row, column, value: the non-zero entries of a (rows, vocabulary) matrix
 
 
 def _sum_tile(
     scores: Tensor, bias: Tensor, layout: Layout, saturation: Saturation, *, keep: bool
-) -> tuple[Tensor, _Entries | None]:
+) -> tuple[Tensor, Entries | None]:
     """Pooled ``(batch, columns)``, and the positive scores if they are few and ``keep``: all a backward pass needs."""
-    scores = scores.to(_accumulator(scores)).add_(bias)
+    scores = scores.to(accumulator(scores)).add_(bias)
     sample, entries = scores[::16], None
     ordered = _adds_in_order(scores)
     if (keep or ordered) and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
@@ -177,7 +179,7 @@ class _MaxOverTokens(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor, layout: Layout, dtype: torch.dtype) -> Tensor:
-        pooled = rows.new_empty(layout.texts, len(weight), dtype=_accumulator(rows))
+        pooled = rows.new_empty(layout.texts, len(weight), dtype=accumulator(rows))
         winner = torch.empty(layout.texts, len(weight), dtype=torch.int32, device=rows.device)
         for start, end, scores in _tiles(rows, weight, dtype):
             pooled[:, start:end], winner[:, start:end] = layout.max_with_row(scores)
@@ -189,7 +191,7 @@ class _MaxOverTokens(torch.autograd.Function):
         rows, weight, winner = ctx.saved_tensors
         text, column = gradients[0].nonzero(as_tuple=True)
         entries = (winner[text, column], column, gradients[0][text, column])
-        return *_gradients(rows, weight, entries, ctx.needs_input_grad), None, None
+        return *entry_gradients(rows, weight, entries, ctx.needs_input_grad), None, None
 
 
 class _SumOverTokens(torch.autograd.Function):
@@ -203,7 +205,7 @@ class _SumOverTokens(torch.autograd.Function):
     def forward(
         ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, layout: Layout, saturation: Saturation, dtype: torch.dtype
     ) -> Tensor:
-        pooled = rows.new_empty(layout.texts, len(weight), dtype=_accumulator(rows))
+        pooled = rows.new_empty(layout.texts, len(weight), dtype=accumulator(rows))
         kept: list[Tensor] = []
         ctx.dense = []
         for start, end, scores in _tiles(rows, weight, dtype):
@@ -224,7 +226,7 @@ class _SumOverTokens(torch.autograd.Function):
         row, column, score = (torch.cat(parts) for parts in ((kept[i::3] or [empty[i]]) for i in range(3)))
         value = gradient[ctx.layout.text_of(row.long()), column.long()]
         value = value / (1 + score) if ctx.saturation == "log" else value
-        d_rows, d_weight = _gradients(rows, weight, (row, column, value), ctx.needs_input_grad)
+        d_rows, d_weight = entry_gradients(rows, weight, (row, column, value), ctx.needs_input_grad)
         d_bias = torch.zeros_like(bias, dtype=gradient.dtype).index_add_(0, column.long(), value)
         for start, end in ctx.dense:
             tile = weight[start:end].to(ctx.dtype)
@@ -241,8 +243,8 @@ class _SumOverTokens(torch.autograd.Function):
         return d_rows, d_weight, d_bias, None, None, None
 
 
-def _gradients(
-    rows: Tensor, weight: Tensor, entries: _Entries, needed: tuple[bool, ...]
+def entry_gradients(
+    rows: Tensor, weight: Tensor, entries: Entries, needed: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of ``rows`` and ``weight`` where the gradient of ``rows @ weight.T`` has just these entries."""
     row, column, value = entries
