@@ -33,13 +33,17 @@ class BatchSize:
             raise LearnedSparseError(f"batch size {value!r}: give a number of texts (32) or of tokens (4096t)")
         return cls(int(match[1]), "tokens" if match[2] else "texts")
 
-    def batches(self, lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-        """The places of texts of these lengths, longest first, in batches."""
+    def batches(self, lengths: npt.NDArray[np.int64], most_texts: int | None = None) -> Iterator[npt.NDArray[np.int64]]:
+        """The places of texts of these lengths, longest first, in batches.
+
+        ``most_texts`` are in one batch when tokens are counted, however short they are.
+        """
         order = np.argsort(-lengths, kind="stable")
         start = 0
         while start < len(order):
             longest = max(int(lengths[order[start]]), 1)
-            texts = self.count if self.unit == "texts" else max(self.count // longest, 1)
+            by_tokens = min(max(self.count // longest, 1), most_texts or self.count)
+            texts = self.count if self.unit == "texts" else by_tokens
             yield order[start : start + texts]
             start += texts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,36 +11,21 @@ import torch
 import transformers
 
 from encoders.backbone import OUTPUT_BIAS, backbone_folder
+from encoders.bag_notes import bags_of
+from encoders.encoder_options import changed_keys
 from encoders.hub import locate
-from encoders.masked_lm import quiet, read_config
+from encoders.masked_lm import quiet
 from encoders.models import ARCHITECTURES, SIDES, Architecture, Side, TermWeighers
+from encoders.notes import FORMAT, CheckpointNotes, as_json, write_notes
+from encoders.notes import NOTES as NOTES
+from encoders.notes import read_notes as read_notes
 from encoders.vocabulary import Vocabulary
 from learned_sparse.errors import LearnedSparseError, did_you_mean
-from learned_sparse.files import read_json, write_json
 from learned_sparse.quantize import Quantizer
 from learned_sparse.settings import parse
 
-NOTES = "learned_sparse.json"
-FORMAT = 1
 _LONGEST = 256  # tokens, of queries and documents (both papers)
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
-_PLAIN = {"pooling": "max"}  # a plain masked-LM folder is read as the published naver/splade checkpoints are meant
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointNotes:
-    """The content of ``learned_sparse.json``: all of a checkpoint but weights and tokenizer."""
-
-    format: int
-    architecture: str
-    settings: dict[str, Any]
-    vocabulary_size: int
-    max_length: dict[str, int]
-    """Tokens, special ones included: ``{"query": 256, "document": 256}``."""
-    quantizers: dict[str, Any]
-    """``{"query": {"scale": 100.0, "bits": null}, "document": ...}``; null: to be calibrated."""
-    recipe: Any = None
-    training: Any = None
 
 
 @dataclass(kw_only=True)
@@ -95,17 +79,20 @@ def save_checkpoint(folder: Path, model: LoadedModel) -> None:
     model.tokenizer.save_pretrained(folder)
     for name, tower in model.towers.items():
         tower.save(folder / "towers" / name)
+    size = next(iter(model.towers.values())).vocabulary_size
+    family = architecture_named(model.architecture)
     notes = CheckpointNotes(
         format=FORMAT,
         architecture=model.architecture,
-        settings=dataclasses.asdict(model.settings),
-        vocabulary_size=next(iter(model.towers.values())).vocabulary_size,
+        settings=as_json(model.settings),
+        vocabulary_size=size,
         max_length=model.max_length,
         quantizers={side: None if kept is None else kept.to_json() for side, kept in model.quantizers.items()},
         recipe=model.recipe,
         training=model.training,
+        bags=bags_of(family, model.settings, model.weighers, load_tokenizer(folder), folder, size),
     )
-    write_json(folder / NOTES, dataclasses.asdict(notes))
+    write_notes(folder, notes)
 
 
 def load_checkpoint(name: str | Path, *, architecture: str | None = None, revision: str | None = None) -> LoadedModel:
@@ -128,26 +115,24 @@ def load_checkpoint(name: str | Path, *, architecture: str | None = None, revisi
         towers,
         load_tokenizer(folder),
         max_length=notes.max_length,
-        quantizers={side: quantizer_of(notes, side) for side in SIDES},
+        quantizers={side: notes.quantizer(side) for side in SIDES},
         recipe=notes.recipe,
         training=notes.training,
     )
 
 
-def read_notes(folder: Path) -> CheckpointNotes:
-    """The notes of a checkpoint folder; those of SPLADE-max for a plain masked-LM folder."""
-    path = folder / NOTES
-    if not path.exists():
-        return _plain_notes(folder)
-    notes = parse(CheckpointNotes, read_json(path), str(path))
-    if notes.format != FORMAT:
-        raise LearnedSparseError(f"{path}: format {notes.format}, this version reads {FORMAT}; upgrade learned_sparse")
-    return notes
-
-
 def settings_of(notes: CheckpointNotes, folder: Path) -> Any:
     """The architecture's settings dataclass."""
     return parse(architecture_named(notes.architecture).settings, notes.settings, f"{folder / NOTES}: settings")
+
+
+def change_settings(
+    architecture: str, settings: Any, changes: Mapping[str, Any], who: str
+) -> tuple[Any, frozenset[str]]:
+    """The settings dataclass with ``changes``, and what differs; only the architecture's ``changeable`` fields may."""
+    family, before = architecture_named(architecture), as_json(settings)
+    chosen = parse(family.settings, {**before, **changes}, f"{who}: settings")
+    return chosen, changed_keys(who, before, as_json(chosen), family.changeable)
 
 
 def tower_folder(folder: Path, tower: str) -> Path:
@@ -174,15 +159,14 @@ def architecture_named(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def quantizer_of(notes: CheckpointNotes, side: Side) -> Quantizer | None:
-    """The quantiser of one side; None if it has to be calibrated first."""
-    content = notes.quantizers.get(side)
-    return None if content is None else Quantizer.from_json(content)
+def default_quantizer(family: Architecture, settings: Any, side: Side) -> Quantizer | None:
+    """The architecture's own; None if it has to be calibrated first."""
+    scale = family.scale(settings, side)
+    return None if scale is None else Quantizer(scale)
 
 
 def _default_quantizers(family: Architecture, settings: Any) -> dict[str, Quantizer | None]:
-    scales = {side: family.scale(settings, side) for side in SIDES}
-    return {side: None if scale is None else Quantizer(scale) for side, scale in scales.items()}
+    return {side: default_quantizer(family, settings, side) for side in SIDES}
 
 
 def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenizer: Any, **rest: Any) -> LoadedModel:
@@ -193,22 +177,6 @@ def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenize
     weighers = ARCHITECTURES[architecture].build(settings, towers, vocabulary)
     return LoadedModel(
         architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest
-    )
-
-
-def _plain_notes(folder: Path) -> CheckpointNotes:
-    if not (folder / "config.json").exists():
-        raise LearnedSparseError(f"{folder}: no checkpoint: neither {NOTES} nor the config.json of a masked-LM")
-    config = read_config(folder, folder)
-    settings = parse(ARCHITECTURES["splade"].settings, _PLAIN, "plain masked-LM")
-    quantizers = _default_quantizers(ARCHITECTURES["splade"], settings)
-    return CheckpointNotes(
-        format=FORMAT,
-        architecture="splade",
-        settings=dataclasses.asdict(settings),
-        vocabulary_size=config.vocab_size,
-        max_length=dict.fromkeys(SIDES, min(_LONGEST, getattr(config, "max_position_embeddings", _LONGEST))),
-        quantizers={side: None if kept is None else kept.to_json() for side, kept in quantizers.items()},
     )
 
 

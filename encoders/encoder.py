@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,24 +13,27 @@ from torch import nn
 
 from encoders.batching import BatchSize, pad
 from encoders.checkpoint import (
-    CheckpointNotes,
     architecture_named,
+    change_settings,
+    default_quantizer,
     load_tokenizer,
-    quantizer_of,
-    read_notes,
     settings_of,
     tower_folder,
 )
 from encoders.device import DTYPES, choose_device, choose_dtype
-from encoders.hub import locate
+from encoders.encoder_options import check_sizes
 from encoders.models import Side
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from encoders.notes import CheckpointNotes, as_json
+from encoders.pairs import tokenize_texts
+from encoders.sparse_rows import largest
+from encoders.tokenizer_hash import tokenizer_sha256
+from encoders.vocabulary import Vocabulary, unwritable_ids
 from learned_sparse.files import sha256
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import SparseBatch
 
 DEFAULT_BATCH_SIZE = "4096t"
+_MOST_WEIGHTS = 2**26  # of one batch, zeros included: 256 MB in float32
 
 
 class CheckpointEncoder:
@@ -42,7 +43,7 @@ class CheckpointEncoder:
         self,
         weigher: nn.Module,
         tokenizer: Any,
-        vocabulary: Vocabulary,
+        terms: Sequence[str],
         *,
         max_length: int,
         device: torch.device,
@@ -51,15 +52,18 @@ class CheckpointEncoder:
         batch_size: str | int = DEFAULT_BATCH_SIZE,
         quantizer: Quantizer | None = None,
         description: Mapping[str, Any] | None = None,
+        uses_expanded: bool = False,
     ) -> None:
         """``weigher`` is moved to ``device`` and cast to ``dtype`` (a key of ``DTYPES``)."""
         self.weigher = weigher.to(device=device, dtype=DTYPES[dtype]).eval()
         self.tokenizer, self.max_length = tokenizer, max_length
-        self.terms: Sequence[str] = vocabulary.terms
+        self.terms = terms
         self.description = dict(description or {})
         self.quantizer = quantizer
         """Weights to impacts of this side; None if it has to be calibrated first."""
-        self.unwritable = vocabulary.unwritable_ids()
+        self.uses_expanded = uses_expanded
+        """Whether it wants texts with what expands them (``Document.with_expanded``)."""
+        self.unwritable = unwritable_ids(terms)
         """Term ids that Lucene cannot hold; their weights are left out, and counted in ``dropped``."""
         self.texts = self.truncated = self.dropped = 0
         """Since creation: texts encoded, texts cut at ``max_length``, weights left out."""
@@ -73,7 +77,7 @@ class CheckpointEncoder:
         """Weights of ``texts`` in the order given, one row each."""
         sequences = self._tokenize(texts)
         order, parts = [np.empty(0, np.int64)], [self._empty()]
-        for places in self._batch_size.batches(self.lengths):
+        for places in self._batch_size.batches(self.lengths, max(_MOST_WEIGHTS // max(len(self.terms), 1), 1)):
             order.append(places)
             parts.append(self._weigh([sequences[place] for place in places]))
         return SparseBatch.concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
@@ -82,8 +86,9 @@ class CheckpointEncoder:
         if not texts:
             self.lengths = np.empty(0, np.int64)
             return []
-        tokenized = self.tokenizer(
-            list(texts),
+        tokenized = tokenize_texts(
+            self.tokenizer,
+            texts,
             truncation=True,
             max_length=self.max_length,
             padding=False,
@@ -119,71 +124,50 @@ def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:
     return SparseBatch(indptr, columns.cpu().numpy().astype(np.int32), values, terms)
 
 
-def largest(batch: SparseBatch, count: int) -> SparseBatch:
-    """The ``count`` largest values of each row; of equal ones, those of the smaller term ids."""
-    lengths = np.diff(batch.indptr)
-    rows = np.repeat(np.arange(len(batch)), lengths)
-    order = np.lexsort((batch.indices, -batch.values, rows))  # by row, then value, then term id
-    rank = np.arange(len(order)) - np.repeat(batch.indptr[:-1], lengths)
-    kept = np.sort(order[rank < count])
-    indptr = np.concatenate([[0], np.cumsum(np.minimum(lengths, count))]).astype(np.int64)
-    return SparseBatch(indptr, batch.indices[kept], batch.values[kept], batch.terms)
-
-
-def load_encoder(
-    checkpoint: str,
+def load_checkpoint_encoder(
+    folder: Path,
+    notes: CheckpointNotes,
     side: Side,
+    who: str,
     *,
-    model: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
     max_length: int | None = None,
     top_k: int | None = None,
     batch_size: str | int | None = None,
-    revision: str | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> CheckpointEncoder:
-    """One side of a checkpoint (folder or Hub id), loading only the towers that side reads.
-
-    ``model`` is a name for messages. ``None`` elsewhere: what the checkpoint says, or what suits the machine.
-    """
-    folder = locate(checkpoint, revision)
-    notes = read_notes(folder)
-    family, settings = architecture_named(notes.architecture), settings_of(notes, folder)
+    """What ``encoders.loading.load_encoder`` does for a side with networks; ``who`` opens error messages."""
+    family = architecture_named(notes.architecture)
+    stored = settings_of(notes, folder)
+    chosen, changed = change_settings(notes.architecture, stored, settings or {}, who)
     tokenizer = load_tokenizer(folder)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
-    towers = {
-        name: family.tower(settings, name).load(tower_folder(folder, name)) for name in family.towers(settings, side)
-    }
+    towers = {name: family.tower(chosen, name).load(tower_folder(folder, name)) for name in family.towers(chosen, side)}
     where = choose_device(device)
     numbers = choose_dtype(dtype, where) if towers else "fp32"
     length = notes.max_length[side] if max_length is None else max_length
-    _check_options(f"{model or checkpoint} ({side})", length, top_k, towers)
-    description = {
-        **_identity(folder, notes, settings, side, tokenizer),
-        "max_length": length,
-        "dtype": numbers,
-        "top_k": top_k,
-    }
+    limits = [tower.longest_input for tower in towers.values() if tower.longest_input]
+    check_sizes(who, length, top_k, min(limits, default=None))
+    kept = changed <= family.free_at_search
     return CheckpointEncoder(
-        family.weigher(settings, side, towers, vocabulary),
+        family.weigher(chosen, side, towers, vocabulary),
         tokenizer,
-        vocabulary,
+        family.terms(chosen, vocabulary),
         max_length=length,
         device=where,
         dtype=numbers,
         top_k=top_k,
         batch_size=DEFAULT_BATCH_SIZE if batch_size is None else batch_size,
-        quantizer=quantizer_of(notes, side),
-        description=description,
+        quantizer=notes.quantizer(side) if kept else default_quantizer(family, chosen, side),
+        description={
+            **_identity(folder, notes, chosen, side, tokenizer),
+            "max_length": length,
+            "dtype": numbers,
+            "top_k": top_k,
+        },
+        uses_expanded=side == "document" and family.uses_expanded(chosen),
     )
-
-
-def _check_options(who: str, max_length: int, top_k: int | None, towers: Mapping[str, Any]) -> None:
-    limit = min((tower.longest_input for tower in towers.values() if tower.longest_input), default=None)
-    if max_length < 3 or (limit is not None and max_length > limit):
-        raise LearnedSparseError(f"{who}: max length {max_length}; give 3 to {limit or 'any number of'} tokens")
-    if top_k is not None and top_k < 1:
-        raise LearnedSparseError(f"{who}: top k {top_k}; give at least 1, or leave it out to keep all terms")
 
 
 def _identity(folder: Path, notes: CheckpointNotes, settings: Any, side: Side, tokenizer: Any) -> dict[str, Any]:
@@ -195,22 +179,9 @@ def _identity(folder: Path, notes: CheckpointNotes, settings: Any, side: Side, t
     }
     return {
         "architecture": notes.architecture,
-        "settings": dataclasses.asdict(settings),
+        "settings": as_json(settings),
         "side": side,
         "scoring": family.scoring(settings),
         "weights_sha256": weights,
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
-
-
-def tokenizer_sha256(tokenizer: Any) -> str:
-    """Of all that decides how text is cut, but for truncation and padding, which each call sets."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        text = repr(sorted(tokenizer.get_vocab().items()))
-    else:
-        copy = type(backend).from_str(backend.to_str())
-        copy.no_truncation()
-        copy.no_padding()
-        text = copy.to_str()
-    return hashlib.sha256(text.encode()).hexdigest()

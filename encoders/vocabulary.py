@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ class Vocabulary:
     """[UNK]: special, but it stands for text."""
     unused_ids: tuple[int, ...]
     """BERT's ``[unused17]``."""
+    separator_id: int | None = None
+    """[SEP]: ends a text, and then the text that expands it."""
 
     def __len__(self) -> int:
         return len(self.terms)
@@ -30,14 +32,25 @@ class Vocabulary:
     @classmethod
     def from_tokenizer(cls, tokenizer: Any, size: int) -> Vocabulary:
         """The ``size`` dimensions of a model's output; a model may have more than its tokenizer has tokens."""
-        terms = [""] * size
-        for term, token in tokenizer.get_vocab().items():
-            if token < size:
-                terms[token] = term
+        terms = spellings(tokenizer.get_vocab(), size)
         special = tuple(sorted(token for token in tokenizer.all_special_ids if token < size))
         unused = tuple(token for token, term in enumerate(terms) if _UNUSED.fullmatch(term))
-        return cls(terms, special, tokenizer.unk_token_id, unused)
+        return cls(terms, special, tokenizer.unk_token_id, unused, tokenizer.sep_token_id)
 
-    def unwritable_ids(self) -> list[int]:
-        """Dimensions whose term Lucene cannot hold."""
-        return [token for token, term in enumerate(self.terms) if unfit_reason(term)]
+
+def spellings(vocabulary: Mapping[str, int], size: int) -> list[str]:
+    """The terms of ids 0 to ``size - 1`` of a tokenizer's ``vocabulary``; empty where it has none.
+
+    >>> spellings({"wing": 2, "lift": 0, "drag": 3}, 3)
+    ['lift', '', 'wing']
+    """
+    terms = [""] * size
+    for term, token in vocabulary.items():
+        if token < size:
+            terms[token] = term
+    return terms
+
+
+def unwritable_ids(terms: Sequence[str]) -> list[int]:
+    """Dimensions whose term Lucene cannot hold."""
+    return [number for number, term in enumerate(terms) if unfit_reason(term)]

@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def encode(options: EncodeOptions, checkpoint: str, source: Source) -> Manifest:
     """Encode ``source`` with one side of ``checkpoint`` as ``options`` say; the finished manifest."""
-    from encoders.encoder import load_encoder
+    from encoders.loading import load_encoder
     from learned_sparse.encode_documents import DocumentEncoding, DocumentPlan
     from learned_sparse.encode_quantizer import choose_quantizer
     from learned_sparse.encode_queries import encode_queries
@@ -94,7 +94,7 @@ def _default_checkpoint(model: str) -> str:
 
 def _query_side(options: EncodeOptions, checkpoint: str) -> tuple[dict[str, Any], Quantizer]:
     """What queries for these documents must be encoded with: the checkpoint's own lengths, the same dtype."""
-    from encoders.encoder import load_encoder
+    from encoders.loading import load_encoder
     from learned_sparse.encode_quantizer import choose_quantizer
 
     settings: Mapping[str, Any] = {

@@ -37,7 +37,7 @@ class QueryImpacts:
     @classmethod
     def from_checkpoint(cls, checkpoint: str, quantizer: Quantizer | None = None, **options: Any) -> QueryImpacts:
         """From a checkpoint, with its own quantiser or the default one; ``options`` are those of ``load_encoder``."""
-        from encoders.encoder import load_encoder
+        from encoders.loading import load_encoder
 
         encoder = load_encoder(checkpoint, "query", **options)
         default = WORD_COUNTS if encoder.description["scoring"] == "bm25" else encoder.quantizer or QUERY_QUANTIZER

@@ -48,8 +48,8 @@ class FakeEncoder:
 
 
 def fake_module(**fixed: Any) -> types.ModuleType:
-    """What stands in for ``encoders.encoder``; ``fixed`` goes to every ``FakeEncoder``."""
-    module = types.ModuleType("encoders.encoder")
+    """What stands in for ``encoders.loading``; ``fixed`` goes to every ``FakeEncoder``."""
+    module = types.ModuleType("encoders.loading")
 
     def load_encoder(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
         return FakeEncoder(side, **{**settings, **fixed})
@@ -62,5 +62,5 @@ if __name__ == "__main__":
     from learned_sparse.cli import run_main
     from learned_sparse.encode import main
 
-    sys.modules["encoders.encoder"] = fake_module(pause=float(os.environ.get("FAKE_PAUSE", "0")))
+    sys.modules["encoders.loading"] = fake_module(pause=float(os.environ.get("FAKE_PAUSE", "0")))
     run_main(main)

@@ -23,7 +23,7 @@ class BagOfWords(nn.Module):
         special_tokens: SpecialTokens = "none",
     ) -> None:
         super().__init__()
-        self._binary = weighting == "binary"
+        self.weighting = weighting
         self._counts: Tensor
         self.register_buffer("_counts", counts(vocabulary, special_tokens), persistent=False)
 
@@ -31,7 +31,12 @@ class BagOfWords(nn.Module):
         """Weights ``(batch, vocabulary)``."""
         literal = self.literal_positions(input_ids, attention_mask).float()
         bags = literal.new_zeros(len(input_ids), len(self._counts)).scatter_add(1, input_ids, literal)
-        return bags.clamp(max=1) if self._binary else bags
+        return bags.clamp(max=1) if self.weighting == "binary" else bags
+
+    @property
+    def excluded(self) -> tuple[int, ...]:
+        """The token ids that are never in the bag."""
+        return tuple((~self._counts).nonzero().flatten().tolist())
 
     def literal_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """True at the positions whose token is in the bag, ``(batch, tokens)``; padding never is, whatever its id."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from encoders import device
+from encoders.backbone import MASKED_LM
+from encoders.batching import BatchSize
 from encoders.checkpoint import LoadedModel, new_model, save_checkpoint
-from encoders.encoder import CheckpointEncoder, largest, load_encoder, to_sparse, tokenizer_sha256
-from encoders.masked_lm import Tower
-from encoders.models import SIDES, Side
-from encoders.vocabulary import Vocabulary
+from encoders.encoder import CheckpointEncoder, to_sparse
+from encoders.loading import load_encoder
+from encoders.models import ARCHITECTURES, SIDES, Architecture, Side
+from encoders.sparse_rows import largest
+from encoders.tokenizer_hash import tokenizer_sha256
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.quantize import Quantizer
-from learned_sparse.records import Encoder, SparseBatch
+from learned_sparse.records import EXPANDED, Encoder, SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY
 
 MANY = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
@@ -71,6 +77,7 @@ def test_rows_come_back_in_the_order_given(saved: dict[str, str], name: str, sid
 @pytest.mark.parametrize("name", ["splade", "sparterm"])
 def test_weights_are_the_modules(saved: dict[str, str], name: str, tiny_bert: Path) -> None:
     encoder = load_encoder(saved[name], "document", dtype="fp32")
+    assert isinstance(encoder, CheckpointEncoder)
     batch = encoder.encode(TEXTS)
     assert batch.values.dtype == np.float32
     assert batch.indices.dtype == np.int32
@@ -123,13 +130,14 @@ def test_largest_breaks_ties_by_term_id(rows: list[list[float]], count: int) -> 
 
 def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    load = Tower.load
 
-    def noted(folder: Path) -> Tower:
+    def noted(folder: Path) -> Any:
         loaded.append(folder.name)
-        return load(folder)
+        return MASKED_LM.load(folder)
 
-    monkeypatch.setattr("encoders.encoder.Tower.load", noted)
+    kind = dataclasses.replace(MASKED_LM, load=noted)
+    changed = dataclasses.replace(ARCHITECTURES["sparterm"], tower=lambda *_: kind)
+    monkeypatch.setitem(ARCHITECTURES, "sparterm", changed)
     load_encoder(saved["sparterm"], "query")
     assert loaded == ["query_importance", "query_gate"]
     loaded.clear()
@@ -168,7 +176,7 @@ def test_other_weights_have_another_description(saved: dict[str, str], tmp_path:
 
 
 def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
-    tokenizer = load_encoder(saved["splade"], "document").tokenizer
+    tokenizer: Any = load_encoder(saved["splade"], "document").tokenizer
     before = tokenizer_sha256(tokenizer)
     tokenizer(["wing lift drag"], truncation=True, max_length=4, padding="max_length")
     assert tokenizer_sha256(tokenizer) == before
@@ -186,10 +194,8 @@ class _Always(torch.nn.Module):
 
 def test_terms_that_lucene_cannot_hold_get_no_weight_and_are_counted(tiny_bert: Path) -> None:
     tokenizer = load_encoder(str(tiny_bert), "document").tokenizer
-    vocabulary = Vocabulary(["wing", "new york", "", "Ġlift"], (), None, ())
-    encoder = CheckpointEncoder(
-        _Always(), tokenizer, vocabulary, max_length=8, device=torch.device("cpu"), dtype="fp32"
-    )
+    terms = ["wing", "new york", "", "Ġlift"]
+    encoder = CheckpointEncoder(_Always(), tokenizer, terms, max_length=8, device=torch.device("cpu"), dtype="fp32")
     assert encoder.encode(["a", "b"]).row(1) == {"wing": 1.0, "Ġlift": 1.0}
     assert encoder.dropped == 4
 
@@ -223,9 +229,125 @@ def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, s
     encoder = CheckpointEncoder(
         model.weighers.document,
         model.tokenizer,
-        Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)),
+        VOCABULARY,
         max_length=model.max_length["document"],
         device=torch.device("cpu"),
         dtype="fp32",
     )
     same(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledSettings:
+    """Of an architecture with settings to change."""
+
+    factor: float = 1.0
+    cut: int = 9
+    layers: tuple[int, ...] = (1, 2)
+    seed: int = 0
+
+
+class Scaled(nn.Module):
+    """Text lengths times a factor, up to a cut."""
+
+    def __init__(self, settings: ScaledSettings, tower: Any) -> None:
+        super().__init__()
+        self.tower, self.settings = tower, settings
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        lengths = attention_mask.sum(1, keepdim=True) * self.settings.factor
+        return lengths.clamp(max=self.settings.cut).expand(-1, len(self.settings.layers)).float()
+
+
+@pytest.fixture
+def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A checkpoint of such an architecture, with a calibrated quantiser on both sides."""
+    family = Architecture(
+        settings=ScaledSettings,
+        towers=lambda *_: ("body",),
+        weigher=lambda settings, _side, towers, _vocabulary: Scaled(settings, towers["body"]),
+        scale=lambda _settings, side: 2.0 if side == "query" else None,
+        terms=lambda settings, _: [f"b{layer}" for layer in settings.layers],
+        uses_expanded=lambda settings: settings.cut > 5,
+        changeable=frozenset({"factor", "cut", "layers"}),
+        free_at_search=frozenset({"cut"}),
+    )
+    monkeypatch.setitem(ARCHITECTURES, "scaled", family)
+    model = new_model("scaled", {"factor": 1.5}, str(tiny_bert))
+    model.quantizers = dict.fromkeys(SIDES, Quantizer(7.0, 8))
+    save_checkpoint(tmp_path / "scaled", model)
+    return str(tmp_path / "scaled")
+
+
+def test_terms_are_the_architectures(scaled: str) -> None:
+    encoder = load_encoder(scaled, "document")
+    assert list(encoder.terms) == ["b1", "b2"]
+    assert encoder.encode(["wing"]).row(0) == {"b1": 4.5, "b2": 4.5}
+    assert json.loads(json.dumps(encoder.description)) == encoder.description  # though layers are a tuple in memory
+    assert encoder.description["settings"]["layers"] == [1, 2]
+
+
+def test_settings_can_be_changed(scaled: str) -> None:
+    encoder = load_encoder(scaled, "document", settings={"factor": 2, "layers": [2]})
+    assert encoder.encode(["wing"]).row(0) == {"b2": 6.0}
+    assert encoder.description["settings"] == {"factor": 2.0, "cut": 9, "layers": [2], "seed": 0}
+    whole = encoder.description["settings"]
+    assert load_encoder(scaled, "document", settings=whole).description == encoder.description
+
+
+@pytest.mark.parametrize(
+    ("changes", "query", "document"),
+    [
+        ({}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
+        ({"factor": 1.5, "seed": 0}, Quantizer(7.0, 8), Quantizer(7.0, 8)),  # as they are
+        ({"cut": 3}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
+        ({"factor": 3.0}, Quantizer(2.0), None),
+        ({"factor": 3.0, "cut": 3}, Quantizer(2.0), None),
+    ],
+)
+def test_changes_that_documents_depend_on_unfit_the_stored_quantiser(
+    scaled: str, changes: dict[str, Any], query: Quantizer | None, document: Quantizer | None
+) -> None:
+    assert load_encoder(scaled, "query", settings=changes).quantizer == query
+    assert load_encoder(scaled, "document", settings=changes).quantizer == document
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, r"'seed' belongs to how the model was trained.*what can be: cut, factor, layers$"),
+        ({"factr": 1}, "did you mean 'factor'"),
+        ({"cut": "many"}, "cut: expected int, got 'many'"),
+    ],
+)
+def test_settings_that_cannot_be_changed(scaled: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        load_encoder(scaled, "document", settings=changes)
+
+
+def test_an_architecture_without_changeable_settings(saved: dict[str, str]) -> None:
+    load_encoder(saved["splade"], "document", settings={"pooling": "sum"})
+    with pytest.raises(LearnedSparseError, match=r"\(query\): 'pooling' belongs to .*what can be: nothing"):
+        load_encoder(saved["splade"], "query", settings={"pooling": "max"})
+
+
+def test_only_documents_are_expanded(scaled: str, saved: dict[str, str]) -> None:
+    assert load_encoder(scaled, "document").uses_expanded
+    assert not load_encoder(scaled, "document", settings={"cut": 5}).uses_expanded
+    assert not load_encoder(scaled, "query").uses_expanded
+    assert not load_encoder(saved["splade"], "document").uses_expanded
+
+
+def test_expanded_text_is_the_second_sequence_of_a_pair(scaled: str) -> None:
+    encoder = load_encoder(scaled, "document", settings={"factor": 1.0, "cut": 100}, max_length=9)
+    texts = ["wing", f"wing lift{EXPANDED}drag flow heat", f"wing lift drag flow heat{EXPANDED}the hot skin rash"]
+    assert [row["b1"] for row in map(encoder.encode(texts).row, range(3))] == [3, 8, 9]
+    assert encoder.lengths.tolist() == [3, 8, 9]
+    assert (encoder.texts, encoder.truncated) == (3, 1)
+
+
+def test_batches_of_many_dimensions_are_small() -> None:
+    """Else half a million of them would take gigabytes for short texts."""
+    lengths = np.full(300, 3)
+    assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, most_texts=136)] == [136, 136, 28]
+    assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, most_texts=136)] == [300]

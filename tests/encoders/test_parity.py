@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from encoders.checkpoint import new_model
-from encoders.encoder import load_encoder
+from encoders.loading import load_encoder
 from tests.tiny_models import TEXTS
 
 

@@ -37,7 +37,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.encoder", fake_module())
+    monkeypatch.setitem(sys.modules, "encoders.loading", fake_module())
 
 
 def encode(*arguments: str | Path) -> int:
@@ -213,7 +213,7 @@ class _Broken(FakeEncoder):
 def test_a_nan_is_an_error_that_names_the_document(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr(sys.modules["encoders.encoder"], "load_encoder", lambda _, side, **__: _Broken(side))
+    monkeypatch.setattr(sys.modules["encoders.loading"], "load_encoder", lambda _, side, **__: _Broken(side))
     with pytest.raises(LearnedSparseError, match=r"document 'd\d+': term 't\d+' has the weight nan"):
         encode("--input", corpus, "--output", tmp_path / "out", *arguments)
     if (tmp_path / "out").exists():

@@ -31,7 +31,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.encoder", fake_module())
+    monkeypatch.setitem(sys.modules, "encoders.loading", fake_module())
 
 
 def write_corpus(path: Path, count: int) -> Path:
@@ -148,7 +148,7 @@ def test_a_stored_quantiser_that_changed_is_refused(
     from learned_sparse.quantize import Quantizer
 
     for factor, resume in ((7.0, []), (8.0, ["--resume"])):
-        monkeypatch.setitem(sys.modules, "encoders.encoder", fake_module(quantizer=Quantizer(factor)))
+        monkeypatch.setitem(sys.modules, "encoders.loading", fake_module(quantizer=Quantizer(factor)))
         if resume:
             with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 7.0 before, 8.0 now"):
                 main(arguments(corpus, tmp_path / "out", *resume))

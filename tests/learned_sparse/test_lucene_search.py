@@ -48,7 +48,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def words(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Make ``load_encoder`` give ``WordCounts``; what is put into the dict changes its description."""
     changes: dict[str, Any] = {}
-    module = importlib.import_module("encoders.encoder")
+    module = importlib.import_module("encoders.loading")
     monkeypatch.setattr(module, "load_encoder", lambda *_, **__: WordCounts(**changes))
     return changes
 

@@ -1,0 +1,55 @@
+"""The one way in to an encoder: a side of a checkpoint, with as much machinery as that side needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from encoders.bag_of_words_encoder import BagOfWordsEncoder, load_bag_of_words
+from encoders.hub import locate
+from encoders.notes import read_notes
+
+if TYPE_CHECKING:
+    from encoders.encoder import CheckpointEncoder
+    from encoders.models import Side
+
+
+def load_encoder(
+    checkpoint: str,
+    side: Side,
+    *,
+    model: str | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    max_length: int | None = None,
+    top_k: int | None = None,
+    batch_size: str | int | None = None,
+    revision: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> CheckpointEncoder | BagOfWordsEncoder:
+    """One side of a checkpoint (folder or Hub id), loading only the towers that side reads.
+
+    ``model`` is a name for messages. ``settings`` are changes to the checkpoint's, as far as its architecture allows
+    some; with one that documents depend on, the stored quantiser is not used. ``None`` elsewhere: what the checkpoint
+    says, or what suits the machine. A bag of words is made without torch; ``device``, ``dtype`` and ``batch_size`` mean
+    nothing to it.
+    """
+    folder = locate(checkpoint, revision)
+    notes = read_notes(folder)
+    who = f"{model or checkpoint} ({side})"
+    if side in notes.bags:
+        return load_bag_of_words(folder, notes, side, who, max_length=max_length, top_k=top_k, settings=settings)
+    from encoders.encoder import load_checkpoint_encoder
+
+    return load_checkpoint_encoder(
+        folder,
+        notes,
+        side,
+        who,
+        device=device,
+        dtype=dtype,
+        max_length=max_length,
+        top_k=top_k,
+        batch_size=batch_size,
+        settings=settings,
+    )
