@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from encoders.models.architecture import SIDES, Architecture, Mixture, Side, TermWeighers
 from encoders.models.bag_of_words import BagOfWords
+from encoders.models.spade import SPADE, SpaDE, SpaDESettings
 from encoders.models.sparterm import SPARTERM, SparTerm, SparTermSettings
 from encoders.models.splade import SPLADE, Splade, SpladeSettings
+from encoders.models.term_weighting import (
+    DEEPIMPACT,
+    TILDEV2,
+    UNICOIL,
+    DeepImpactSettings,
+    TildeV2Settings,
+    UniCoilSettings,
+)
 
 ARCHITECTURES: dict[str, Architecture] = {
+    "deepimpact": DEEPIMPACT,
+    "spade": SPADE,
     "sparterm": SPARTERM,
     "splade": SPLADE,
+    "tildev2": TILDEV2,
+    "unicoil": UNICOIL,
 }
 
 __all__ = [
@@ -17,11 +30,16 @@ __all__ = [
     "SIDES",
     "Architecture",
     "BagOfWords",
+    "DeepImpactSettings",
     "Mixture",
     "Side",
+    "SpaDE",
+    "SpaDESettings",
     "SparTerm",
     "SparTermSettings",
     "Splade",
     "SpladeSettings",
     "TermWeighers",
+    "TildeV2Settings",
+    "UniCoilSettings",
 ]

@@ -1,0 +1,109 @@
+"""Term weighting without expansion by the model: uniCOIL, and DeepImpact and TILDEv2 in the shape of their papers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+
+from encoders.hidden_states import hidden_states_kind
+from encoders.models.architecture import Architecture, Side
+from encoders.models.bag_of_words import BagOfWords, SpecialTokens
+from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, two_layer_head
+from encoders.tower import TowerKind
+from encoders.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniCoilSettings:
+    """Lin and Ma (2021), after COIL's published code: one linear layer and ReLU over the last hidden states."""
+
+    head: Literal["linear", "two-layer"] = "linear"
+    """What scores a token's last hidden state."""
+    repeats: Repeats = "max"
+    """What a term that occurs several times in a document gets of its scores."""
+    activation: Activation = "relu"
+    """After the head."""
+    query: Literal["same", "separate", "bag-of-words"] = "same"
+    """``same``: one tower for both sides; ``bag-of-words``: queries learn nothing."""
+    query_repeats: Repeats = "sum"
+    """The same for neural queries. COIL's score is a sum over the query's tokens, so a repeated one counts again."""
+    query_weighting: Literal["binary", "tf"] = "binary"
+    """Of bag-of-words queries."""
+    bow_special_tokens: SpecialTokens = "unknown"
+    """Special tokens that are terms too: [UNK] stands for text."""
+    separators: bool = False
+    """Whether the [SEP] between a text and what expands it is a term too; Pyserini's encoder weighs every [SEP]."""
+    expanded: bool = True
+    """Whether documents are read with the text that expands them, where a collection has some."""
+    dropout: float = 0.0
+    """Before a two-layer head."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepImpactSettings(UniCoilSettings):
+    """Mallia et al. (2021): a two-layer score of each term's first occurrence in the docT5query-expanded document.
+
+    Terms are word pieces here, whole words in the paper.
+    """
+
+    head: Literal["linear", "two-layer"] = "two-layer"
+    repeats: Repeats = "first"
+    query: Literal["same", "separate", "bag-of-words"] = "bag-of-words"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TildeV2Settings(UniCoilSettings):
+    """Zhuang and Zuccon (2021): a linear score, the largest of each term; queries count their terms.
+
+    The paper expands documents with the terms TILDE finds; here with whatever text the collection brings.
+    """
+
+    query: Literal["same", "separate", "bag-of-words"] = "bag-of-words"
+    query_weighting: Literal["binary", "tf"] = "tf"
+
+
+def _towers(settings: UniCoilSettings, side: Side) -> tuple[str, ...]:
+    if side == "document" or settings.query == "same":
+        return ("document",)
+    return ("query",) if settings.query == "separate" else ()
+
+
+def _tower(settings: UniCoilSettings, _name: str) -> TowerKind:
+    def head(hidden_size: int) -> nn.Module:
+        return linear_head(hidden_size) if settings.head == "linear" else two_layer_head(hidden_size, settings.dropout)
+
+    return hidden_states_kind(head, None)
+
+
+def _weigher(settings: UniCoilSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+    names = _towers(settings, side)
+    if not names:
+        return BagOfWords(vocabulary, settings.query_weighting, settings.bow_special_tokens)
+    return TokenWeights(
+        towers[names[0]],
+        vocabulary,
+        repeats=settings.repeats if side == "document" else settings.query_repeats,
+        activation=settings.activation,
+        special_tokens=settings.bow_special_tokens,
+        separators=settings.separators,
+    )
+
+
+def _family(settings: type[UniCoilSettings]) -> Architecture:
+    return Architecture(
+        settings=settings,
+        towers=_towers,
+        weigher=_weigher,
+        scale=lambda settings, side: 1.0 if side == "query" and settings.query == "bag-of-words" else None,
+        shared=lambda settings: settings.query == "same" and settings.query_repeats == settings.repeats,
+        tower=_tower,
+        uses_expanded=lambda settings: settings.expanded,
+    )
+
+
+UNICOIL = _family(UniCoilSettings)
+DEEPIMPACT = _family(DeepImpactSettings)
+TILDEV2 = _family(TildeV2Settings)
