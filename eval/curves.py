@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 COLOURS = ("#3182bd", "#e6550d", "#31a354", "#756bb1", "#8c8c8c", "#b15928", "#17becf", "#e377c2")
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 64, 20, 34, 44
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 80, 24, 34, 44
 _ROW = 18  # of the legend
 _CHARACTER = 7  # pixels, about
 

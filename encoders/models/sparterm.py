@@ -211,4 +211,5 @@ SPARTERM = Architecture(
     shared=lambda settings: (
         settings.query == "symmetric" and (settings.query_gate == "same" or settings.mode == "literal-only")
     ),
+    changeable=frozenset({"threshold", "max_terms"}),
 )

@@ -26,24 +26,24 @@ def texts(root: Any) -> list[str]:
 
 def test_linear_axes() -> None:
     root = parse(line_chart("A < B", {"one & all": [(0, 0), (5, 0.5), (10, 1)]}, Axis("x"), Axis("y")))
-    # 480 pixels wide from 64; 260 high down to 52 + 260
-    assert dots(root) == [(64, 312), (304, 182), (544, 52)]
+    # 480 pixels wide from 80; 260 high down to 52 + 260
+    assert dots(root) == [(80, 312), (320, 182), (560, 52)]
     (line,) = root.iter(f"{SVG}polyline")
-    assert line.get("points") == "64.0,312.0 304.0,182.0 544.0,52.0"
+    assert line.get("points") == "80.0,312.0 320.0,182.0 560.0,52.0"
     assert {"A < B", "one & all", "0.0", "0.2", "1.0", "10", "x", "y"} <= set(texts(root))
 
 
 def test_logarithmic_axes() -> None:
     x, y = Axis("rank", logarithmic=True), Axis("texts", logarithmic=True)
     root = parse(line_chart("Zipf", {"documents": [(1, 1000), (10, 0.1), (100, 0)]}, x, y))
-    assert dots(root) == [(64, 52), (544, 312)]  # a count of 0 has no place
+    assert dots(root) == [(80, 52), (560, 312)]  # a count of 0 has no place
     assert {"1", "10", "0.1", "1,000"} <= set(texts(root))
 
 
 def test_named_places_stand_at_equal_distances() -> None:
     names = ("5", "10", "all")
     root = parse(line_chart("k", {"a": [(0, 1), (2, 3)], "b": [(1, 2)]}, Axis("k", names=names), Axis("y")))
-    assert [x for x, _ in dots(root)] == [64, 544, 304]
+    assert [x for x, _ in dots(root)] == [80, 560, 320]
     assert {"5", "10", "all"} <= set(texts(root))
     assert len({dot.get("fill") for dot in root.iter(f"{SVG}circle")}) == 2
 
@@ -52,7 +52,7 @@ def test_named_places_stand_at_equal_distances() -> None:
 def test_few_or_equal_points(points: list[tuple[float, float]]) -> None:
     root = parse(line_chart("t", {"a": points}, Axis("x"), Axis("y")))
     assert len(dots(root)) == sum(point[1] == point[1] for point in points)
-    assert all(64 <= x <= 544 and 52 <= y <= 312 for x, y in dots(root))
+    assert all(80 <= x <= 560 and 52 <= y <= 312 for x, y in dots(root))
 
 
 def test_a_long_legend_takes_several_rows() -> None:

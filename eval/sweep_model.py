@@ -1,0 +1,103 @@
+"""A checkpoint in memory whose two sides are put together for other settings without loading its towers again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from encoders.checkpoint import (
+    architecture_named,
+    change_settings,
+    default_quantizer,
+    load_checkpoint,
+    tower_folder,
+)
+from encoders.device import choose_device, choose_dtype
+from encoders.encoder import DEFAULT_BATCH_SIZE, CheckpointEncoder
+from encoders.hub import locate
+from encoders.models import Side
+from encoders.notes import as_json
+from encoders.vocabulary import Vocabulary
+from eval.shared_towers import remember
+from learned_sparse.encode_options import EncodeOptions
+from learned_sparse.encode_quantizer import Calibration, choose_quantizer
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import sha256
+from learned_sparse.quantize import Quantizer
+
+
+@dataclass(frozen=True)
+class VariantSide:
+    """One side with changed settings, and how its weights become impacts."""
+
+    encoder: CheckpointEncoder
+    quantizer: Quantizer | Calibration
+
+
+class SweepModel:
+    """Encoders over towers that they share, which compute a batch once when all are asked for it in a row."""
+
+    def __init__(
+        self,
+        checkpoint: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch_size: str | int = DEFAULT_BATCH_SIZE,
+    ) -> None:
+        """``None``: what ``learned_sparse.encode`` would choose."""
+        self.name, self.batch_size = checkpoint, batch_size
+        self.model = load_checkpoint(checkpoint)
+        self.family = architecture_named(self.model.architecture)
+        if self.family.scoring(self.model.settings) != "impact":
+            raise LearnedSparseError(f"{checkpoint}: scored by BM25; only models scored by impacts can be swept")
+        size = next(iter(self.model.towers.values())).vocabulary_size
+        self._vocabulary = Vocabulary.from_tokenizer(self.model.tokenizer, size)
+        self._device = choose_device(device)
+        self.dtype = choose_dtype(dtype, self._device)
+        self.remembering = remember(self.model.towers)
+
+    def changed(self, changes: Mapping[str, Any]) -> tuple[Any, frozenset[str]]:
+        """The settings with ``changes``, and which differ from the checkpoint's; some need training and are refused."""
+        return change_settings(self.model.architecture, self.model.settings, changes, self.name)
+
+    def description(self) -> dict[str, Any]:
+        """What a reader of the numbers wants to know of the model, as JSON values."""
+        folder = locate(self.name)
+        weights = {
+            name: {path.name: sha256(path) for path in sorted(tower_folder(folder, name).glob("*.safetensors"))}
+            for name in self.model.towers
+        }
+        return {
+            "checkpoint": self.name,
+            "architecture": self.model.architecture,
+            "settings": as_json(self.model.settings),
+            "max_length": self.model.max_length,
+            "weights_sha256": weights,
+            "dtype": self.dtype,
+        }
+
+    def document_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of ``changes`` that documents depend on."""
+        return {key: value for key, value in changes.items() if key not in self.family.free_at_search}
+
+    def side(self, side: Side, changes: Mapping[str, Any]) -> VariantSide:
+        """One side with ``changes``; its quantiser is the stored one unless its weights are of another size now."""
+        settings, changed = self.changed(changes)
+        names = self.family.towers(settings, side)
+        stored = self.model.quantizers[side]
+        if not changed <= self.family.free_at_search:
+            stored = default_quantizer(self.family, settings, side)
+        encoder = CheckpointEncoder(
+            self.family.weigher(settings, side, {name: self.model.towers[name] for name in names}, self._vocabulary),
+            self.model.tokenizer,
+            self.family.terms(settings, self._vocabulary),
+            max_length=self.model.max_length[side],
+            device=self._device,
+            dtype=self.dtype if names else "fp32",
+            batch_size=self.batch_size,
+            uses_expanded=side == "document" and self.family.uses_expanded(settings),
+        )
+        options = EncodeOptions(model=self.name, queries=side == "query")
+        return VariantSide(encoder, choose_quantizer(options, stored, "impact"))

@@ -1,0 +1,187 @@
+"""A sweep gives the numbers of encode, index, search and evaluate, from one pass of the towers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from encoders.checkpoint import new_model, save_checkpoint
+from eval import sweep
+from eval.encoded_files import sparsity_of_files
+from eval.measures import evaluate
+from eval.shared_towers import Remembering
+from eval.sweep_encoding import encode_documents, encode_queries
+from eval.sweep_model import SweepModel
+from learned_sparse import encode, index, search
+from learned_sparse.collection import load_collection
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.jsonvector import read_vectors
+from learned_sparse.queries_export import read_topics
+from learned_sparse.trec import read_run
+from tests.tiny_models import WORDS
+
+MEASURES = ("nDCG@10", "R@5", "MRR@10")
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "threshold": ("sparterm", {"gate_pool": "max"}, {"threshold": 0.55}),
+    "both": ("sparterm", {"gate_pool": "max", "query": "tf"}, {"threshold": 0.9, "max_terms": 4}),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection of thirty documents of three to twenty words; the first words of some are the queries."""
+    folder = tmp_path_factory.mktemp("tiny-collection")
+    texts = [" ".join(WORDS[i : i + 3 + 7 * i % 18]) for i in range(30)]
+    corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    queries = [{"_id": f"q{i}", "text": " ".join(text.split()[:2])} for i, text in enumerate(texts[:12])]
+    for file, rows in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+        (folder / file).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "qrels").mkdir()
+    pairs = "".join(f"q{i}\td{i}\t2\nq{i}\td{i + 9}\t1\n" for i in range(12))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{pairs}", encoding="utf-8")
+    return folder
+
+
+def checkpoint(folder: Path, backbone: Path, architecture: str, settings: dict[str, Any]) -> str:
+    """The same weights whatever the settings."""
+    save_checkpoint(folder, new_model(architecture, settings, str(backbone)))
+    return str(folder)
+
+
+def encoded(model: str, collection: Path, output: Path) -> tuple[Path, Path]:
+    """What ``learned_sparse.encode`` writes for documents and queries."""
+    words = [
+        "--model",
+        "m",
+        "--checkpoint",
+        model,
+        "--collection",
+        str(collection),
+        "--device",
+        "cpu",
+        "--dtype",
+        "fp32",
+    ]
+    assert encode.main([*words, "--output", str(output / "documents")]) == 0
+    assert encode.main([*words, "--output", str(output / "queries"), "--queries"]) == 0
+    return output / "documents", output / "queries"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_impacts_are_those_of_a_checkpoint_with_these_settings(
+    case: str, folder: Path, tiny_bert: Path, tmp_path: Path
+) -> None:
+    architecture, settings, changes = CASES[case]
+    changed = checkpoint(tmp_path / "changed", tiny_bert, architecture, settings | changes)
+    documents, queries = encoded(changed, folder, tmp_path / "encoded")
+    model = SweepModel(checkpoint(tmp_path / "own", tiny_bert, architecture, settings), device="cpu", dtype="fp32")
+    collection = load_collection(folder)
+    sides = [model.side("document", {}), model.side("document", changes)]
+    ids, (own, found) = encode_documents(sides, collection.documents(), model.batch_size, lambda _: None)
+    vectors = {name: found.impacts.row(place) for place, name in enumerate(ids)}
+    assert list(vectors.items()) == list(read_vectors(documents))
+    assert vectors != {name: own.impacts.row(place) for place, name in enumerate(ids)}
+    topics = collection.queries("test")
+    (asked,) = encode_queries([model.side("query", changes)], topics, model.batch_size)
+    assert {query.id: asked.impacts.row(place) for place, query in enumerate(topics)} == read_topics(
+        queries / "queries.tsv"
+    )
+
+
+@pytest.mark.jvm
+def test_numbers_are_those_of_the_pipeline(
+    folder: Path, tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    architecture, settings, changes = CASES["threshold"]
+    changed = checkpoint(tmp_path / "changed", tiny_bert, architecture, settings | changes)
+    documents, queries = encoded(changed, folder, tmp_path / "encoded")
+    assert index.main(["--input", str(documents), "--index", str(tmp_path / "index")]) == 0
+    where = ["--index", str(tmp_path / "index"), "--collection", str(folder), "--split", "test"]
+    assert search.main([*where, "--output", str(tmp_path / "run.txt"), "--hits", "7"]) == 0
+    scores = evaluate(load_collection(folder).qrels("test"), tmp_path / "run.txt", MEASURES)
+    sparsity = sparsity_of_files(documents, queries)
+
+    own = checkpoint(tmp_path / "own", tiny_bert, architecture, settings)
+    words = [
+        "--checkpoint",
+        own,
+        "--collection",
+        str(folder),
+        "--hits",
+        "7",
+        "--dtype",
+        "fp32",
+        "--measures",
+        *MEASURES,
+    ]
+    words += ["--set", "threshold=0.7,0.55", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path / "output")]
+    assert sweep.main(words) == 0
+    result = json.loads((tmp_path / "output" / "sweep.json").read_text())
+    first, second = result["rows"]
+    assert (first["settings"], first["own"]) == ({"threshold": 0.7}, True)
+    assert (second["settings"], second["own"]) == ({"threshold": 0.55}, False)
+    assert second["scores"] == dict(scores.mean)
+    assert first["scores"] != second["scores"]
+    assert second["flops"] == sparsity.flops
+    assert (second["documents"]["mean"], second["queries"]["mean"]) == (sparsity.documents.mean, sparsity.queries.mean)
+    assert read_run(tmp_path / "runs" / "threshold=0.55.txt") == read_run(tmp_path / "run.txt")
+    assert result["weights_sha256"].keys() == {"importance", "gate"}
+    assert f"{sparsity.flops:.4f}" in capsys.readouterr().out
+    page = (tmp_path / "output" / "sweep.md").read_text()
+    assert page.splitlines()[2].split("|")[1].strip() == "0.7"
+    assert page.splitlines()[2].split("|")[-2].strip() == "*"
+    charts = sorted(path.name for path in (tmp_path / "output").glob("*.svg"))
+    assert charts == ["sweep-MRR-10.svg", "sweep-R-5.svg", "sweep-nDCG-10.svg"]
+
+
+def test_towers_compute_each_batch_once(folder: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    model = SweepModel(checkpoint(tmp_path, tiny_bert, "sparterm", {}), device="cpu", batch_size=8)
+    sides = [model.side("document", {"threshold": threshold}) for threshold in (0.6, 0.7, 0.8)]
+    encode_documents(sides, load_collection(folder).documents(), 8, lambda _: None)
+    assert {name: tower.computed for name, tower in model.remembering.items()} == {"importance": 4, "gate": 4}
+
+
+def test_remembering_asks_again_for_another_batch_or_mask() -> None:
+    def forward(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return input_ids * attention_mask
+
+    tower = Remembering(forward)
+    ids, mask = torch.tensor([[3, 4]]), torch.tensor([[1, 1]])
+    for _ in range(2):
+        assert tower(ids.clone(), mask.clone()).tolist() == [[3, 4]]
+    assert tower.computed == 1
+    assert tower(ids, torch.tensor([[1, 0]])).tolist() == [[3, 0]]
+    assert tower(torch.tensor([[3]]), torch.tensor([[1]])).tolist() == [[3]]
+    assert tower(ids, mask).tolist() == [[3, 4]]
+    assert tower.computed == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "query=tf"], "belongs to how the model was trained"),
+        (["--set", "treshold=1"], "unknown key 'treshold'; did you mean 'threshold'"),
+        (["--set", "threshold"], "expected KEY=VALUE"),
+        (["--set", "max_terms=[2"], "not readable"),
+        (["--set", "threshold=0.5", "--set", "threshold=0.6"], "given twice"),
+        (["--set", "threshold=0.5", "--hits", "0"], "at least 1"),
+        (["--set", "threshold=0.5", "--measures", "MRP"], "unknown"),
+        (["--set", "threshold=0.5", "--split", "tset"], "no split 'tset'"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_encoded(
+    words: list[str], message: str, folder: Path, tiny_bert: Path, tmp_path: Path
+) -> None:
+    name = checkpoint(tmp_path, tiny_bert, "sparterm", {})
+    with pytest.raises(LearnedSparseError, match=message):
+        sweep.main(["--checkpoint", name, "--collection", str(folder), *words])
+
+
+def test_word_counts_are_no_impacts(tiny_bert: Path, tmp_path: Path) -> None:
+    name = checkpoint(tmp_path, tiny_bert, "sparterm", {"mode": "expansion-only", "query": "tf"})
+    with pytest.raises(LearnedSparseError, match="scored by BM25"):
+        SweepModel(name)
