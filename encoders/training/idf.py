@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from encoders.checkpoint import LoadedModel
+from encoders.pairs import tokenize_texts
 from encoders.training.learner import GATE
 from encoders.vocabulary import Vocabulary
 
@@ -33,7 +34,8 @@ def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -
     frequencies = torch.zeros(size)
     for start in range(0, len(documents), 1000):
         some = list(documents[start : start + 1000])
-        for ids in model.tokenizer(some, truncation=True, max_length=model.max_length["document"])["input_ids"]:
+        found = tokenize_texts(model.tokenizer, some, truncation=True, max_length=model.max_length["document"])
+        for ids in found["input_ids"]:
             frequencies[list(set(ids))] += 1
     inverse = torch.log((len(documents) + 1) / (frequencies + 1))
     vocabulary = Vocabulary.from_tokenizer(model.tokenizer, size)
