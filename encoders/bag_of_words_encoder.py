@@ -48,6 +48,8 @@ class BagOfWordsEncoder:
         self.unwritable = unwritable_ids(terms)
         """Term ids that Lucene cannot hold; their weights are left out, and counted in ``dropped``."""
         self.uses_expanded = False
+        self.free_at_search = frozenset(bag.free_at_search)
+        """Settings that only queries depend on."""
         self.texts = self.truncated = self.dropped = 0
         """Since creation: texts encoded, texts cut at ``max_length``, weights left out."""
         self.lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)

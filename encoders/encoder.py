@@ -53,6 +53,7 @@ class CheckpointEncoder:
         quantizer: Quantizer | None = None,
         description: Mapping[str, Any] | None = None,
         uses_expanded: bool = False,
+        free_at_search: frozenset[str] = frozenset(),
     ) -> None:
         """``weigher`` is moved to ``device`` and cast to ``dtype`` (a key of ``DTYPES``)."""
         self.weigher = weigher.to(device=device, dtype=DTYPES[dtype]).eval()
@@ -63,6 +64,8 @@ class CheckpointEncoder:
         """Weights to impacts of this side; None if it has to be calibrated first."""
         self.uses_expanded = uses_expanded
         """Whether it wants texts with what expands them (``Document.with_expanded``)."""
+        self.free_at_search = free_at_search
+        """Settings that only queries depend on."""
         self.unwritable = unwritable_ids(terms)
         """Term ids that Lucene cannot hold; their weights are left out, and counted in ``dropped``."""
         self.texts = self.truncated = self.dropped = 0
@@ -167,6 +170,7 @@ def load_checkpoint_encoder(
             "top_k": top_k,
         },
         uses_expanded=side == "document" and family.uses_expanded(chosen),
+        free_at_search=family.free_at_search,
     )
 
 

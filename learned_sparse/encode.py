@@ -93,12 +93,14 @@ def _default_checkpoint(model: str) -> str:
 
 
 def _query_side(options: EncodeOptions, checkpoint: str) -> tuple[dict[str, Any], Quantizer]:
-    """What queries for these documents must be encoded with: the checkpoint's own lengths, the same dtype."""
+    """What queries for these documents must be encoded with: its own lengths, the same dtype and settings."""
     from encoders.loading import load_encoder
     from learned_sparse.encode_quantizer import choose_quantizer
 
     settings: Mapping[str, Any] = {
-        name: value for name, value in options.encoder_settings().items() if name in {"revision", "device", "dtype"}
+        name: value
+        for name, value in options.encoder_settings().items()
+        if name in {"revision", "device", "dtype", "settings"}
     }
     encoder = load_encoder(checkpoint, "query", model=options.model, **settings)
     description = dict(encoder.description)

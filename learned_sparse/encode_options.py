@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from learned_sparse.errors import LearnedSparseError
+from learned_sparse.setting_changes import add_set_option, parse_changes
 
 PART_SIZE = 2048
 CALIBRATED_BITS = 8
@@ -32,6 +34,8 @@ class EncodeOptions:
     device: str | None = None
     dtype: str | None = None
     top_k: int | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """To the checkpoint's settings."""
     quantization_factor: float | None = None
     bits: int | None = None
     calibration: float = 100.0
@@ -63,7 +67,11 @@ class EncodeOptions:
             raise LearnedSparseError("--split belongs to a collection; --input names the file of queries itself")
 
     def recorded(self) -> dict[str, Any]:
-        """What changes the vectors or the files, for the manifest; a resumed run must not differ in it."""
+        """What changes the vectors or the files, for the manifest; a resumed run must not differ in it.
+
+        Options that came later are there only if they are given: manifests of before stay equal.
+        """
+        later = {"changes": dict(self.changes)} if self.changes else {}
         return {
             "revision": self.revision,
             "input": None if self.input is None else str(self.input),
@@ -80,6 +88,7 @@ class EncodeOptions:
             "shard_id": self.shard_id,
             "gzip": self.gzip,
             "on_bad_line": self.on_bad_line,
+            **later,
         }
 
     def encoder_settings(self) -> dict[str, Any]:
@@ -91,12 +100,14 @@ class EncodeOptions:
             "device": self.device,
             "dtype": self.dtype,
             "top_k": self.top_k,
+            "settings": dict(self.changes) or None,
         }
 
 
 def parse_arguments(argv: list[str] | None) -> EncodeOptions:
     """The options given on the command line (``sys.argv`` for None)."""
-    return EncodeOptions(**vars(_parser().parse_args(argv)))
+    given = vars(_parser().parse_args(argv))
+    return EncodeOptions(changes=parse_changes(given.pop("set")), **given)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
     how.add_argument("--dtype", help="fp32, bf16 or fp16; default: what the device does fastest")
     how.add_argument("--top-k", type=int, metavar="K", help="keep the K heaviest terms of each text")
+    add_set_option(how, "change a setting of the checkpoint, for instance alpha=0.3; may be repeated")
     how.add_argument("--quantization-factor", type=float, metavar="X", help="impact = round(X * weight)")
     how.add_argument("--bits", type=int, metavar="B", help="impacts up to 2**B - 1, calibrated on the first part")
     how.add_argument(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -44,28 +44,53 @@ class QueryImpacts:
         return cls(encoder, quantizer or default)
 
     @classmethod
-    def from_index(cls, index: Path, checkpoint: str | None = None, **options: Any) -> QueryImpacts:
-        """The query side an index asks for; a ``checkpoint`` that gives another one is an error saying what differs."""
+    def from_index(
+        cls,
+        index: Path,
+        checkpoint: str | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> QueryImpacts:
+        """The query side an index asks for; a ``checkpoint`` that gives another one is an error saying what differs.
+
+        ``settings`` are changes to those the index was made with, as far as documents do not depend on them.
+        """
         note = IndexNote.load(index)
         if not note.manifests:
             raise LearnedSparseError(f"{index / INDEX_MANIFEST}: does not say which encoder its queries need")
         manifest = note.manifests[0]
         described = manifest.query_encoder or {}
         same = {key: described[key] for key in ("max_length", "dtype", "top_k") if described.get(key) is not None}
-        made = cls.from_checkpoint(
-            checkpoint or manifest.checkpoint,
-            manifest.query_quantizer,
-            **{"model": manifest.model, **same, **options},
-        )
-        check_same(made.encoder, manifest, index)
+        if wanted := {**described.get("settings", {}), **(settings or {})}:
+            same["settings"] = wanted
+        where = checkpoint or manifest.checkpoint
+        try:
+            made = cls.from_checkpoint(where, manifest.query_quantizer, **{"model": manifest.model, **same, **options})
+        except LearnedSparseError as error:
+            raise LearnedSparseError(
+                f"{index}: cannot make the encoder it asks for out of {where} (another one: --checkpoint): {error}"
+            ) from error
+        check_same(made.encoder, manifest, index, settings or {})
         return made
 
 
-def check_same(encoder: Encoder, manifest: Manifest, index: Path) -> None:
-    """Raise if ``encoder`` is not the query side that the documents of an index were encoded for."""
+def check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapping[str, Any] | None = None) -> None:
+    """Raise if ``encoder`` is not the query side that the documents of an index were encoded for.
+
+    It may differ in the settings ``changes``, if it says that queries alone depend on them (``free_at_search``).
+    """
     if manifest.query_encoder is None:
         return
-    lines = differences(manifest.query_encoder, dict(encoder.description))
+    free: frozenset[str] = getattr(encoder, "free_at_search", frozenset())
+    stored, now = manifest.query_encoder, dict(encoder.description)
+    for key, value in (changes or {}).items():
+        if key not in free and stored.get("settings", {}).get(key) != value:
+            raise LearnedSparseError(
+                f"{index}: its documents depend on the setting {key!r} too: encode and index anew with "
+                f"--set {key}={value}; what queries alone depend on: {', '.join(sorted(free)) or 'nothing'}"
+            )
+    lines = differences(_without(stored, changes or {}), _without(now, changes or {}))
     if lines:
         fields = "; ".join(
             line.replace(" before, ", " in the index, ").replace(" now", " in the encoder") for line in lines
@@ -74,6 +99,12 @@ def check_same(encoder: Encoder, manifest: Manifest, index: Path) -> None:
             f"{index}: this encoder does not match the index: {fields}; "
             "name the checkpoint the documents were encoded with (--checkpoint), or encode and index anew"
         )
+
+
+def _without(description: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """``description`` without some of its settings."""
+    settings = {key: value for key, value in description.get("settings", {}).items() if key not in keys}
+    return {**description, "settings": settings}
 
 
 class LearnedSparseQueryEncoder:
@@ -94,7 +125,7 @@ class LearnedSparseQueryEncoder:
         return made
 
     def __init__(self, checkpoint: str | Path | QueryImpacts, **options: Any) -> None:
-        """``options``: ``device``, ``dtype``, ``max_length``, ``top_k``, ``revision``."""
+        """``options``: ``device``, ``dtype``, ``max_length``, ``top_k``, ``revision``, ``settings``."""
         self.impacts = (
             checkpoint
             if isinstance(checkpoint, QueryImpacts)

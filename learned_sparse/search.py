@@ -15,6 +15,7 @@ from learned_sparse.home import index_folder, run_file
 from learned_sparse.index_folder import IndexNote
 from learned_sparse.queries_export import topic_text
 from learned_sparse.records import Query
+from learned_sparse.setting_changes import add_set_option, parse_changes
 from learned_sparse.topics import read_queries
 
 EPILOG = """\
@@ -56,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
     parser.add_argument("--checkpoint", help="where the index's encoder is now (default: where it was)")
     parser.add_argument("--device", help="device to encode on, such as cpu or cuda:0")
+    add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
     parser.add_argument("--encode-batch", type=int, default=256, metavar="N", help="queries a batch (default 256)")
     parser.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     parser.add_argument("--impact", action="store_true", help=argparse.SUPPRESS)  # the index itself says so
@@ -78,6 +80,8 @@ def main(argv: list[str] | None = None) -> int:
         output = options.output or run_file(collection.name, split, model or index.name)
         if collection.split(split).remove_query and "--remove-query" not in stock:
             stock = [*stock, "--remove-query"]
+    if note.scoring == "bm25-text" and options.set:
+        raise LearnedSparseError(f"--set: {index} holds plain text, which is searched without an encoder")
     encoded = None if note.scoring == "bm25-text" else encode(queries, index, options)
     outcome = search(index, note.scoring, queries, encoded, output, stock, heap=options.heap)
     print(f"{output}: {outcome.queries:,} queries, {len(outcome.without_hits):,} without a hit")
@@ -91,7 +95,7 @@ def encode(queries: Sequence[Query], index: Path, options: argparse.Namespace) -
     from learned_sparse.query_encoder import QueryImpacts
 
     chosen = {"device": options.device} if options.device else {}
-    impacts = QueryImpacts.from_index(index, options.checkpoint, **chosen)
+    impacts = QueryImpacts.from_index(index, options.checkpoint, settings=parse_changes(options.set), **chosen)
     step = max(1, options.encode_batch)
     return [
         row

@@ -1,0 +1,134 @@
+"""``--set``: read, handed to the encoder, recorded, and refused where an index was made otherwise."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse import search
+from learned_sparse.encode import main as encode
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.index_folder import IndexNote
+from learned_sparse.manifest import Manifest
+from learned_sparse.query_encoder import QueryImpacts
+from learned_sparse.setting_changes import parse_changes
+from tests.fake_encoder import FakeEncoder
+
+STORED = {"alpha": 0.5, "query_k": None, "pooling": "max"}
+
+
+class _Adjustable(FakeEncoder):
+    """Has settings: ``alpha`` and ``query_k`` may be changed, the latter at search."""
+
+    def __init__(self, side: str, settings: Any = None, **others: Any) -> None:
+        super().__init__(side, **others)
+        self.free_at_search = frozenset({"query_k"})
+        changes = settings or {}
+        if wrong := {key for key, value in changes.items() if STORED.get(key, value) != value} - {"alpha", "query_k"}:
+            raise LearnedSparseError(f"{min(wrong)!r} cannot be changed")
+        self.description = {**self.description, "settings": {**STORED, **changes}}
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("encoders.loading")
+    module.load_encoder = lambda _, side, **given: _Adjustable(side, **given)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "encoders.loading", module)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """The note of an index of documents encoded with ``--set alpha=0.3``."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id": "d1", "text": "hives itch"}\n')
+    out = tmp_path / "out"
+    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(out)]
+    assert encode([*named, "--set", "alpha=0.3"]) == 0
+    (tmp_path / "index").mkdir()
+    IndexNote("impact", (Manifest.load(out),), {}).save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ([], {}),
+        (["alpha=1", "k=[2, 3]"], {"alpha": 1, "k": [2, 3]}),
+        (["a=b=c", "b=null", "c=true"], {"a": "b=c", "b": None, "c": True}),
+    ],
+)
+def test_reading(words: list[str], changes: dict[str, Any]) -> None:
+    assert parse_changes(words) == changes
+
+
+@pytest.mark.parametrize(
+    "words", [["alpha"], ["=1"], ["alpha="], ["a=1", "a=1"], ["a=[1"], ["a=2020-01-01"], ["a=.nan"]]
+)
+def test_what_cannot_be_read(words: list[str]) -> None:
+    with pytest.raises(LearnedSparseError, match="--set " + words[-1].replace("[", r"\[")):
+        parse_changes(words)
+
+
+def test_both_sides_are_encoded_with_the_changes_and_the_manifest_says_so(index: Path) -> None:
+    manifest = IndexNote.load(index).manifests[0]
+    assert manifest.options["changes"] == {"alpha": 0.3}
+    for side in (manifest.encoder, manifest.query_encoder or {}):
+        assert side["settings"] == {**STORED, "alpha": 0.3}
+
+
+def test_without_changes_the_manifest_is_as_before(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"id": "d1", "text": "hives itch"}\n')
+    out = ["--input", str(tmp_path / "corpus.jsonl"), "--output", str(tmp_path / "out")]
+    encode(["--model", "fake", "--checkpoint", "nowhere", *out])
+    assert "changes" not in Manifest.load(tmp_path / "out").options
+
+
+def test_the_queries_of_an_index_are_encoded_with_its_settings(index: Path) -> None:
+    made = QueryImpacts.from_index(index)
+    assert made.encoder.description["settings"] == {**STORED, "alpha": 0.3}
+    freer = QueryImpacts.from_index(index, settings={"query_k": 100})
+    assert freer.encoder.description["settings"] == {**STORED, "alpha": 0.3, "query_k": 100}
+    assert freer.quantizer == made.quantizer
+    assert QueryImpacts.from_index(index, settings={"alpha": 0.3}).quantizer == made.quantizer  # as it was made
+
+
+def test_what_documents_depend_on_cannot_be_changed_at_search(index: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"setting 'alpha' too.*--set alpha=0.5.*: query_k"):
+        QueryImpacts.from_index(index, settings={"alpha": 0.5})
+    with pytest.raises(LearnedSparseError, match=r"cannot make the encoder it asks for.*'pooling' cannot be changed"):
+        QueryImpacts.from_index(index, settings={"pooling": "sum"})
+
+
+def test_a_free_change_hides_no_other_difference(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STORED, "layers", 6)
+    with pytest.raises(LearnedSparseError, match=r"settings.layers: absent in the index, 6 in the encoder"):
+        QueryImpacts.from_index(index, settings={"query_k": 100})
+
+
+def test_plain_text_has_no_settings(tmp_path: Path) -> None:
+    IndexNote("bm25-text", (), {}).save(tmp_path)
+    (tmp_path / "topics.tsv").write_text("q\thives\n")
+    with pytest.raises(LearnedSparseError, match="plain text"):
+        search.main(
+            ["--index", str(tmp_path), "--topics", str(tmp_path / "topics.tsv"), "--output", "x", "--set", "k=1"]
+        )
+
+
+def test_the_command_passes_changes_on(index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def remember(_: Path, __: Any, ___: Any, encoded: Any, ____: Path, *_____: Any, **______: Any) -> search.Outcome:
+        seen.append(encoded)
+        return search.Outcome(1, ())
+
+    monkeypatch.setattr(search, "search", remember)
+    (tmp_path / "topics.tsv").write_text("q\thives\n")
+    command = ["--index", str(index), "--topics", str(tmp_path / "topics.tsv"), "--output", str(tmp_path / "run")]
+    assert search.main([*command, "--set", "query_k=3"]) == 0
+    assert len(seen[0]) == 1
+    with pytest.raises(LearnedSparseError, match="alpha"):
+        search.main([*command, "--set", "alpha=1"])
