@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from encoders.hub import locate
 from encoders.models import Side
 from encoders.notes import as_json
 from encoders.vocabulary import Vocabulary
-from eval.shared_towers import remember
+from eval.shared_modules import Remembering, share
 from learned_sparse.encode_options import EncodeOptions
 from learned_sparse.encode_quantizer import Calibration, choose_quantizer
 from learned_sparse.errors import LearnedSparseError
@@ -36,7 +36,7 @@ class VariantSide:
 
 
 class SweepModel:
-    """Encoders over towers that they share, which compute a batch once when all are asked for it in a row."""
+    """Encoders that share towers, and compute what they have in common once for a batch that all get in a row."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class SweepModel:
         self._vocabulary = Vocabulary.from_tokenizer(self.model.tokenizer, size)
         self._device = choose_device(device)
         self.dtype = choose_dtype(dtype, self._device)
-        self.remembering = remember(self.model.towers)
+        self.remembering: list[Remembering] = []
+        """The parts that the sides made so far share."""
 
     def changed(self, changes: Mapping[str, Any]) -> tuple[Any, frozenset[str]]:
         """The settings with ``changes``, and which differ from the checkpoint's; some need training and are refused."""
@@ -82,8 +83,14 @@ class SweepModel:
         """Those of ``changes`` that documents depend on."""
         return {key: value for key, value in changes.items() if key not in self.family.free_at_search}
 
-    def side(self, side: Side, changes: Mapping[str, Any]) -> VariantSide:
-        """One side with ``changes``; its quantiser is the stored one unless its weights are of another size now."""
+    def sides(self, side: Side, all_changes: Sequence[Mapping[str, Any]]) -> list[VariantSide]:
+        """One side with each of ``all_changes``, all sharing what they have in common."""
+        sides = [self._side(side, changes) for changes in all_changes]
+        self.remembering += share([made.encoder.weigher for made in sides], self.model.towers.values())
+        return sides
+
+    def _side(self, side: Side, changes: Mapping[str, Any]) -> VariantSide:
+        """Its quantiser is the stored one unless its weights are of another size now."""
         settings, changed = self.changed(changes)
         names = self.family.towers(settings, side)
         stored = self.model.quantizers[side]

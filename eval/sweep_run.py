@@ -43,11 +43,11 @@ def run_sweep(
     for changes in wanted:
         model.changed(changes)  # refuses what cannot be, before anything is encoded
     queries = task.collection.queries(task.split)
-    asked = encode_queries([model.side("query", changes) for changes in wanted], queries, model.batch_size)
+    asked = encode_queries(model.sides("query", wanted), queries, model.batch_size)
     groups: dict[str, list[int]] = {}
     for place, changes in enumerate(wanted):
         groups.setdefault(repr(model.document_changes(changes)), []).append(place)
-    sides = [model.side("document", model.document_changes(wanted[group[0]])) for group in groups.values()]
+    sides = model.sides("document", [model.document_changes(wanted[group[0]]) for group in groups.values()])
     with _progress(task.collection.name) as progress:
         ids, documents = encode_documents(sides, task.collection.documents(), model.batch_size, progress.update)
     rows: dict[int, Row] = {}

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from encoders.checkpoint import new_model, save_checkpoint
 from eval import sweep
 from eval.encoded_files import sparsity_of_files
 from eval.measures import evaluate
-from eval.shared_towers import Remembering
 from eval.sweep_encoding import encode_documents, encode_queries
 from eval.sweep_model import SweepModel
 from learned_sparse import encode, index, search
@@ -28,6 +26,7 @@ MEASURES = ("nDCG@10", "R@5", "MRR@10")
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "threshold": ("sparterm", {"gate_pool": "max"}, {"threshold": 0.55}),
     "both": ("sparterm", {"gate_pool": "max", "query": "tf"}, {"threshold": 0.9, "max_terms": 4}),
+    "spade": ("spade", {}, {"alpha": 0.3, "k": 3}),
 }
 
 
@@ -37,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny-collection")
     texts = [" ".join(WORDS[i : i + 3 + 7 * i % 18]) for i in range(30)]
     corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
+    corpus[4]["expanded"] = "what causes rash? is it hot in april"
     queries = [{"_id": f"q{i}", "text": " ".join(text.split()[:2])} for i, text in enumerate(texts[:12])]
     for file, rows in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
         (folder / file).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -80,13 +80,13 @@ def test_impacts_are_those_of_a_checkpoint_with_these_settings(
     documents, queries = encoded(changed, folder, tmp_path / "encoded")
     model = SweepModel(checkpoint(tmp_path / "own", tiny_bert, architecture, settings), device="cpu", dtype="fp32")
     collection = load_collection(folder)
-    sides = [model.side("document", {}), model.side("document", changes)]
+    sides = model.sides("document", [{}, changes])
     ids, (own, found) = encode_documents(sides, collection.documents(), model.batch_size, lambda _: None)
     vectors = {name: found.impacts.row(place) for place, name in enumerate(ids)}
     assert list(vectors.items()) == list(read_vectors(documents))
     assert vectors != {name: own.impacts.row(place) for place, name in enumerate(ids)}
     topics = collection.queries("test")
-    (asked,) = encode_queries([model.side("query", changes)], topics, model.batch_size)
+    (asked,) = encode_queries(model.sides("query", [changes]), topics, model.batch_size)
     assert {query.id: asked.impacts.row(place) for place, query in enumerate(topics)} == read_topics(
         queries / "queries.tsv"
     )
@@ -136,28 +136,6 @@ def test_numbers_are_those_of_the_pipeline(
     assert page.splitlines()[2].split("|")[-2].strip() == "*"
     charts = sorted(path.name for path in (tmp_path / "output").glob("*.svg"))
     assert charts == ["sweep-MRR-10.svg", "sweep-R-5.svg", "sweep-nDCG-10.svg"]
-
-
-def test_towers_compute_each_batch_once(folder: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    model = SweepModel(checkpoint(tmp_path, tiny_bert, "sparterm", {}), device="cpu", batch_size=8)
-    sides = [model.side("document", {"threshold": threshold}) for threshold in (0.6, 0.7, 0.8)]
-    encode_documents(sides, load_collection(folder).documents(), 8, lambda _: None)
-    assert {name: tower.computed for name, tower in model.remembering.items()} == {"importance": 4, "gate": 4}
-
-
-def test_remembering_asks_again_for_another_batch_or_mask() -> None:
-    def forward(input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return input_ids * attention_mask
-
-    tower = Remembering(forward)
-    ids, mask = torch.tensor([[3, 4]]), torch.tensor([[1, 1]])
-    for _ in range(2):
-        assert tower(ids.clone(), mask.clone()).tolist() == [[3, 4]]
-    assert tower.computed == 1
-    assert tower(ids, torch.tensor([[1, 0]])).tolist() == [[3, 0]]
-    assert tower(torch.tensor([[3]]), torch.tensor([[1]])).tolist() == [[3]]
-    assert tower(ids, mask).tolist() == [[3, 4]]
-    assert tower.computed == 4
 
 
 @pytest.mark.parametrize(
