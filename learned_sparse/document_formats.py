@@ -62,7 +62,7 @@ def parser_for(path: Path) -> Parse:
     parse = PARSERS.get(extension(path))
     if parse is None:
         raise LearnedSparseError(
-            f"{path}: unknown kind of file; documents are read from {', '.join(PARSERS)} (each also with .gz); "
+            f"{path}: unknown kind of file; documents are read from {', '.join(PARSERS)}, .cbor (each also with .gz); "
             "rename it, or move it out of the folder"
         )
     return parse

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from learned_sparse.document_formats import BadLineError, parser_for
+from learned_sparse.car import PARAGRAPHS, parse_paragraph, read_paragraphs
+from learned_sparse.document_formats import BadLineError, extension, parser_for
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.lines import read_lines
 from learned_sparse.records import Document
@@ -81,14 +83,20 @@ class DocumentReader(Iterator[Document]):
 def read_documents(path: str | Path, *, on_bad_line: OnBadLine = "error") -> DocumentReader:
     """The documents of a file, or of all files of a folder and its sub-folders in the order of their paths.
 
-    JSON lines (``.jsonl``, ``.json``), MS MARCO's columns (``.tsv``, ``.txt``), each also with ``.gz``. Hidden files
-    are passed over; any other kind of file is an error.
+    JSON lines (``.jsonl``, ``.json``), MS MARCO's columns (``.tsv``, ``.txt``), TREC CAR's paragraphs (``.cbor``), each
+    also with ``.gz``. Hidden files are passed over; any other kind of file is an error.
     """
     path = Path(path)
     files = _files(path)
-    readers = [(file, parser_for(file)) for file in files]
-    lines = ((f"{file}:{number}", parse, line) for file, parse in readers for number, line in read_lines(file))
-    return DocumentReader(lines, source=str(path), files=files, on_bad_line=on_bad_line)
+    records = list(map(_records, files))  # a kind that is not known is known at once
+    return DocumentReader(chain.from_iterable(records), source=str(path), files=files, on_bad_line=on_bad_line)
+
+
+def _records(file: Path) -> Iterator[Line]:
+    if extension(file) == PARAGRAPHS:
+        return ((f"{file}, paragraph {n}", parse_paragraph, record) for n, record in read_paragraphs(file))
+    parse = parser_for(file)
+    return ((f"{file}:{number}", parse, line) for number, line in read_lines(file))
 
 
 def _files(path: Path) -> tuple[Path, ...]:

@@ -10,6 +10,8 @@ from urllib.parse import unquote_plus
 
 import orjson
 
+from learned_sparse.car import OUTLINES
+from learned_sparse.car_outlines import read_outlines
 from learned_sparse.document_formats import ID_KEYS, BadLineError, check_id, extension, first_of
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.lines import decode, read_lines
@@ -26,11 +28,13 @@ def read_queries(path: str | Path) -> list[Query]:
     """The queries of a file in its order, texts stripped of white space at both ends and on one line.
 
     By extension (each also with ``.gz``): ``.tsv`` and ``.txt`` are ``id<TAB>text`` (TREC CAR's ``enwiki:`` lines too),
-    ``.jsonl`` one object a line, ``.json`` one object ``{id: {"title": text}}``; files that start with ``<top`` are
-    classic TREC topics, whose title is the query. A bad line, a repeated id or an empty text is always an error: to
-    leave out a query would change the mean.
+    ``.jsonl`` one object a line, ``.json`` one object ``{id: {"title": text}}``, ``.outlines`` TREC CAR's CBOR; files
+    that start with ``<top`` are classic TREC topics, whose title is the query. A bad line, a repeated id or an empty
+    text is always an error: to leave out a query would change the mean.
     """
     path = Path(path)
+    if extension(path) == OUTLINES:
+        return read_outlines(path)
     lines = list(_decoded(path))
     if not lines:
         raise LearnedSparseError(f"{path}: no queries")
@@ -57,7 +61,8 @@ def _reader(path: Path, first_line: str) -> Callable[[Lines], Topics]:
     reader = readers.get(extension(path))
     if reader is None:
         raise LearnedSparseError(
-            f"{path}: unknown kind of topics; expected {', '.join(readers)} (each also with .gz), or TREC's <top> ..."
+            f"{path}: unknown kind of topics; expected {', '.join([*readers, OUTLINES])} (each also with .gz), "
+            "or TREC's <top> ..."
         )
     return reader
 
