@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 import transformers
 from safetensors import SafetensorError
+from safetensors.torch import load as from_safetensors
+from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from encoders.backbone import backbone_folder
@@ -76,7 +77,7 @@ class HiddenStates(nn.Module):
             self.model.save_pretrained(folder)
         content = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
         with atomic_write(folder / HEAD) as file:
-            file.write(safetensors.torch.save(content))
+            file.write(to_safetensors(content))
 
 
 def hidden_states_kind(make_head: Callable[[int], nn.Module], layers: Sequence[int] | None = None) -> TowerKind:
@@ -129,7 +130,7 @@ def _check_complete(name: str | Path, missing: frozenset[str]) -> None:
 
 def _load_head(head: nn.Module, folder: Path) -> None:
     try:
-        content = safetensors.torch.load((folder / HEAD).read_bytes())
+        content = from_safetensors((folder / HEAD).read_bytes())
         absent = head.load_state_dict(content, strict=False).missing_keys
     except FileNotFoundError:
         raise LearnedSparseError(

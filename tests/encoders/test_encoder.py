@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
 
 from encoders import device
 from encoders.backbone import MASKED_LM
@@ -22,12 +20,12 @@ from encoders.batching import BatchSize
 from encoders.checkpoint import LoadedModel, new_model, save_checkpoint
 from encoders.encoder import CheckpointEncoder, to_sparse
 from encoders.loading import load_encoder
-from encoders.models import ARCHITECTURES, SIDES, Architecture, Side
+from encoders.models import ARCHITECTURES, SIDES, Side
 from encoders.sparse_rows import largest
 from encoders.tokenizer_hash import tokenizer_sha256
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.quantize import Quantizer
-from learned_sparse.records import EXPANDED, Encoder, SparseBatch
+from learned_sparse.records import Encoder, SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY
 
 MANY = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
@@ -237,117 +235,15 @@ def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, s
     same(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaledSettings:
-    """Of an architecture with settings to change."""
-
-    factor: float = 1.0
-    cut: int = 9
-    layers: tuple[int, ...] = (1, 2)
-    seed: int = 0
-
-
-class Scaled(nn.Module):
-    """Text lengths times a factor, up to a cut."""
-
-    def __init__(self, settings: ScaledSettings, tower: Any) -> None:
-        super().__init__()
-        self.tower, self.settings = tower, settings
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        lengths = attention_mask.sum(1, keepdim=True) * self.settings.factor
-        return lengths.clamp(max=self.settings.cut).expand(-1, len(self.settings.layers)).float()
-
-
-@pytest.fixture
-def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A checkpoint of such an architecture, with a calibrated quantiser on both sides."""
-    family = Architecture(
-        settings=ScaledSettings,
-        towers=lambda *_: ("body",),
-        weigher=lambda settings, _side, towers, _vocabulary: Scaled(settings, towers["body"]),
-        scale=lambda _settings, side: 2.0 if side == "query" else None,
-        terms=lambda settings, _: [f"b{layer}" for layer in settings.layers],
-        uses_expanded=lambda settings: settings.cut > 5,
-        changeable=frozenset({"factor", "cut", "layers"}),
-        free_at_search=frozenset({"cut"}),
-    )
-    monkeypatch.setitem(ARCHITECTURES, "scaled", family)
-    model = new_model("scaled", {"factor": 1.5}, str(tiny_bert))
-    model.quantizers = dict.fromkeys(SIDES, Quantizer(7.0, 8))
-    save_checkpoint(tmp_path / "scaled", model)
-    return str(tmp_path / "scaled")
-
-
-def test_terms_are_the_architectures(scaled: str) -> None:
-    encoder = load_encoder(scaled, "document")
-    assert list(encoder.terms) == ["b1", "b2"]
-    assert encoder.encode(["wing"]).row(0) == {"b1": 4.5, "b2": 4.5}
-    assert json.loads(json.dumps(encoder.description)) == encoder.description  # though layers are a tuple in memory
-    assert encoder.description["settings"]["layers"] == [1, 2]
-
-
-def test_settings_can_be_changed(scaled: str) -> None:
-    encoder = load_encoder(scaled, "document", settings={"factor": 2, "layers": [2]})
-    assert encoder.encode(["wing"]).row(0) == {"b2": 6.0}
-    assert encoder.description["settings"] == {"factor": 2.0, "cut": 9, "layers": [2], "seed": 0}
-    whole = encoder.description["settings"]
-    assert load_encoder(scaled, "document", settings=whole).description == encoder.description
-
-
-@pytest.mark.parametrize(
-    ("changes", "query", "document"),
-    [
-        ({}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
-        ({"factor": 1.5, "seed": 0}, Quantizer(7.0, 8), Quantizer(7.0, 8)),  # as they are
-        ({"cut": 3}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
-        ({"factor": 3.0}, Quantizer(2.0), None),
-        ({"factor": 3.0, "cut": 3}, Quantizer(2.0), None),
-    ],
-)
-def test_changes_that_documents_depend_on_unfit_the_stored_quantiser(
-    scaled: str, changes: dict[str, Any], query: Quantizer | None, document: Quantizer | None
-) -> None:
-    assert load_encoder(scaled, "query", settings=changes).quantizer == query
-    assert load_encoder(scaled, "document", settings=changes).quantizer == document
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"seed": 1}, r"'seed' belongs to how the model was trained.*what can be: cut, factor, layers$"),
-        ({"factr": 1}, "did you mean 'factor'"),
-        ({"cut": "many"}, "cut: expected int, got 'many'"),
-    ],
-)
-def test_settings_that_cannot_be_changed(scaled: str, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        load_encoder(scaled, "document", settings=changes)
+def test_batches_of_many_dimensions_are_small() -> None:
+    """Else half a million of them would take gigabytes for short texts."""
+    lengths = np.full(300, 3)
+    assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, most_texts=136)] == [136, 136, 28]
+    assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, most_texts=136)] == [300]
 
 
 def test_an_architecture_without_changeable_settings(saved: dict[str, str]) -> None:
     load_encoder(saved["splade"], "document", settings={"pooling": "sum"})
     with pytest.raises(LearnedSparseError, match=r"\(query\): 'pooling' belongs to .*what can be: nothing"):
         load_encoder(saved["splade"], "query", settings={"pooling": "max"})
-
-
-def test_only_documents_are_expanded(scaled: str, saved: dict[str, str]) -> None:
-    assert load_encoder(scaled, "document").uses_expanded
-    assert not load_encoder(scaled, "document", settings={"cut": 5}).uses_expanded
-    assert not load_encoder(scaled, "query").uses_expanded
     assert not load_encoder(saved["splade"], "document").uses_expanded
-
-
-def test_expanded_text_is_the_second_sequence_of_a_pair(scaled: str) -> None:
-    encoder = load_encoder(scaled, "document", settings={"factor": 1.0, "cut": 100}, max_length=9)
-    texts = ["wing", f"wing lift{EXPANDED}drag flow heat", f"wing lift drag flow heat{EXPANDED}the hot skin rash"]
-    assert [row["b1"] for row in map(encoder.encode(texts).row, range(3))] == [3, 8, 9]
-    assert encoder.lengths.tolist() == [3, 8, 9]
-    assert (encoder.texts, encoder.truncated) == (3, 1)
-
-
-def test_batches_of_many_dimensions_are_small() -> None:
-    """Else half a million of them would take gigabytes for short texts."""
-    lengths = np.full(300, 3)
-    assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, most_texts=136)] == [136, 136, 28]
-    assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, most_texts=136)] == [300]
