@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from encoders.pairs import tokenize_texts
 from encoders.training.examples import Example, Examples
 from encoders.training.recipe import MaxLength
 from encoders.training.sampler import Sampler
@@ -48,6 +49,8 @@ class StepBatch:
     step: int
     examples: Sequence[Example]
     micro_batches: Sequence[MicroBatch]
+    cut: Callable[[Sequence[Example]], Sequence[MicroBatch]]
+    """Makes micro-batches of a choice of examples: this process's part of them."""
 
 
 def known_positives(examples: Sequence[Example]) -> Tensor:
@@ -98,10 +101,13 @@ class Batches:
     def batch(self, step: int) -> StepBatch:
         """The batch of ``step`` with the tokens of this process."""
         examples = self.examples(step)
-        share = self._batch_size // self._processes
+        return StepBatch(step, examples, self.cut(examples), self.cut)
+
+    def cut(self, examples: Sequence[Example]) -> list[MicroBatch]:
+        """This process's share of ``examples`` in micro-batches; the last may be smaller."""
+        share = len(examples) // self._processes
         own = examples[self._process * share : (self._process + 1) * share]
-        parts = [own[start : start + self._micro] for start in range(0, share, self._micro)]
-        return StepBatch(step, examples, [self._micro_batch(part) for part in parts])
+        return [self._micro_batch(own[start : start + self._micro]) for start in range(0, share, self._micro)]
 
     def stream(self, steps: range) -> Iterator[StepBatch]:
         """The batches of ``steps`` in order, two of them prepared ahead."""
@@ -120,8 +126,8 @@ class Batches:
 
 
 def tokenize(tokenizer: Callable[..., Any], texts: Sequence[str], max_length: int) -> Tokens:
-    """``texts`` cut at ``max_length`` word pieces and padded to the longest."""
-    found = tokenizer(list(texts), truncation=True, max_length=max_length, padding=True, return_tensors="pt")
+    """``texts``, each with what expands it, cut at ``max_length`` word pieces and padded to the longest."""
+    found = tokenize_texts(tokenizer, texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
     return Tokens(found["input_ids"], found["attention_mask"])
 
 

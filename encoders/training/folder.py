@@ -18,8 +18,7 @@ from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import write_json
 
 if TYPE_CHECKING:
-    from encoders.training.learner import Learner
-    from encoders.training.session import Session
+    from encoders.training.session import AnyLearner, Session
 
 # what may change when a run is resumed: it does not touch the weights
 _FREE = {"log_every", "save_every", "model"}
@@ -78,7 +77,7 @@ class RunFolder:
         """The run of the last search for hard negatives in source ``source``."""
         return self._training / f"mined-{source}.trec"
 
-    def save(self, progress: Progress, session: Session, learner: Learner, extra: Callable[[Path], None]) -> None:
+    def save(self, progress: Progress, session: Session, learner: AnyLearner, extra: Callable[[Path], None]) -> None:
         """Keep the state; best weights that it does not name are removed."""
         random_states = session.random_states()
 

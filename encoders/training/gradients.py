@@ -15,14 +15,14 @@ Loss = Callable[[Outputs], Tensor]
 Forward = Callable[[], Outputs]
 
 
-def per_micro_batch(forwards: Sequence[Forward], losses: Sequence[Loss]) -> None:
-    """Accumulate the gradient of the mean of ``losses``, each of its own forward pass.
+def per_micro_batch(forwards: Sequence[Forward], losses: Sequence[Loss], sizes: Sequence[int]) -> None:
+    """Accumulate the gradient of the mean of ``losses``, each of its own forward pass of so many queries.
 
     In-batch negatives and FLOPS see one micro-batch (in the papers' set-up: one GPU), so how a batch is cut changes
     them. The pairwise loss, Eq. 8 and L1 are means over texts: for them the cut changes nothing.
     """
-    for forward, loss in zip(forwards, losses, strict=True):
-        (loss(forward()) / len(forwards)).backward()
+    for forward, loss, size in zip(forwards, losses, sizes, strict=True):
+        (loss(forward()) * (size / sum(sizes))).backward()
 
 
 def over_batch(forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor], Tensor], process: int) -> None:

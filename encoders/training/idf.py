@@ -8,7 +8,7 @@ import torch
 
 from encoders.checkpoint import LoadedModel
 from encoders.pairs import tokenize_texts
-from encoders.training.learner import GATE
+from encoders.training.optimizing import GATE
 from encoders.vocabulary import Vocabulary
 
 DOCUMENTS = 20_000

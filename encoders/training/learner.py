@@ -1,24 +1,27 @@
-"""A model under one stage of training: which parameters move, and one optimiser step."""
+"""A model under one stage of training: one optimiser step."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from encoders.models import TermWeighers
 from encoders.training.batches import MicroBatch, StepBatch, bag_of_words, known_positives
+from encoders.training.examples import Example
 from encoders.training.gradients import over_batch, per_micro_batch
-from encoders.training.objective import Outputs, negatives_per_query, objective
+from encoders.training.objective import Outputs, example_losses, negatives_per_query, objective
+from encoders.training.optimizing import GATE, freeze, learning_rate_share, make_optimizer, set_learning_rates
+from encoders.training.parts import part_of
 from encoders.training.recipe import Stage
-from encoders.training.schedules import linear_warm_up_decay, quadratic_ramp
+from encoders.training.schedules import quadratic_ramp
 from learned_sparse.errors import LearnedSparseError
 
-GATE = "gate"
-"""The tower Eq. 8 trains; a ranking stage leaves every tower alone whose name ends so."""
+Counting = Callable[[], AbstractContextManager[None]]
 
 
 class Processes(Protocol):
@@ -39,38 +42,45 @@ class Processes(Protocol):
 
 
 class Learner:
-    """Forward passes, gradients and updates of one stage."""
+    """Forward passes, gradients and updates of one stage, of the whole model or of one component."""
 
     def __init__(
         self,
         stage: Stage,
-        weighers: nn.Module,
-        towers: Mapping[str, nn.Module],
+        weighers: TermWeighers,
+        towers: Mapping[str, Any],
         *,
         special_ids: Sequence[int],
         processes: Processes,
         autocast: Callable[[], AbstractContextManager[None]],
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
-        """``weighers`` has the modules ``query`` and ``document``, which read ``towers``."""
+        """``weighers`` has the modules ``query`` and ``document``, which read ``towers``.
+
+        Learners that take turns share the ``optimizer`` of the first: whoever has no gradient is not moved by it.
+        """
         self.stage, self.module = stage, weighers
-        self._query: Any = weighers.query
-        self._document: Any = weighers.document
+        self._part = part_of(weighers, stage.component)
+        self._document: Any = self._part.document
         self._special_ids, self._processes, self._autocast = special_ids, processes, autocast
         self._uses_gate = stage.objective == "gate" or stage.joint
         if self._uses_gate and GATE not in towers:
             raise LearnedSparseError(
                 f"stage {stage.name}: the model has no gate to train; SparTerm has, in another mode"
             )
-        self._dimensions = int(next(iter(towers.values())).vocabulary_size)  # type: ignore[arg-type]
-        self._freeze(towers)
-        self.module.train(stage.dropout)
-        self.optimizer = self._optimizer()
+        self._dimensions = int(next(iter(towers.values())).vocabulary_size)
+        if optimizer is None:
+            freeze(stage, weighers, towers)
+            self.module.train(stage.dropout)
+            optimizer = make_optimizer(stage, weighers, towers, self.parameters())
+        self.optimizer = optimizer
 
-    def step(self, batch: StepBatch) -> dict[str, float]:
-        """One update of the weights; what to log about it."""
-        self._set_learning_rate(batch.step)
+    def step(self, batch: StepBatch, counting: Counting = nullcontext) -> dict[str, float]:
+        """One update of the weights; what to log about it. ``counting`` counts terms of documents as they pass."""
+        set_learning_rates(self.optimizer, learning_rate_share(self.stage, batch.step))
         self.optimizer.zero_grad(set_to_none=True)
-        logs = self._backward(batch)
+        with counting():
+            logs = self._backward(batch)
         self._reduce()
         maximum = self.stage.max_gradient_norm
         norm = nn.utils.clip_grad_norm_(self.parameters(), maximum if maximum is not None else float("inf"))
@@ -85,11 +95,35 @@ class Learner:
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters this stage trains."""
-        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        return [parameter for parameter in self._part.parameters() if parameter.requires_grad]
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of ``step``, where no head or component has another."""
+        return self.stage.learning_rate * learning_rate_share(self.stage, step)
+
+    def losses(self, examples: Sequence[Example], group: Sequence[MicroBatch], *, pairwise: bool) -> Tensor:
+        """What each of ``examples`` costs when it is ranked against the others, (examples,), without gradient.
+
+        ``group`` holds them in micro-batches. The caller says whether there is dropout.
+        """
+        with torch.no_grad():
+            outputs = _joined([self._forward(micro) for micro in group])
+            return example_losses(
+                self.stage,
+                outputs,
+                known_positives(examples),
+                component=self._part.component,
+                kept=self._kept(),
+                pairwise=pairwise,
+            )
+
+    def _own_start(self, batch: StepBatch) -> int:
+        return self._processes.process_index * (len(batch.examples) // self._processes.num_processes)
 
     def _backward(self, batch: StepBatch) -> dict[str, Tensor]:
         micro_batches = [micro.to(self._processes.device) for micro in batch.micro_batches]
         forwards = [lambda micro=micro: self._forward(micro) for micro in micro_batches]
+        sizes = [len(micro.queries.input_ids) for micro in micro_batches]
         logs: list[dict[str, Tensor]] = []
         if self.stage.scope == "batch":
             targets = [self._target(micro) for micro in micro_batches] if self._uses_gate else []
@@ -97,13 +131,13 @@ class Learner:
             loss = self._loss(known_positives(batch.examples), target, batch.step, logs)
             over_batch(forwards, loss, self._processes.gather, self._processes.process_index)
         else:
-            per_micro_batch(forwards, self._micro_losses(batch, micro_batches, logs))
-        return {name: torch.stack([log[name] for log in logs]).mean() for name in logs[0]}
+            per_micro_batch(forwards, self._micro_losses(batch, micro_batches, logs), sizes)
+        return {name: _mean([log[name] for log in logs], sizes) for name in logs[0]}
 
     def _micro_losses(
         self, batch: StepBatch, micro_batches: Sequence[MicroBatch], logs: list[dict[str, Tensor]]
     ) -> list[Callable[[Outputs], Tensor]]:
-        losses, start = [], self._processes.process_index * len(batch.examples) // self._processes.num_processes
+        losses, start = [], self._own_start(batch)
         for micro in micro_batches:
             own = batch.examples[start : start + len(micro.queries.input_ids)]
             target = self._target(micro) if self._uses_gate else None
@@ -117,7 +151,8 @@ class Learner:
         ramp = quadratic_ramp(step, self.stage.regularizer.ramp_steps)
 
         def loss(outputs: Outputs) -> Tensor:
-            total, parts = objective(self.stage, outputs, known, target, ramp)
+            component, kept = self._part.component, self._kept()
+            total, parts = objective(self.stage, outputs, known, target, ramp, component=component, kept=kept)
             logs.append({"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}})
             logs[-1] |= _sparsity(outputs)
             if outputs.queries is not None:
@@ -134,7 +169,7 @@ class Learner:
         with self._autocast():
             if self.stage.objective == "gate":
                 return Outputs(gate=self._document.gate_logits(*(tensor[:count] for tensor in documents)).float())
-            queries = self._query(micro.queries.input_ids, micro.queries.attention_mask).float()
+            queries = self._part.query(micro.queries.input_ids, micro.queries.attention_mask).float()
             if not self.stage.joint:
                 weights, gate = self._document(*documents).float(), None
             else:
@@ -142,36 +177,13 @@ class Learner:
                 weights, gate = self._document(*documents, gate_logits=logits).float(), logits[:count].float()
         return Outputs(queries=queries, positives=weights[:count], negatives=weights[count:], gate=gate)
 
+    def _kept(self) -> Tensor | None:
+        """The terms that the document side can still have, (dimensions,); ``None``: all of them."""
+        kept: Tensor | None = getattr(self.module.document, "kept", None)
+        return kept
+
     def _target(self, micro: MicroBatch) -> Tensor:
         return bag_of_words(micro.queries, self._dimensions, self._special_ids)
-
-    def _freeze(self, towers: Mapping[str, nn.Module]) -> None:
-        gates = [id(parameter) for name in towers if name.endswith(GATE) for parameter in towers[name].parameters()]
-        trained_gate = [id(parameter) for parameter in towers[GATE].parameters()] if self._uses_gate else []
-        for parameter in self.module.parameters():
-            ranks = self.stage.objective == "rank" and id(parameter) not in gates
-            parameter.requires_grad_(ranks or id(parameter) in trained_gate)
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        # as usual with BERT, biases and LayerNorm (the one-dimensional parameters) do not decay
-        decay = [parameter for parameter in self.parameters() if parameter.ndim > 1]
-        rest = [parameter for parameter in self.parameters() if parameter.ndim <= 1]
-        groups = [
-            {"params": decay, "weight_decay": self.stage.weight_decay},
-            {"params": rest, "weight_decay": 0.0},
-        ]
-        return kinds[self.stage.optimizer]([group for group in groups if group["params"]], lr=self.stage.learning_rate)
-
-    def learning_rate(self, step: int) -> float:
-        """The learning rate of ``step``."""
-        stage = self.stage
-        share = linear_warm_up_decay(step, stage.warm_up_steps, stage.steps, decay=stage.decay)
-        return stage.learning_rate * share
-
-    def _set_learning_rate(self, step: int) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(step)
 
     def _reduce(self) -> None:
         """Bring the gradients of all processes together: partial sums in scope ``batch``, means otherwise."""
@@ -181,6 +193,18 @@ class Learner:
             gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
             how = "sum" if self.stage.scope == "batch" else "mean"
             parameter.grad = self._processes.reduce(gradient, reduction=how)
+
+
+def _joined(outputs: Sequence[Outputs]) -> Outputs:
+    names = ("queries", "positives", "negatives")
+    return Outputs(**{name: torch.cat([getattr(output, name) for output in outputs]) for name in names})
+
+
+def _mean(values: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Over forward passes of so many queries; one value is of all of them."""
+    if len(values) == 1:
+        return values[0]
+    return torch.stack([value * (size / sum(sizes)) for value, size in zip(values, sizes, strict=True)]).sum()
 
 
 def _sparsity(outputs: Outputs) -> dict[str, Tensor]:

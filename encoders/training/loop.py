@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,16 +12,15 @@ from encoders.training.batches import Batches, StepBatch
 from encoders.training.folder import RunFolder
 from encoders.training.idf import DOCUMENTS, add_idf_bias
 from encoders.training.journal import Journal
-from encoders.training.learner import Learner
 from encoders.training.negatives import NegativeSource
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.sampler import Sampler
-from encoders.training.session import Session
+from encoders.training.session import AnyLearner, Session
 from encoders.training.sources import load, sample_documents, sample_texts
 from encoders.training.state import Progress, seed_everything
 from encoders.training.stopping import Stopping
-from encoders.training.validation import Validator, is_better
+from encoders.training.validation import Encode, Validator, is_better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class _Run:
         self._save(learner)
         return True
 
-    def _one_step(self, stage: Stage, learner: Learner, batch: StepBatch) -> None:
+    def _one_step(self, stage: Stage, learner: AnyLearner, batch: StepBatch) -> None:
         values = learner.step(batch)
         step = batch.step + 1
         self._progress = replace(self._progress, step=step)
@@ -147,7 +147,8 @@ class _Run:
         """Score the model and keep its weights if they are the stage's best; a gate alone cannot be searched with."""
         if self._validator is None or stage.objective == "gate":
             return
-        score = self._session.on_main(lambda: self._validator.score(self._session.encode) if self._validator else 0.0)
+        encode: Encode = functools.partial(self._session.encode, component=stage.component)
+        score = self._session.on_main(lambda: self._validator.score(encode) if self._validator else 0.0)
         self._journal.note(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6)})
         if is_better(score, self._progress.best_score):
             self._progress = replace(self._progress, best_score=score, best_step=self._progress.step)
@@ -168,14 +169,14 @@ class _Run:
             Sampler(sizes, weights=weights, seed=recipe.seed * 1000 + stream),
             self._session.model.tokenizer,
             recipe.max_length,
-            batch_size=stage.batch_size,
+            batch_size=stage.batch_size if stage.cotraining is None else stage.cotraining.select_from,
             micro_batch_size=self._session.micro_batch_size(stage),
             seed=[recipe.seed, stream],
             process=processes.process_index,
             processes=processes.num_processes,
         )
 
-    def _save(self, learner: Learner) -> None:
+    def _save(self, learner: AnyLearner) -> None:
         now = time.monotonic()
         seconds = round(self._progress.seconds + now - self._started, 3)
         self._progress, self._started = replace(self._progress, seconds=seconds), now

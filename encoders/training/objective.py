@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from encoders.training.losses import gate_bce, in_batch_nll, pairwise_nll
+from encoders.training.losses import gate_bce, in_batch_hinge, in_batch_nll, pairwise_nll, query_nll
 from encoders.training.recipe import Rank, Stage
 from encoders.training.regularizers import REGULARIZERS, document_regularizer
 
@@ -23,12 +23,20 @@ class Outputs:
 
 
 def objective(
-    stage: Stage, outputs: Outputs, known: Tensor, target: Tensor | None, ramp: float
+    stage: Stage,
+    outputs: Outputs,
+    known: Tensor,
+    target: Tensor | None,
+    ramp: float,
+    *,
+    component: str | None = None,
+    kept: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The scalar to minimise, and its parts for the log.
 
     ``known``: see ``known_positives``. ``target``: the bags of words for Eq. 8, needed where ``outputs`` has a gate.
-    ``ramp``: the share of lambda in force.
+    ``ramp``: the share of lambda in force. ``component``: the one being trained; ``None``: the whole model. ``kept``
+    (dimensions,): 0 at terms that documents can no longer have, which queries lose in Eq. 12.
     """
     parts: dict[str, Tensor] = {}
     if outputs.gate is not None and target is not None:
@@ -37,20 +45,51 @@ def objective(
     if outputs.queries is not None and outputs.positives is not None and outputs.negatives is not None:
         ranked = outputs.queries, outputs.positives, outputs.negatives
         parts["rank_loss"] = rank_loss(stage.rank, *ranked, known)
+        if _is_pointwise(stage, component):
+            parts["pointwise_loss"] = _pointwise(stage, outputs.queries, outputs.positives, kept).mean()
         parts |= _regularizers(stage, *ranked, ramp)
     return torch.stack(list(parts.values())).sum(), parts
 
 
+def example_losses(
+    stage: Stage,
+    outputs: Outputs,
+    known: Tensor,
+    *,
+    component: str | None = None,
+    kept: Tensor | None = None,
+    pairwise: bool = False,
+) -> Tensor:
+    """What each query loses, (queries,): the ranking loss with Eq. 12's addition where it has one, no regulariser.
+
+    With ``pairwise`` it is Eq. 7 alone, whatever loss the stage trains.
+    """
+    if outputs.queries is None or outputs.positives is None or outputs.negatives is None:
+        raise ValueError("no ranking outputs")
+    rank = replace(stage.rank, loss="pairwise") if pairwise else stage.rank
+    losses = rank_losses(rank, outputs.queries, outputs.positives, outputs.negatives, known)
+    if not pairwise and _is_pointwise(stage, component):
+        losses = losses + _pointwise(stage, outputs.queries, outputs.positives, kept)
+    return losses
+
+
 def rank_loss(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
-    """The ranking loss over dot products, a scalar."""
+    """The ranking loss over dot products, a scalar: the mean over queries."""
+    return rank_losses(rank, queries, positives, negatives, known).mean()
+
+
+def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
+    """The ranking loss of each query over dot products, (queries,)."""
     count = len(queries)
-    hard = _own_hard_scores(queries, negatives) * rank.score_scale
     if rank.loss == "pairwise":
-        return pairwise_nll((queries * positives).sum(dim=1) * rank.score_scale, hard)
+        own = (queries * positives).sum(dim=1) * rank.score_scale
+        return pairwise_nll(own, _own_hard_scores(queries, negatives) * rank.score_scale)
     in_batch = queries @ positives.T * rank.score_scale
-    if rank.others_hard_negatives:
-        hard = queries @ negatives.T * rank.score_scale
-    return in_batch_nll(in_batch, hard, excluded(rank, known.to(hard.device), count))
+    left_out = excluded(rank, known.to(in_batch.device), count)
+    if rank.loss == "hinge":
+        return in_batch_hinge(in_batch, left_out[:, :count], rank.margin)
+    hard = queries @ negatives.T if rank.others_hard_negatives else _own_hard_scores(queries, negatives)
+    return in_batch_nll(in_batch, hard * rank.score_scale, left_out)
 
 
 def excluded(rank: Rank, known: Tensor, count: int) -> Tensor:
@@ -67,7 +106,19 @@ def negatives_per_query(stage: Stage, known: Tensor) -> float:
     count = len(known)
     if stage.rank.loss == "pairwise":
         return (known.shape[1] - count) / count
-    return float((~excluded(stage.rank, known, count)).sum(dim=1).float().mean()) - 1
+    scored = ~excluded(stage.rank, known, count)
+    if stage.rank.loss == "hinge":
+        scored = scored[:, :count]
+    return float(scored.sum(dim=1).float().mean()) - 1
+
+
+def _is_pointwise(stage: Stage, component: str | None) -> bool:
+    settings = stage.pointwise
+    return settings.weight != 0 and settings.component in (None, component)
+
+
+def _pointwise(stage: Stage, queries: Tensor, positives: Tensor, kept: Tensor | None) -> Tensor:
+    return stage.pointwise.weight * query_nll(queries if kept is None else queries * kept, positives)
 
 
 def _regularizers(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from encoders.training.stage_checks import check_stage
 from learned_sparse.errors import LearnedSparseError
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -61,7 +62,8 @@ class Negatives:
 class Rank:
     """The ranking loss."""
 
-    loss: Literal["pairwise", "in_batch"] = "in_batch"
+    loss: Literal["pairwise", "in_batch", "hinge"] = "in_batch"
+    margin: float = 1.0  # hinge: by how much a relevant document is to win (UHD-BERT Eq. 8)
     others_hard_negatives: bool = False  # in_batch: score against the hard negatives of other queries as well
     mask_known_positives: bool = True  # in_batch: leave out documents known to be relevant (the papers are silent)
     score_scale: float = 1.0  # dot products are multiplied by it in the loss; both papers: 1
@@ -87,11 +89,48 @@ class Regularizer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pointwise:
+    """The query likelihood in SpaDE's Eq. 12: ``-weight * v_q . log softmax(v_d+)``."""
+
+    weight: float = 0.0  # the paper's lambda is 1
+    component: str | None = None  # added only where this component is trained on its own; None: wherever
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoTraining:
+    """SpaDE §3.3: what is hard for one component trains the other.
+
+    One step of the stage looks at ``select_from`` examples. Each component scores all of them; the ``share`` of them on
+    which it loses most trains the other one, in updates of ``batch_size`` examples (the last of what is left).
+    """
+
+    components: tuple[str, ...]  # two of them
+    select_from: int = 1024  # examples of one step, over all processes; the paper selects from the whole training set
+    share: float = 0.3  # tau (§3.3); 1: nothing is selected, both train on everything ("w/o co-training" of Table 6)
+    loss: Literal["stage", "pairwise"] = "stage"  # what "lose" means: the trained loss, or Eq. 7 (published code)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """SpaDE §3.4: terms that more than ``gamma`` of the documents hold lose all their weight.
+
+    Documents are counted in windows of the stage; at the end of each, its counts decide. Counting begins at ``begin``.
+    """
+
+    gamma: float = 0.7  # of the paper; in force when ``schedule`` is at its end
+    begin: int = 0  # steps of the stage
+    window: int  # steps
+    schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
+    counted: str = "document"  # terms with weight in any component; or the component whose terms are counted
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stage:
     """One stage of training: what is optimised, for how long and how."""
 
     name: str
     objective: Literal["rank", "gate"] = "rank"
+    component: str | None = None  # rank: train and search with this component alone; None: with the whole model
     joint: bool = False  # rank: train the gate as well, on L_rank + L_exp (SparTerm Eq. 9)
     steps: int
     batch_size: int  # queries of one step, over all processes
@@ -100,11 +139,16 @@ class Stage:
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     learning_rate: float = 2e-5
+    learning_rates: Mapping[str, float] = field(default_factory=dict)  # of components that have another
+    head_learning_rate: float | None = None  # of parameters that no backbone brought; None: as the others
     warm_up_steps: int = 0
     decay: bool = True  # linear decay to 0; False: constant after the warm-up
     max_gradient_norm: float | None = None
     dropout: bool = True  # the backbone's own dropout; False trains without
     rank: Rank = field(default_factory=Rank)
+    pointwise: Pointwise = field(default_factory=Pointwise)
+    cotraining: CoTraining | None = None
+    pruning: Pruning | None = None
     gate: Gate = field(default_factory=Gate)
     regularizer: Regularizer = field(default_factory=Regularizer)
 
@@ -121,6 +165,7 @@ class Validation:
     candidates: Path | None = None  # TREC run: the pool is what it retrieved (and the relevant documents) instead
     depth: int = 10
     at_start: bool = False
+    patience: int | None = None  # a stage ends after so many validations in a row without a better score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +201,7 @@ class Recipe:
     negatives: Negatives = field(default_factory=Negatives)
     stages: tuple[Stage, ...]
     validation: Validation | None = None
+    mix: bool = True  # with validation: weigh components by what validates best, where the architecture has mixtures
     quantization: Quantization = field(default_factory=Quantization)
     log_every: int = 10
     save_every: int = 1000
@@ -164,16 +210,4 @@ class Recipe:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
         for stage in self.stages:
-            _check_stage(f"recipe {self.model}: stage {stage.name}", stage, self.negatives)
-
-
-def _check_stage(where: str, stage: Stage, negatives: Negatives) -> None:
-    count = 0 if negatives.kind == "none" else negatives.per_query
-    if stage.steps < 1 or stage.batch_size < 1:
-        raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
-    if stage.micro_batch_size is not None and stage.batch_size % stage.micro_batch_size:
-        raise LearnedSparseError(f"{where}: micro_batch_size {stage.micro_batch_size} must divide {stage.batch_size}")
-    if stage.objective == "rank" and stage.rank.loss == "pairwise" and count == 0:
-        raise LearnedSparseError(f"{where}: the pairwise loss needs hard negatives; set negatives: per_query")
-    if stage.objective == "rank" and count == 0 and (stage.micro_batch_size or stage.batch_size) == 1:
-        raise LearnedSparseError(f"{where}: a batch of one query without hard negatives has nothing to rank against")
+            check_stage(f"recipe {self.model}: stage {stage.name}", stage, self.negatives)

@@ -14,12 +14,15 @@ from torch import Tensor
 
 from encoders.checkpoint import LoadedModel, new_model
 from encoders.training import state
+from encoders.training.cotraining import CoLearner
 from encoders.training.learner import Learner
+from encoders.training.parts import part_of
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.retrieval import Vectors, encode
 from learned_sparse.errors import LearnedSparseError
 
 T = TypeVar("T")
+AnyLearner = Learner | CoLearner
 
 
 class Session:
@@ -33,9 +36,10 @@ class Session:
         self.model = _model(recipe)
         self.model.weighers.to(self.device)
 
-    def learner(self, stage: Stage) -> Learner:
+    def learner(self, stage: Stage) -> AnyLearner:
         """The model under ``stage``, with a fresh optimizer."""
-        return Learner(
+        kind = Learner if stage.cotraining is None else CoLearner
+        return kind(
             stage,
             self.model.weighers,
             self.model.towers,
@@ -84,13 +88,18 @@ class Session:
                 f"stage {stage.name}: batch_size {stage.batch_size} is not a multiple of "
                 f"{self.num_processes} processes times micro_batch_size {micro}"
             )
+        if stage.cotraining is not None and stage.cotraining.select_from % self.num_processes:
+            raise LearnedSparseError(
+                f"stage {stage.name}: select_from {stage.cotraining.select_from} is not a multiple of "
+                f"{self.num_processes} processes"
+            )
         return micro
 
-    def encode(self, side: str, texts: list[str]) -> Vectors:
-        """Weights of ``texts`` by the model as it is now."""
-        length = self._recipe.max_length
+    def encode(self, side: str, texts: list[str], component: str | None = None) -> Vectors:
+        """Weights of ``texts`` by the model as it is now, or by one component of it."""
+        length, part = self._recipe.max_length, part_of(self.model.weighers, component)
         return encode(
-            self.model.weighers.query if side == "query" else self.model.weighers.document,
+            part.query if side == "query" else part.document,
             self.model.tokenizer,
             texts,
             max_length=length.query if side == "query" else length.document,
@@ -98,7 +107,7 @@ class Session:
             device=self.device,
         )
 
-    def restore(self, folder: Path, learner: Learner) -> None:
+    def restore(self, folder: Path, learner: AnyLearner) -> None:
         """Put back weights, optimizer and random numbers of a saved state."""
         state.load_weights(folder / "weights.safetensors", self.model.weighers)
         state.load_optimizer(folder / "optimizer.safetensors", self.model.weighers, learner.optimizer)

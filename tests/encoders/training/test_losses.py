@@ -13,7 +13,7 @@ from encoders.training.losses import gate_bce, in_batch_nll, pairwise_nll
 def test_pairwise_nll_is_eq_7() -> None:
     # -log(e^2 / (e^2 + e^1)) = log(1 + e^-1); -log(e^0 / (e^0 + e^3)) = log(1 + e^3)
     expected = (math.log(1 + math.exp(-1)) + math.log(1 + math.exp(3))) / 2
-    loss = pairwise_nll(torch.tensor([2.0, 0.0]), torch.tensor([[1.0], [3.0]]))
+    loss = pairwise_nll(torch.tensor([2.0, 0.0]), torch.tensor([[1.0], [3.0]])).mean()
     assert loss.item() == pytest.approx(expected)
 
 
@@ -30,7 +30,7 @@ def test_in_batch_nll_ranks_against_others_positives_and_the_own_hard_negative()
     # powers of two, so that the fractions can be read off: query 0: 8 / (8 + 4 + 2), query 1: 4 / (1 + 4 + 16)
     in_batch = torch.log(torch.tensor([[8.0, 4.0], [1.0, 4.0]]))
     hard = torch.log(torch.tensor([[2.0], [16.0]]))
-    loss = in_batch_nll(in_batch, hard, torch.zeros(2, 3, dtype=torch.bool))
+    loss = in_batch_nll(in_batch, hard, torch.zeros(2, 3, dtype=torch.bool)).mean()
     assert loss.item() == pytest.approx((math.log(14 / 8) + math.log(21 / 4)) / 2)
 
 
@@ -38,12 +38,12 @@ def test_in_batch_nll_leaves_out_what_is_excluded() -> None:
     in_batch = torch.log(torch.tensor([[8.0, 4.0], [1.0, 4.0]]))
     hard = torch.log(torch.tensor([[2.0], [16.0]]))
     excluded = torch.tensor([[False, True, False], [False, False, True]])
-    loss = in_batch_nll(in_batch, hard, excluded)
+    loss = in_batch_nll(in_batch, hard, excluded).mean()
     assert loss.item() == pytest.approx((math.log(10 / 8) + math.log(5 / 4)) / 2)
 
 
 def test_in_batch_nll_without_hard_negatives() -> None:
-    loss = in_batch_nll(torch.zeros(4, 4), torch.zeros(4, 0), torch.zeros(4, 4, dtype=torch.bool))
+    loss = in_batch_nll(torch.zeros(4, 4), torch.zeros(4, 0), torch.zeros(4, 4, dtype=torch.bool)).mean()
     assert loss.item() == pytest.approx(math.log(4))
 
 
