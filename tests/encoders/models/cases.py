@@ -33,7 +33,51 @@ SPARTERM: list[dict[str, Any]] = [
     {"pool_special_tokens": False, "bow_special_tokens": "all", "block_special_terms": False},
     {"mode": "literal-only", "bow_special_tokens": "unknown", "block_special_terms": False},
 ]
-CASES: list[Case] = [("splade", settings) for settings in SPLADE] + [("sparterm", settings) for settings in SPARTERM]
+_FREQUENT = {"the": 0.9, "of": 0.75, "skin": 0.5, "[CLS]": 0.3}
+SPADE: list[dict[str, Any]] = [
+    {},
+    {"components": "weighting"},
+    {"components": "expansion"},
+    {"components": "expansion", "k": 1},
+    {"k": 2, "alpha": 0.3},
+    {"k": 1000},
+    {"k": None},
+    {"k": None, "expansion_activation": "none"},
+    {"expansion_activation": "none"},
+    {"repeats": "first"},
+    {"repeats": "mean"},
+    {"weighting_activation": "none"},
+    {"repeats": "mean", "weighting_activation": "none"},
+    {"pool_special_tokens": False, "block_special_terms": True},
+    {"bow_special_tokens": "all"},
+    {"bow_special_tokens": "unknown", "weighting_separators": True},
+    {"expanded": "weighting"},
+    {"expanded": "expansion", "weighting_separators": True},
+    {"expanded": "none"},
+    {"gamma": 0.7, "frequencies": _FREQUENT},
+    {"components": "weighting", "gamma": 0.4, "frequencies": _FREQUENT},
+]
+UNICOIL: list[dict[str, Any]] = [
+    {},
+    {"query_repeats": "max"},
+    {"query": "separate", "repeats": "mean", "query_repeats": "first"},
+    {"query": "bag-of-words", "head": "two-layer", "dropout": 0.1},
+    {"separators": True, "bow_special_tokens": "all"},
+    {"activation": "none", "repeats": "mean", "query_repeats": "max", "expanded": False},
+]
+DEEPIMPACT: list[dict[str, Any]] = [{}, {"repeats": "max", "separators": True}]
+TILDEV2: list[dict[str, Any]] = [{}, {"query_weighting": "binary", "bow_special_tokens": "none"}]
+BY_ARCHITECTURE = {
+    "deepimpact": DEEPIMPACT,
+    "spade": SPADE,
+    "sparterm": SPARTERM,
+    "splade": SPLADE,
+    "tildev2": TILDEV2,
+    "unicoil": UNICOIL,
+}
+CASES: list[Case] = [(architecture, settings) for architecture, some in BY_ARCHITECTURE.items() for settings in some]
+FILES = {"deepimpact": "term_weighting", "tildev2": "term_weighting", "unicoil": "term_weighting"}
+"""Where an architecture's tests and its reference are, if not in files of its own name."""
 
 
 def name(case: Case) -> str:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from encoders.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES, BagOfWords, Side
-from tests.encoders.models.cases import CASES, Case, name
+from encoders.vocabulary import Vocabulary
+from tests.encoders.models.cases import CASES, FILES, Case, name
 from tests.tiny_models import TEXTS
 
 ON_BERT = [(case, "bert") for case in CASES]
@@ -38,11 +39,14 @@ def model(case: Case, kind: str, built: dict[str, LoadedModel], request: pytest.
 
 
 def build(case: Case, backbone: str) -> LoadedModel:
-    """The towers of a model differ from one another, as trained ones do."""
+    """The towers of a model differ from one another, and heads are not near zero, as trained ones do and are not."""
     model = new_model(case[0], case[1], backbone)
     for number, tower in enumerate(model.towers.values()):
         with torch.no_grad():
-            tower.decoder_bias.add_(0.5 * number)
+            for parameter in tower.new_parameters():
+                parameter.mul_(10).add_(0.3 if parameter.dim() == 1 else 0)
+            if hasattr(tower, "decoder_bias"):
+                tower.decoder_bias.add_(0.5 * number)
     model.weighers.eval()
     return model
 
@@ -61,8 +65,9 @@ def weigh(model: LoadedModel, side: Side, texts: list[str], **options: Any) -> T
 def test_every_architecture_has_cases_a_test_and_a_reference(root: Path) -> None:
     assert {architecture for architecture, _ in CASES} == set(ARCHITECTURES)
     for architecture in ARCHITECTURES:
-        assert (root / f"tests/encoders/models/test_{architecture}.py").exists()
-        assert (root / f"tests/reference/{architecture}.py").exists()
+        file = FILES.get(architecture, architecture)
+        assert (root / f"tests/encoders/models/test_{file}.py").exists()
+        assert (root / f"tests/reference/{file}.py").exists()
 
 
 @every_side
@@ -84,7 +89,8 @@ def test_a_row_of_a_batch_is_the_text_alone(model: LoadedModel, side: Side) -> N
 @every_case
 def test_weights_are_not_negative_and_not_constant(model: LoadedModel, side: Side) -> None:
     weights = weigh(model, side, TEXTS)
-    assert weights.shape == (len(TEXTS), len(model.tokenizer))
+    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(model.tokenizer))
+    assert weights.shape == (len(TEXTS), len(ARCHITECTURES[model.architecture].terms(model.settings, vocabulary)))
     assert weights.dtype == torch.float32
     assert (weights >= 0).all()
     assert len(weights[:2].unique(dim=0)) == 2

@@ -1,0 +1,56 @@
+"""What tests of models with token-weighting heads share: pairs, their inputs, and the tower's own scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from encoders.checkpoint import LoadedModel, new_model
+from encoders.pairs import tokenize_texts
+from learned_sparse.records import EXPANDED
+from tests.tiny_models import TEXTS, VOCABULARY
+
+EXPANSIONS = ["what causes hives", "", "memory of the garbage", "wing wing lift", "rain", "the wing of a new wing"]
+PAIRS = [text + EXPANDED + more if more else text for text, more in zip(TEXTS, EXPANSIONS, strict=True)]
+SPECIAL = {word: VOCABULARY.index(word) for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")}
+ADDED = [token for word, token in SPECIAL.items() if word != "[UNK]"]
+UNUSED = [token for token, word in enumerate(VOCABULARY) if word.startswith("[unused")]
+NOT_IN_BAG: dict[str, list[int]] = {"all": [], "unknown": ADDED, "none": list(SPECIAL.values())}
+
+
+def untrained(architecture: str, settings: dict[str, Any], backbone: object) -> LoadedModel:
+    """Without dropout, and with heads whose scores are neither all positive nor all negative."""
+    model = new_model(architecture, settings, str(backbone))
+    with torch.no_grad():
+        for number, tower in enumerate(model.towers.values()):
+            for parameter in tower.new_parameters():
+                parameter.mul_(10)
+            if hasattr(tower, "head"):
+                list(tower.head.parameters())[-1].add_(0.1 * (number + 1))
+    model.weighers.eval()
+    return model
+
+
+def inputs(model: LoadedModel, texts: list[str], **options: Any) -> tuple[Tensor, Tensor]:
+    """Token ids and mask; ``texts`` may have expanded text."""
+    encoded = tokenize_texts(
+        model.tokenizer, texts, return_tensors="pt", padding=True, return_token_type_ids=False, **options
+    )
+    return encoded["input_ids"], encoded["attention_mask"]
+
+
+def scores_of(tower: Any, ids: Tensor) -> list[float]:
+    """The head's score of each token of one unpadded text."""
+    with torch.no_grad():
+        found: list[float] = tower.head(tower(ids[None], torch.ones_like(ids)[None]))[0, :, 0].tolist()
+    return found
+
+
+def logits_of(tower: Any, ids: Tensor) -> list[list[float]]:
+    """The masked-LM logits of each token of one unpadded text."""
+    with torch.no_grad():
+        hidden = tower(ids[None], torch.ones_like(ids)[None])[0]
+        logits: list[list[float]] = (hidden @ tower.decoder_weight.T + tower.decoder_bias).tolist()
+    return logits

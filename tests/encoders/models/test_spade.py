@@ -1,0 +1,189 @@
+"""SpaDE by hand and against plain loops, with expanded texts, and what each of its gradients reaches."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from encoders.models import ARCHITECTURES, SpaDE, SpaDESettings
+from encoders.vocabulary import Vocabulary
+from learned_sparse.errors import LearnedSparseError
+from tests.encoders.models import cases
+from tests.encoders.models.heads import (
+    NOT_IN_BAG,
+    PAIRS,
+    SPECIAL,
+    UNUSED,
+    inputs,
+    logits_of,
+    scores_of,
+    untrained,
+)
+from tests.reference import spade as reference
+from tests.tiny_models import TEXTS, VOCABULARY
+
+
+class Logits(nn.Module):
+    """Stands for the expansion tower over four words: token t has the logits ``rows[t]``."""
+
+    rows = torch.tensor([[1.0, 5.0, 4.0, -1.0], [0.5, -2.0, -3.0, -4.0], [3.0, 6.0, -9.0, 2.0], [9.0, 9.0, 9.0, 9.0]])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder_weight, self.decoder_bias = torch.eye(4), torch.zeros(4)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.rows[input_ids]
+
+
+class Scores(nn.Module):
+    """Stands for the weighting tower: the scores of the positions are 1, -2, 3, ... and the head lets them through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Identity()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return torch.tensor([1.0, -2.0, 3.0, 7.0])[: input_ids.shape[1]].expand(len(input_ids), -1)[..., None]
+
+
+PENCIL: list[tuple[dict[str, Any], list[float]]] = [
+    ({"components": "weighting"}, [3.0, 0.0, 0.0, 0.0]),  # the word 0 scores 1 and 3, the word 1 scores -2
+    ({"components": "weighting", "repeats": "first"}, [1.0, 0.0, 0.0, 0.0]),
+    ({"components": "weighting", "repeats": "mean"}, [2.0, 0.0, 0.0, 0.0]),
+    ({"components": "expansion", "k": 1}, [0.5, 5.0, 0.0, 0.0]),  # the word 1 is the best at 0, the word 0 at 1
+    ({"components": "expansion", "k": 2}, [0.5, 5.0, 4.0, 0.0]),  # -2 is the second best at 1: no weight
+    ({"components": "expansion", "k": None}, [1.0, 5.0, 4.0, 0.0]),
+    ({"k": 1, "alpha": 0.25}, [0.75 * 3 + 0.25 * 0.5, 0.25 * 5, 0.0, 0.0]),
+    ({"k": 1, "alpha": 0.0}, [3.0, 0.0, 0.0, 0.0]),
+    ({"k": 1, "alpha": 1.0}, [0.5, 5.0, 0.0, 0.0]),
+    ({"k": 1, "gamma": 0.5, "frequencies": {"one": 0.51, "zero": 0.5}}, [1.75, 0.0, 0.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize(("settings", "expected"), PENCIL)
+def test_by_hand(settings: dict[str, Any], expected: list[float]) -> None:
+    """The text "0 1 0", padded."""
+    vocabulary = Vocabulary(["zero", "one", "two", "three"], special_ids=(), unknown_id=None, unused_ids=())
+    module = SpaDE(SpaDESettings(**settings), {"weighting": Scores(), "expansion": Logits()}, vocabulary).eval()
+    weights = module(torch.tensor([[0, 1, 0, 3]]), torch.tensor([[1, 1, 1, 0]]))
+    torch.testing.assert_close(weights, torch.tensor([expected]))
+
+
+def expected_of(model: Any, pair: str, *, training: bool = False) -> list[float]:
+    """By the reference; text and expanded text are told apart before the tokenizer, not after it."""
+    settings: SpaDESettings = model.settings
+    both, own = inputs(model, [pair])[0][0], inputs(model, [pair.split("\x1f")[0]])[0][0]
+    vectors = {}
+    if settings.components != "expansion":
+        ids = both if settings.expanded in {"both", "weighting"} else own
+        vectors["weighting"] = reference.weighting(
+            scores_of(model.towers["weighting"], ids),
+            ids.tolist(),
+            len(VOCABULARY),
+            repeats=settings.repeats,
+            relu=settings.weighting_activation == "relu",
+            not_in_bag=NOT_IN_BAG[settings.bow_special_tokens],
+            separator=SPECIAL["[SEP]"] if settings.weighting_separators else None,
+        )
+    if settings.components != "weighting":
+        ids = both if settings.expanded in {"both", "expansion"} else own
+        vectors["expansion"] = reference.expansion(
+            logits_of(model.towers["expansion"], ids),
+            ids.tolist(),
+            k=settings.k,
+            relu=settings.expansion_activation == "relu" or settings.k is not None,
+            not_pooled=[] if settings.pool_special_tokens else NOT_IN_BAG["unknown"],
+        )
+    if not training:
+        vectors = {name: [max(0.0, weight) for weight in vector] for name, vector in vectors.items()}
+    vector = next(iter(vectors.values()))
+    if settings.components == "both":
+        vector = reference.aggregate(vectors["weighting"], vectors["expansion"], settings.alpha)
+    shares = [settings.frequencies.get(word, 0.0) for word in VOCABULARY]
+    blocked = [*SPECIAL.values(), *UNUSED] if settings.block_special_terms else []
+    kept = reference.prune(vector, shares, settings.gamma)
+    return [0.0 if j in blocked else weight for j, weight in enumerate(kept)]
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["encoding", "training"])
+@pytest.mark.parametrize("settings", cases.SPADE, ids=str)
+def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert: Path) -> None:
+    """All texts in one padded batch, against each alone; in training (without dropout) nothing is cut at zero."""
+    model = untrained("spade", settings, tiny_bert)
+    texts = TEXTS if model.settings.expanded == "none" else PAIRS
+    for part in model.weighers.document.components.values():
+        part.unpruned.training = training
+    with torch.no_grad():
+        weights = model.weighers.document(*inputs(model, texts, pad_to_multiple_of=16))
+    expected = torch.tensor([expected_of(model, text, training=training) for text in texts])
+    torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-4)
+    assert training or (weights >= 0).all()
+
+
+def test_training_sees_scores_below_zero_only_without_relu(tiny_bert: Path) -> None:
+    """Else the comparison above would say nothing about it."""
+    for settings, negative in (
+        ({}, False),
+        ({"components": "weighting", "weighting_activation": "none"}, True),
+        ({"components": "expansion", "k": None, "expansion_activation": "none"}, True),
+    ):
+        module = untrained("spade", settings, tiny_bert).weighers.document.train()
+        ids, mask = inputs(untrained("spade", {}, tiny_bert), PAIRS)
+        assert bool((module(ids, mask) < 0).any()) == negative
+
+
+@pytest.mark.parametrize("special", ["none", "unknown", "all"])
+def test_queries_are_boolean(special: str, tiny_bert: Path) -> None:
+    model = untrained("spade", {"bow_special_tokens": special}, tiny_bert)
+    ids, mask = inputs(model, TEXTS)
+    expected = [
+        reference.query(inputs(model, [text])[0][0].tolist(), len(VOCABULARY), not_in_bag=NOT_IN_BAG[special])
+        for text in TEXTS
+    ]
+    assert model.weighers.query(ids, mask).tolist() == expected
+
+
+def test_expanded_text_reaches_its_reader_only(tiny_bert: Path) -> None:
+    for expanded, readers in {
+        "both": {"weighting", "expansion"},
+        "weighting": {"weighting"},
+        "expansion": {"expansion"},
+    }.items():
+        model = untrained("spade", {"expanded": expanded}, tiny_bert)
+        for name, part in model.weighers.document.components.items():
+            with torch.no_grad():
+                pair, alone = part(*inputs(model, PAIRS[:1])), part(*inputs(model, TEXTS[:1]))
+            same = pair.shape == alone.shape and torch.allclose(pair, alone, atol=1e-5)
+            assert same == (name not in readers), (expanded, name)
+
+
+def test_who_is_handed_expanded_text() -> None:
+    uses = ARCHITECTURES["spade"].uses_expanded
+    assert [uses(SpaDESettings(expanded=some)) for some in ("both", "weighting", "expansion", "none")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    assert not uses(SpaDESettings(components="expansion", expanded="weighting"))
+
+
+def test_a_tokenizer_without_separator_reads_all_or_nothing(tiny_bert: Path) -> None:
+    model = untrained("spade", {}, tiny_bert)
+    vocabulary = dataclasses.replace(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)), separator_id=None)
+    SpaDE(SpaDESettings(), model.towers, vocabulary)
+    for expanded in ("weighting", "expansion"):
+        with pytest.raises(LearnedSparseError, match="no separator token"):
+            SpaDE(SpaDESettings(expanded=expanded), model.towers, vocabulary)
+
+
+def test_defaults_are_the_papers() -> None:
+    settings = SpaDESettings()
+    assert (settings.k, settings.repeats, settings.expanded, settings.gamma) == (10, "max", "both", 1.0)
+    assert settings.pool_special_tokens
+    assert ARCHITECTURES["spade"].scale(settings, "query") == 1
+    assert ARCHITECTURES["spade"].scale(settings, "document") is None
+    assert ARCHITECTURES["spade"].tower_names(settings) == ("weighting", "expansion")

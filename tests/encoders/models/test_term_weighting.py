@@ -1,0 +1,173 @@
+"""uniCOIL, DeepImpact and TILDEv2 against plain loops, and uniCOIL against Pyserini's own encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from encoders.models import ARCHITECTURES, DeepImpactSettings, TildeV2Settings, UniCoilSettings
+from encoders.models.token_weights import linear_head, merge, two_layer_head
+from tests.encoders.models import cases
+from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scores_of, untrained
+from tests.reference.term_weighting import bag, score, term_weights
+from tests.tiny_models import TEXTS, VOCABULARY
+
+FAMILY = ("unicoil", "deepimpact", "tildev2")
+EVERY_CASE = [case for case in cases.CASES if case[0] in FAMILY]
+every_case = pytest.mark.parametrize(("architecture", "settings"), EVERY_CASE, ids=map(cases.name, EVERY_CASE))
+
+
+@every_case
+def test_documents_equal_plain_loops(architecture: str, settings: dict[str, Any], tiny_bert: Path) -> None:
+    model = untrained(architecture, settings, tiny_bert)
+    texts = PAIRS if ARCHITECTURES[architecture].uses_expanded(model.settings) else TEXTS
+    with torch.no_grad():
+        weights = model.weighers.document(*inputs(model, texts, pad_to_multiple_of=16))
+    for row, text in zip(weights, texts, strict=True):
+        ids = inputs(model, [text])[0][0]
+        expected = term_weights(
+            scores_of(model.towers["document"], ids),
+            ids.tolist(),
+            len(VOCABULARY),
+            repeats=model.settings.repeats,
+            not_in_bag=NOT_IN_BAG[model.settings.bow_special_tokens],
+            separator=SPECIAL["[SEP]"] if model.settings.separators else None,
+            relu=model.settings.activation == "relu",
+        )
+        torch.testing.assert_close(row, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+
+
+@every_case
+def test_queries_equal_plain_loops(architecture: str, settings: dict[str, Any], tiny_bert: Path) -> None:
+    model = untrained(architecture, settings, tiny_bert)
+    with torch.no_grad():
+        weights = model.weighers.query(*inputs(model, TEXTS, pad_to_multiple_of=16))
+    left_out = NOT_IN_BAG[model.settings.bow_special_tokens]
+    for row, text in zip(weights, TEXTS, strict=True):
+        ids = inputs(model, [text])[0][0]
+        if model.settings.query == "bag-of-words":
+            weighting = model.settings.query_weighting
+            expected = bag(ids.tolist(), len(VOCABULARY), weighting=weighting, not_in_bag=left_out)
+        else:
+            tower = model.towers["query" if model.settings.query == "separate" else "document"]
+            expected = term_weights(
+                scores_of(tower, ids),
+                ids.tolist(),
+                len(VOCABULARY),
+                repeats=model.settings.query_repeats,
+                not_in_bag=left_out,
+                relu=model.settings.activation == "relu",
+            )
+        torch.testing.assert_close(row, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_unicoil_scores_as_coil_does(tiny_bert: Path) -> None:
+    """A dot product of term vectors is COIL's sum over query tokens, also where a query repeats one."""
+    model = untrained("unicoil", {}, tiny_bert)
+    query, document = "the memory of the objects", TEXTS[3]
+    with torch.no_grad():
+        found = model.weighers.query(*inputs(model, [query])) @ model.weighers.document(*inputs(model, [document])).T
+    tokens = []
+    for text in (query, document):
+        ids = inputs(model, [text])[0][0]
+        scores = [max(0.0, value) for value in scores_of(model.towers["document"], ids)]
+        pairs = zip(ids.tolist(), scores, strict=True)
+        tokens.append([(token, value) for token, value in pairs if token not in NOT_IN_BAG["unknown"]])
+    assert found.item() == pytest.approx(score(*tokens), rel=1e-4)
+    assert found.item() > 0
+
+
+def test_merge_by_hand() -> None:
+    scores = torch.tensor([[9.0, 1.0, -4.0, 3.0, 9.0]])
+    ids = torch.tensor([[0, 1, 2, 1, 0]])
+    counted = torch.tensor([[False, True, True, True, False]])
+    found = {
+        repeats: merge(scores, ids, counted, 4, repeats)[0].tolist() for repeats in ("max", "first", "mean", "sum")
+    }
+    assert found == {
+        "max": [0, 3, -4, 0],
+        "first": [0, 1, -4, 0],
+        "mean": [0, 2, -4, 0],
+        "sum": [0, 4, -4, 0],
+    }
+
+
+@pytest.mark.parametrize(
+    ("repeats", "gradient"), [("max", [0, 0, 0, 1]), ("first", [0, 1, 0, 0]), ("mean", [0, 0.5, 0, 0.5])]
+)
+def test_gradients_of_a_merge(repeats: Any, gradient: list[float]) -> None:
+    """The word 1 scores 1 and 3; the others do not count."""
+    scores = torch.tensor([[9.0, 1.0, 4.0, 3.0]], requires_grad=True)
+    counted = torch.tensor([[False, True, False, True]])
+    merge(scores, torch.tensor([[1, 1, 2, 1]]), counted, 4, repeats).sum().backward()
+    assert scores.grad is not None
+    assert scores.grad[0].tolist() == gradient
+
+
+def test_heads_start_as_berts_layers_do() -> None:
+    torch.manual_seed(0)
+    head = two_layer_head(400, 0.1)
+    weights, biases = head[1].weight, (head[1].bias, head[3].bias)
+    assert weights.std().item() == pytest.approx(0.02, rel=0.05)
+    assert all(bias is not None and not bias.any() for bias in biases)
+    assert [type(module).__name__ for module in head] == ["Dropout", "Linear", "ReLU", "Linear"]
+    assert head[0].p == 0.1
+    assert linear_head(400).weight.shape == (1, 400)
+
+
+def test_defaults_are_the_papers() -> None:
+    unicoil, deepimpact, tilde = UniCoilSettings(), DeepImpactSettings(), TildeV2Settings()
+    assert (unicoil.head, unicoil.repeats, unicoil.query, unicoil.query_repeats) == ("linear", "max", "same", "sum")
+    assert (deepimpact.head, deepimpact.repeats, deepimpact.query) == ("two-layer", "first", "bag-of-words")
+    assert (tilde.head, tilde.repeats, tilde.query, tilde.query_weighting) == ("linear", "max", "bag-of-words", "tf")
+    assert all(settings.expanded for settings in (unicoil, deepimpact, tilde))
+
+
+def test_towers_and_scales() -> None:
+    family = ARCHITECTURES["unicoil"]
+    assert family.towers(UniCoilSettings(), "query") == family.towers(UniCoilSettings(), "document") == ("document",)
+    assert family.towers(UniCoilSettings(query="separate"), "query") == ("query",)
+    assert family.towers(DeepImpactSettings(), "query") == ()
+    assert family.scale(UniCoilSettings(), "query") is None
+    assert family.scale(DeepImpactSettings(), "query") == 1
+    assert family.scale(DeepImpactSettings(), "document") is None
+
+
+@pytest.mark.jvm
+def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path, tmp_path: Path) -> None:
+    """The same weights in Pyserini's model: its document weights, but for the [SEP] that it weighs too."""
+    from learned_sparse.java import start_jvm
+    from learned_sparse.openai_placeholder import install_openai_placeholder
+
+    start_jvm()
+    install_openai_placeholder()
+    from pyserini.encode import UniCoilDocumentEncoder, UniCoilQueryEncoder
+    from pyserini.encode._unicoil import UniCoilEncoder
+    from transformers import BertConfig
+
+    model = untrained("unicoil", {}, tiny_bert)
+    tower = model.towers["document"]
+    theirs = UniCoilEncoder(BertConfig.from_pretrained(tiny_bert))
+    theirs.bert.load_state_dict(tower.model.state_dict(), strict=False)
+    theirs.tok_proj.load_state_dict(tower.head.state_dict())
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    texts = [text for text in TEXTS if text]
+    documents = UniCoilDocumentEncoder(str(tmp_path), device="cpu").encode(texts)
+    queries = UniCoilQueryEncoder(str(tmp_path), device="cpu")
+    ids, mask = inputs(model, texts)
+    with torch.no_grad():
+        own_documents, own_queries = model.weighers.document(ids, mask), model.weighers.query(ids, mask)
+    for text, expected, document, query in zip(texts, documents, own_documents, own_queries, strict=True):
+        del expected["[SEP]"]
+        found = {VOCABULARY[j]: document[j].item() for j in document.nonzero().flatten().tolist()}
+        assert found == pytest.approx({term: weight for term, weight in expected.items() if weight > 0}, rel=1e-4)
+        impacts = {VOCABULARY[j]: round(query[j].item() / 5 * 256) for j in query.nonzero().flatten().tolist()}
+        theirs_of_query = queries.encode(text)
+        del theirs_of_query["[SEP]"]
+        assert {term: impact for term, impact in impacts.items() if impact} == {
+            term: impact for term, impact in theirs_of_query.items() if impact
+        }

@@ -1,0 +1,72 @@
+"""SpaDE as plain loops over the scores and logits of one unpadded text (written from the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def query(tokens: Sequence[int], terms: int, *, not_in_bag: Sequence[int] = ()) -> list[float]:
+    """The boolean vector of section 3.1."""
+    return [1.0 if j in tokens and j not in not_in_bag else 0.0 for j in range(terms)]
+
+
+def weighting(
+    scores: Sequence[float],
+    tokens: Sequence[int],
+    terms: int,
+    *,
+    repeats: str = "max",
+    relu: bool = True,
+    not_in_bag: Sequence[int] = (),
+    separator: int | None = None,
+) -> list[float]:
+    """v^w (Eq. 4 to 6); ``scores[i]`` is s_i. ``separator``: this token counts too, but for the one that ends all.
+
+    Without ``relu``, what training sees before anything is cut.
+    """
+    vector = []
+    for j in range(terms):
+        own = []
+        for i, token in enumerate(tokens):
+            inner_separator = token == separator and i < len(tokens) - 1
+            if token == j and (token not in not_in_bag or inner_separator):
+                own.append(max(0.0, scores[i]) if relu else scores[i])
+        if not own:
+            vector.append(0.0)
+        elif repeats == "first":
+            vector.append(own[0])
+        else:
+            vector.append(max(own) if repeats == "max" else sum(own) / len(own))
+    return vector
+
+
+def expansion(
+    logits: Sequence[Sequence[float]],
+    tokens: Sequence[int],
+    *,
+    k: int | None = 10,
+    relu: bool = True,
+    not_pooled: Sequence[int] = (),
+) -> list[float]:
+    """v^e (Eq. 7 to 9); ``logits[i][j]`` is f_MLM of position i and term j. ``k=None``: without Eq. 8."""
+    terms = len(logits[0])
+    masked = []
+    for i, token in enumerate(tokens):
+        if token in not_pooled:
+            continue
+        values = [max(0.0, logit) if relu else logit for logit in logits[i]]  # Eq. 7
+        if k is not None:
+            largest = sorted(range(terms), key=lambda j: (-logits[i][j], j))[:k]
+            values = [values[j] if j in largest else 0.0 for j in range(terms)]  # Eq. 8
+        masked.append(values)
+    return [max((values[j] for values in masked), default=0.0) for j in range(terms)]  # Eq. 9
+
+
+def aggregate(weights: Sequence[float], expanded: Sequence[float], alpha: float) -> list[float]:
+    """v_d (Eq. 10)."""
+    return [(1 - alpha) * weight + alpha * more for weight, more in zip(weights, expanded, strict=True)]
+
+
+def prune(vector: Sequence[float], shares: Sequence[float], gamma: float) -> list[float]:
+    """Section 3.4: terms in more than ``gamma`` of the documents are removed."""
+    return [0.0 if share > gamma else weight for weight, share in zip(vector, shares, strict=True)]

@@ -1,0 +1,39 @@
+"""uniCOIL, DeepImpact and TILDEv2 as plain loops over the scores of one unpadded text (written from the papers)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def term_weights(
+    scores: Sequence[float],
+    tokens: Sequence[int],
+    terms: int,
+    *,
+    repeats: str,
+    not_in_bag: Sequence[int] = (),
+    separator: int | None = None,
+    relu: bool = True,
+) -> list[float]:
+    """One side: a token's score, cut at zero, weighs its term; ``repeats`` says how several of them are merged."""
+    found: dict[int, list[float]] = {}
+    for i, token in enumerate(tokens):
+        inner_separator = token == separator and i < len(tokens) - 1
+        if token not in not_in_bag or inner_separator:
+            found.setdefault(token, []).append(max(0.0, scores[i]) if relu else scores[i])
+    merge = {"max": max, "first": lambda own: own[0], "sum": sum, "mean": lambda own: sum(own) / len(own)}[repeats]
+    return [max(0.0, merge(found[j])) if j in found else 0.0 for j in range(terms)]
+
+
+def score(query: Sequence[tuple[int, float]], document: Sequence[tuple[int, float]]) -> float:
+    """COIL's: the sum over query tokens of each one's product with the largest score of the same document token."""
+    total = 0.0
+    for token, weight in query:
+        total += weight * max((other for same, other in document if same == token), default=0.0)
+    return total
+
+
+def bag(tokens: Sequence[int], terms: int, *, weighting: str, not_in_bag: Sequence[int] = ()) -> list[float]:
+    """A query that learns nothing: its terms, once or as often as they occur."""
+    counts = [float(sum(token == j and j not in not_in_bag for token in tokens)) for j in range(terms)]
+    return counts if weighting == "tf" else [min(1.0, count) for count in counts]
