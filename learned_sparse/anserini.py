@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,56 @@ def read_impacts(index: Path, wanted: Iterable[tuple[str, Iterable[str]]]) -> di
     finally:
         reader.close()
     return found
+
+
+def postings_of(index: Path, ids: Iterable[str]) -> dict[str, dict[str, int]]:
+    """``{id: {term: impact}}``: all that the postings hold of the documents ``ids``, as far as these are there.
+
+    One pass over the terms of the index, for all documents at once.
+    """
+    found: dict[str, dict[str, int]] = {}
+    reader = _open(index)
+    try:
+        ids = list(ids)
+        for leaf in _leaves(reader):
+            names = _documents(leaf.reader(), ids)
+            found.update({name: {} for name in names.values() if name not in found})
+            for term, document, impact in _postings(leaf.reader(), sorted(names)):
+                found[names[document]][term] = impact
+    finally:
+        reader.close()
+    return found
+
+
+def _documents(leaf: Any, ids: Iterable[str]) -> dict[int, str]:
+    """Lucene's numbers of the documents ``ids`` in a segment."""
+    from jnius import autoclass
+
+    term_of, end = autoclass("org.apache.lucene.index.Term"), 2**31 - 1
+    numbers: dict[int, str] = {}
+    for name in ids:
+        place = leaf.postings(term_of(_ID, name))
+        while place is not None and (document := place.nextDoc()) != end:
+            numbers[document] = name
+    return numbers
+
+
+def _postings(leaf: Any, documents: Sequence[int]) -> Iterator[tuple[str, int, int]]:
+    """``(term, document, impact)`` for each posting of ``documents``, ascending, in a segment."""
+    from jnius import autoclass
+
+    frequencies = autoclass("org.apache.lucene.index.PostingsEnum").FREQS
+    terms = leaf.terms(_CONTENTS) if documents else None
+    every = terms.iterator() if terms else None
+    postings = None
+    while every is not None and (term := every.next()) is not None:
+        postings, place = every.postings(postings, frequencies), 0
+        while place < len(documents):
+            at = postings.advance(documents[place])
+            place = bisect_left(documents, at, lo=place)
+            if place < len(documents) and documents[place] == at:
+                yield term.utf8ToString(), at, int(postings.freq())
+                place += 1
 
 
 def _open(index: Path) -> Any:

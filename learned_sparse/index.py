@@ -18,6 +18,7 @@ examples:
   python -m learned_sparse.index --input SHARD-0 SHARD-1 --index INDEX
   python -m learned_sparse.index --input VECTORS --no-manifest --index INDEX      JsonVectorCollection files of others
   python -m learned_sparse.index --bm25 --collection scifact                      the baseline
+  python -m learned_sparse.index --model sparterm --verify 1000       compare 1,000 documents with an index made before
 """
 
 
@@ -40,6 +41,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, help="default: one for each processor, at most one for each file")
     parser.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there already")
+    parser.add_argument(
+        "--verify", type=int, metavar="N", help="index nothing: compare N documents' postings with the files, status 2 "
+        "on any difference",
+    )  # fmt: skip
     for name in STORE:
         parser.add_argument(
             f"--store{name}", action="append_const", const=name, dest="store", help=f"Anserini's -store{name}"
@@ -61,14 +66,32 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("where to? give --index DIR (or --model NAME for its place in the home folder)")
     collection = load_collection(options.collection or "pydoc", data=options.data)
     index = options.index or index_folder(collection.name, model)
+    if options.verify is not None:
+        return _verify(options, collection.name, index)
     facts = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection.name, index)
     print(f"{index}: {facts}")
     return 0
 
 
-def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
+def _verify(options: argparse.Namespace, collection: str, index: Path) -> int:
+    from learned_sparse.index_check import check_index
+
+    if options.bm25:
+        raise LearnedSparseError("--verify compares with vector files: it does not go with --bm25")
+    if options.verify < 1:
+        raise LearnedSparseError(f"--verify {options.verify}: give at least 1")
+    check = check_index(_files(options, collection), index, options.verify)
+    print(f"{index}: {check.report()}")
+    return check.status
+
+
+def _files(options: argparse.Namespace, collection: str) -> VectorFiles:
     folders = options.input or _default_folders(collection, options.model)
-    vectors = plain_files(folders) if options.no_manifest else encoded_files(folders)
+    return plain_files(folders) if options.no_manifest else encoded_files(folders)
+
+
+def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
+    vectors = _files(options, collection)
     if not options.overwrite and not options.store and is_index_of(vectors, index):
         note = IndexNote.load(index)
         verify(vectors, index)

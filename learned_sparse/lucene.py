@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import re
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from learned_sparse.anserini import postings_of
 from learned_sparse.bm25_index import build_bm25_index
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.java import start_jvm
@@ -23,7 +26,9 @@ __all__ = [
     "bm25_searcher",
     "build_bm25_index",
     "impact_searcher",
+    "longest_analyzed",
     "make_encoders_known",
+    "postings_of",
     "run_stock",
     "search_bm25",
     "search_impacts",
@@ -57,7 +62,7 @@ def search_bm25(
     """The ``k`` best documents of each query by BM25, in an index of plain text (Anserini's English analyzer)."""
     queries = list(queries)
     searcher = bm25_searcher(index, k1, b)
-    allow_clauses(max((len(query.text.split()) for query in queries), default=0) * 2)
+    allow_clauses(max((longest_analyzed(query.text) for query in queries), default=0))
     try:
         found = searcher.batch_search([query.text for query in queries], [query.id for query in queries], k, threads)
     finally:
@@ -71,7 +76,8 @@ def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> An
     from pyserini.search.lucene import LuceneImpactSearcher
 
     allow_clauses(max(map(len, queries.values()), default=0))
-    return LuceneImpactSearcher(str(index), _Prepared(queries), -1)  # min_idf: keep terms that every document has
+    with _no_idf_table():
+        return LuceneImpactSearcher(str(index), _Prepared(queries), -1)  # min_idf: keep terms that every document has
 
 
 def bm25_searcher(index: Path, k1: float = BM25_K1, b: float = BM25_B) -> Any:
@@ -96,17 +102,31 @@ def analyze(texts: Iterable[str]) -> Iterator[list[str]]:
 def allow_clauses(count: int) -> None:
     """Let a query have ``count`` terms: Lucene refuses more than 1,024 unless told otherwise."""
     start_jvm()
-    from jnius import autoclass
+    from jnius import JavaException, autoclass
 
     searcher = autoclass("org.apache.lucene.search.IndexSearcher")
-    if count > searcher.getMaxClauseCount():
+    most = int(searcher.getMaxClauseCount())
+    if count <= most:
+        return
+    try:
         searcher.setMaxClauseCount(count)
+    except (JavaException, OverflowError) as error:
+        raise LearnedSparseError(
+            f"a query has {count:,} terms and Lucene takes {most:,}, which cannot be raised ({error}); "
+            "keep the heaviest terms only (top_k)"
+        ) from error
+
+
+def longest_analyzed(text: str) -> int:
+    """The most words that an analyzer can find in ``text``: each has a character, and one between it and the next."""
+    return (len(text) + 1) // 2
 
 
 def run_stock(module: str, arguments: Sequence[str]) -> int:
     """Run ``python -m pyserini.<module> <arguments>`` inside this process, on our JVM; its exit status.
 
-    A message given to ``sys.exit`` goes to standard error, status 1, as Python itself does it.
+    A message given to ``sys.exit`` goes to standard error, status 1, as Python itself does it. With a ``--min-idf``
+    below zero, which keeps every term, no table of all terms of the index is made.
     """
     start_jvm()
     module = f"pyserini.{module.removeprefix('pyserini.')}"
@@ -115,7 +135,8 @@ def run_stock(module: str, arguments: Sequence[str]) -> int:
     before = sys.argv
     sys.argv = [module, *arguments]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        with _no_idf_table() if _keeps_every_term(arguments) else contextlib.nullcontext():
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as stop:
         return _status(stop.code)
     finally:
@@ -135,6 +156,36 @@ def make_encoders_known(encoder_for: Callable[[str], Any | None]) -> None:
         return stock(name) if ours is None else ours
 
     LuceneImpactSearcher._init_query_encoder_from_str = staticmethod(ours_or_stock)  # noqa: SLF001
+
+
+class _EveryTerm:
+    """Stands for Pyserini's ``{term: idf}`` where no term is to be left out: all are there, and rare enough."""
+
+    def __contains__(self, _: str) -> bool:
+        return True
+
+    def __getitem__(self, _: str) -> float:
+        return float("inf")
+
+
+@contextlib.contextmanager
+def _no_idf_table() -> Iterator[None]:
+    """Searchers made meanwhile hold no table of all terms: a second or more, and memory, for nothing."""
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    stock = LuceneImpactSearcher.__dict__["_compute_idf"]
+    LuceneImpactSearcher._compute_idf = staticmethod(lambda _: _EveryTerm())  # noqa: SLF001  (there is no other hook)
+    try:
+        yield
+    finally:
+        LuceneImpactSearcher._compute_idf = stock  # noqa: SLF001
+
+
+def _keeps_every_term(arguments: Sequence[str]) -> bool:
+    """Whether ``--min-idf`` is given and below zero (an idf never is)."""
+    joined = " ".join(arguments)
+    given = re.findall(r"(?:^|\s)--min-idf[=\s]\s*(-?\d+)", joined)
+    return bool(given) and int(given[-1]) < 0
 
 
 class _Prepared:

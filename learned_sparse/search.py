@@ -28,6 +28,9 @@ examples:
   python -m learned_sparse.search --bm25 --collection scifact --split test
 """
 
+FEEDBACK_TERMS = 1024
+"""That --rocchio and --rm3 may add to a query, with room to spare."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -123,8 +126,8 @@ def search(
     from learned_sparse.java import start_jvm
 
     start_jvm(heap=heap)
-    lengths = map(len, encoded) if encoded is not None else (2 * len(query.text.split()) for query in queries)
-    lucene.allow_clauses(max(lengths, default=0))
+    texts = (lucene.longest_analyzed(query.text) for query in queries)
+    lucene.allow_clauses(max(map(len, encoded) if encoded is not None else texts, default=0) + FEEDBACK_TERMS)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=output.parent) as beside:
         arguments = ["--index", str(index), *_topics(Path(folder), scoring, queries, encoded), *stock]
