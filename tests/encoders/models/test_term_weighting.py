@@ -137,8 +137,8 @@ def test_towers_and_scales() -> None:
 
 
 @pytest.mark.jvm
-def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path, tmp_path: Path) -> None:
-    """The same weights in Pyserini's model: its document weights, but for the [SEP] that it weighs too."""
+def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
+    """On the same parameters, but for the [SEP] that it weighs too."""
     from learned_sparse.java import start_jvm
     from learned_sparse.openai_placeholder import install_openai_placeholder
 
@@ -150,24 +150,22 @@ def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path, tmp_path: Path) -> No
 
     model = untrained("unicoil", {}, tiny_bert)
     tower = model.towers["document"]
-    theirs = UniCoilEncoder(BertConfig.from_pretrained(tiny_bert))
+    theirs = UniCoilEncoder(BertConfig.from_pretrained(tiny_bert)).eval()
     theirs.bert.load_state_dict(tower.model.state_dict(), strict=False)
     theirs.tok_proj.load_state_dict(tower.head.state_dict())
-    theirs.save_pretrained(tmp_path)
-    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    # their classes cannot load a model under transformers 5, so they are put together by hand
+    documents, queries = (object.__new__(kind) for kind in (UniCoilDocumentEncoder, UniCoilQueryEncoder))
+    for encoder in (documents, queries):
+        encoder.model, encoder.tokenizer, encoder.device = theirs, model.tokenizer, "cpu"
+    queries.weight_range, queries.quant_range = 5, 256
     texts = [text for text in TEXTS if text]
-    documents = UniCoilDocumentEncoder(str(tmp_path), device="cpu").encode(texts)
-    queries = UniCoilQueryEncoder(str(tmp_path), device="cpu")
-    ids, mask = inputs(model, texts)
     with torch.no_grad():
-        own_documents, own_queries = model.weighers.document(ids, mask), model.weighers.query(ids, mask)
-    for text, expected, document, query in zip(texts, documents, own_documents, own_queries, strict=True):
-        del expected["[SEP]"]
-        found = {VOCABULARY[j]: document[j].item() for j in document.nonzero().flatten().tolist()}
-        assert found == pytest.approx({term: weight for term, weight in expected.items() if weight > 0}, rel=1e-4)
-        impacts = {VOCABULARY[j]: round(query[j].item() / 5 * 256) for j in query.nonzero().flatten().tolist()}
-        theirs_of_query = queries.encode(text)
-        del theirs_of_query["[SEP]"]
-        assert {term: impact for term, impact in impacts.items() if impact} == {
-            term: impact for term, impact in theirs_of_query.items() if impact
-        }
+        own = {side: model.weighers.side(side)(*inputs(model, texts)) for side in ("document", "query")}
+    for row, (text, expected) in enumerate(zip(texts, documents.encode(texts), strict=True)):
+        found = {VOCABULARY[j]: own["document"][row, j].item() for j in own["document"][row].nonzero().flatten()}
+        weights = {term: weight for term, weight in expected.items() if weight and term != "[SEP]"}
+        assert found == pytest.approx(weights, rel=1e-4)
+        impacts = {VOCABULARY[j]: own["query"][row, j].item() / 5 * 256 for j in own["query"][row].nonzero().flatten()}
+        for term, impact in queries.encode(text).items():
+            if term != "[SEP]":
+                assert impacts.get(term, 0) == pytest.approx(impact, abs=0.5 + 1e-3), (text, term)

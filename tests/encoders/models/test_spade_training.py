@@ -1,0 +1,207 @@
+"""What SpaDE's gradients reach, what may change after training, and what training leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoders.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.loading import load_encoder
+from encoders.models import ARCHITECTURES, SpaDESettings
+from encoders.training.state import load_weights, save_weights
+from encoders.vocabulary import Vocabulary
+from learned_sparse.errors import LearnedSparseError
+from tests.encoders.models.heads import PAIRS, inputs, untrained
+from tests.tiny_models import TEXTS, VOCABULARY
+
+SPADE = ARCHITECTURES["spade"]
+
+
+def documents(model: LoadedModel, component: str | None = None) -> Tensor:
+    module: Any = model.weighers.document
+    weights: Tensor = (module if component is None else module.components[component])(*inputs(model, PAIRS))
+    return weights
+
+
+def moved(model: LoadedModel) -> set[str]:
+    """The towers that a gradient has reached."""
+    return {
+        name
+        for name, tower in model.towers.items()
+        if any(parameter.grad is not None for parameter in tower.parameters())
+    }
+
+
+@pytest.mark.parametrize("component", ["weighting", "expansion"])
+def test_a_component_alone_leaves_the_other_untouched(component: str, tiny_bert: Path) -> None:
+    model = untrained("spade", {}, tiny_bert)
+    documents(model, component).sum().backward()
+    assert moved(model) == {component}
+    model = untrained("spade", {}, tiny_bert)
+    documents(model).sum().backward()
+    assert moved(model) == {"weighting", "expansion"}
+
+
+def test_the_weighting_tower_has_no_decoder(tiny_bert: Path) -> None:
+    tower = untrained("spade", {}, tiny_bert).towers["weighting"]
+    widths = {parameter.shape[0] for name, parameter in tower.named_parameters() if "word_embeddings" not in name}
+    assert len(VOCABULARY) not in widths
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_only_winners_get_a_gradient(k: int, tiny_bert: Path) -> None:
+    """The sum of all weights has the gradient 1 at the bias of a term for each text it has weight in, and no other."""
+    model = untrained("spade", {"k": k}, tiny_bert)
+    weights = documents(model, "expansion")
+    weights.sum().backward()
+    gradient = model.towers["expansion"].decoder_bias.grad
+    torch.testing.assert_close(gradient, (weights > 0).sum(0).float())
+    assert 0 < torch.count_nonzero(gradient) < len(VOCABULARY) / 2
+
+
+def test_pruned_terms_get_no_gradient(tiny_bert: Path) -> None:
+    model = untrained("spade", {}, tiny_bert)
+    before = documents(model, "expansion")
+    shares = (before > 0).float().mean(0)
+    model.weighers.document.set_frequencies(shares, 0.5)
+    weights = documents(model, "expansion")
+    weights.sum().backward()
+    pruned = shares > 0.5
+    assert 0 < pruned.sum() < (shares > 0).sum()
+    assert not weights[:, pruned].any()
+    assert not model.towers["expansion"].decoder_bias.grad[pruned].any()
+    torch.testing.assert_close(weights[:, ~pruned], before[:, ~pruned])
+
+
+def test_terms_are_counted_before_pruning(tiny_bert: Path) -> None:
+    """Else a term pruned once would seem rare, and come back."""
+    model = untrained("spade", {}, tiny_bert)
+    module: Any = model.weighers.document
+    shares = (documents(model) > 0).float().mean(0)
+    module.set_frequencies(shares, 0.3)
+    parts = [part.unpruned(*inputs(model, PAIRS)) > 0 for part in module.components.values()]
+    torch.testing.assert_close((parts[0] | parts[1]).float().mean(0), shares)
+    assert torch.equal(module.kept, shares <= 0.3)
+
+
+def test_a_share_of_exactly_gamma_is_kept(tiny_bert: Path) -> None:
+    """7 of 10 documents are no more than 0.7, whatever the float says; 70,001 of 100,000 are."""
+    module: Any = untrained("spade", {}, tiny_bert).weighers.document
+    shares = torch.zeros(len(VOCABULARY))
+    shares[7], shares[8], shares[9] = 7 / 10, 70_001 / 100_000, 3 / 10
+    module.set_frequencies(shares, 0.7)
+    assert (~module.kept).nonzero().flatten().tolist() == [8]
+    module.set_frequencies(shares.bfloat16().float(), 0.3)
+    assert set((~module.kept).nonzero().flatten().tolist()) >= {7, 8}
+    module.set_frequencies(shares, 0.3)
+    assert module.kept[9]
+    module.to(torch.bfloat16)
+    assert (~module.kept).nonzero().flatten().tolist() == [7, 8]
+
+
+def test_what_training_learned_is_in_the_checkpoint(tiny_bert: Path, tmp_path: Path) -> None:
+    model = untrained("spade", {"k": 4}, tiny_bert)
+    module: Any = model.weighers.document
+    shares = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(0))
+    module.set_frequencies(shares, 0.7)
+    learned = module.learned()
+    assert learned["gamma"] == 0.7
+    assert all(share >= 0.05 for share in learned["frequencies"].values())
+    assert list(learned["frequencies"].values()) == sorted(learned["frequencies"].values(), reverse=True)
+    model.settings = dataclasses.replace(model.settings, **learned, alpha=0.4)
+    save_checkpoint(tmp_path, model)
+    loaded = load_checkpoint(tmp_path)
+    loaded.weighers.eval()
+    again: Any = loaded.weighers.document
+    assert torch.equal(again.kept, module.kept)
+    assert again.learned() == learned
+    expected = 0.6 * documents(model, "weighting") + 0.4 * documents(model, "expansion")
+    torch.testing.assert_close(documents(loaded), expected)
+    encoder = load_encoder(str(tmp_path), "document", dtype="fp32", settings={"gamma": 0.2})
+    pruned = {VOCABULARY[j] for j in (shares > 0.200001).nonzero().flatten().tolist()}
+    rows = [encoder.encode(PAIRS).row(i) for i in range(len(PAIRS))]
+    assert not any(pruned & row.keys() for row in rows)
+    assert any(rows)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"components": "weighting"},
+    {"components": "expansion"},
+    {"k": 2},
+    {"k": None},
+    {"alpha": 0.0},
+    {"alpha": 0.9, "k": 1},
+    {"gamma": 0.6},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_changed_at_encoding_it_is_a_model_built_so(changes: dict[str, Any], tiny_bert: Path, tmp_path: Path) -> None:
+    frequencies = {"the": 0.9, "of": 0.65, ".": 0.62, "skin": 0.5}
+    model = untrained("spade", {"frequencies": frequencies, "alpha": 0.3}, tiny_bert)
+    save_checkpoint(tmp_path, model)
+    encoder = load_encoder(str(tmp_path), "document", dtype="fp32", settings=changes)
+    assert encoder.uses_expanded
+    assert encoder.quantizer is None
+    batch = encoder.encode(PAIRS)
+    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY))
+    built = SPADE.build(dataclasses.replace(model.settings, **changes), model.towers, vocabulary).document.eval()
+    with torch.no_grad():
+        expected = built(*inputs(model, PAIRS))
+    for row, dense in enumerate(expected):
+        terms = {VOCABULARY[j]: float(dense[j]) for j in dense.nonzero().flatten().tolist()}
+        assert batch.row(row) == pytest.approx(terms, rel=1e-4, abs=1e-5)
+    assert (documents(model) - expected).abs().max() > 1e-3, "the change should be seen"
+
+
+def test_other_settings_cannot_be_changed(tiny_bert: Path, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, untrained("spade", {}, tiny_bert))
+    with pytest.raises(LearnedSparseError, match="repeats"):
+        load_encoder(str(tmp_path), "document", settings={"repeats": "mean"})
+
+
+def test_a_mixture_is_a_sum_of_its_components_scores(tiny_bert: Path) -> None:
+    model = untrained("spade", {}, tiny_bert)
+    mixtures = SPADE.mixtures(model.settings)
+    assert [mixture.settings["alpha"] for mixture in mixtures] == [tenth / 10 for tenth in range(11)]
+    assert SPADE.mixtures(SpaDESettings(components="weighting")) == []
+    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY))
+    with torch.no_grad():
+        queries = model.weighers.query(*inputs(model, TEXTS))
+        scores = {name: queries @ documents(model, name).T for name in ("weighting", "expansion")}
+        for mixture in mixtures:
+            built = SPADE.build(dataclasses.replace(model.settings, **mixture.settings), model.towers, vocabulary)
+            whole = queries @ built.document.eval()(*inputs(model, PAIRS)).T
+            parts = sum(factor * scores[name] for name, factor in mixture.factors.items())
+            torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-5)
+
+
+def test_the_state_of_a_run_keeps_the_pruning(tiny_bert: Path, tmp_path: Path) -> None:
+    first, second = (untrained("spade", {}, tiny_bert).weighers for _ in range(2))
+    before, after = first.document, second.document
+    shares = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(1))
+    before.set_frequencies(shares, 0.4)  # type: ignore[operator]
+    save_weights(tmp_path / "weights.safetensors", first)
+    load_weights(tmp_path / "weights.safetensors", second)
+    assert after.learned() == before.learned()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": 1.5}, "alpha is 1.5"),
+        ({"k": 0}, "k is 0"),
+        ({"gamma": 0.0}, "0.05 to 1"),
+        ({"frequencies": {"the": 2}}, "0.05 to 1"),
+        ({"frequencies": {"wingg": 0.5}}, "did you mean 'wing'"),
+        ({"components": "all"}, "'both'"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        new_model("spade", settings, str(tiny_bert))
