@@ -119,12 +119,13 @@ class SpaDE(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``; a component whose factor is 0 is not computed."""
-        first, *rest = (
+        first, *second = (
             factor * self.components[name](input_ids, attention_mask)
             for name, factor in self._factors.items()
             if factor > 0
         )
-        return first + rest[0] if rest else first
+        weights: Tensor = first + second[0] if second else first
+        return weights
 
     @property
     def kept(self) -> Tensor:

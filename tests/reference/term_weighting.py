@@ -21,8 +21,16 @@ def term_weights(
         inner_separator = token == separator and i < len(tokens) - 1
         if token not in not_in_bag or inner_separator:
             found.setdefault(token, []).append(max(0.0, scores[i]) if relu else scores[i])
-    merge = {"max": max, "first": lambda own: own[0], "sum": sum, "mean": lambda own: sum(own) / len(own)}[repeats]
-    return [max(0.0, merge(found[j])) if j in found else 0.0 for j in range(terms)]
+    return [max(0.0, merged(found[j], repeats)) if j in found else 0.0 for j in range(terms)]
+
+
+def merged(scores: Sequence[float], repeats: str) -> float:
+    """One weight for a term that occurs ``len(scores)`` times."""
+    if repeats == "first":
+        return scores[0]
+    if repeats == "max":
+        return max(scores)
+    return sum(scores) / len(scores) if repeats == "mean" else sum(scores)
 
 
 def score(query: Sequence[tuple[int, float]], document: Sequence[tuple[int, float]]) -> float:

@@ -117,10 +117,11 @@ def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert:
     """All texts in one padded batch, against each alone; in training (without dropout) nothing is cut at zero."""
     model = untrained("spade", settings, tiny_bert)
     texts = TEXTS if model.settings.expanded == "none" else PAIRS
-    for part in model.weighers.document.components.values():
+    document: Any = model.weighers.document
+    for part in document.components.values():
         part.unpruned.training = training
     with torch.no_grad():
-        weights = model.weighers.document(*inputs(model, texts, pad_to_multiple_of=16))
+        weights = document(*inputs(model, texts, pad_to_multiple_of=16))
     expected = torch.tensor([expected_of(model, text, training=training) for text in texts])
     torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-4)
     assert training or (weights >= 0).all()
@@ -156,7 +157,8 @@ def test_expanded_text_reaches_its_reader_only(tiny_bert: Path) -> None:
         "expansion": {"expansion"},
     }.items():
         model = untrained("spade", {"expanded": expanded}, tiny_bert)
-        for name, part in model.weighers.document.components.items():
+        document: Any = model.weighers.document
+        for name, part in document.components.items():
             with torch.no_grad():
                 pair, alone = part(*inputs(model, PAIRS[:1])), part(*inputs(model, TEXTS[:1]))
             same = pair.shape == alone.shape and torch.allclose(pair, alone, atol=1e-5)

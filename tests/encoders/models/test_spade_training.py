@@ -68,7 +68,8 @@ def test_pruned_terms_get_no_gradient(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     before = documents(model, "expansion")
     shares = (before > 0).float().mean(0)
-    model.weighers.document.set_frequencies(shares, 0.5)
+    document: Any = model.weighers.document
+    document.set_frequencies(shares, 0.5)
     weights = documents(model, "expansion")
     weights.sum().backward()
     pruned = shares > 0.5

@@ -109,7 +109,7 @@ def test_gradients_of_a_merge(repeats: Any, gradient: list[float]) -> None:
 
 def test_heads_start_as_berts_layers_do() -> None:
     torch.manual_seed(0)
-    head = two_layer_head(400, 0.1)
+    head: Any = two_layer_head(400, 0.1)
     weights, biases = head[1].weight, (head[1].bias, head[3].bias)
     assert weights.std().item() == pytest.approx(0.02, rel=0.05)
     assert all(bias is not None and not bias.any() for bias in biases)
