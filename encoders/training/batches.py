@@ -104,7 +104,7 @@ class Batches:
         return StepBatch(step, examples, self.cut(examples), self.cut)
 
     def cut(self, examples: Sequence[Example]) -> list[MicroBatch]:
-        """This process's share of ``examples`` in micro-batches; the last may be smaller."""
+        """Micro-batches of this process's share of ``examples``; the last may be smaller."""
         share = len(examples) // self._processes
         own = examples[self._process * share : (self._process + 1) * share]
         return [self._micro_batch(own[start : start + self._micro]) for start in range(0, share, self._micro)]

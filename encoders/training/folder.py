@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -94,6 +94,11 @@ class RunFolder:
         """Keep the best weights so far, beside those that the last state names."""
         state.save_weights(self._best(progress), weighers)
 
+    def load_best(self, progress: Progress, weighers: nn.Module) -> None:
+        """Put the best weights of the stage into the model; without validation they stay as they are."""
+        if progress.best_step is not None:
+            state.load_weights(self._best(progress), weighers)
+
     def export(
         self,
         recipe: Recipe,
@@ -101,23 +106,27 @@ class RunFolder:
         session: Session,
         texts: Mapping[str, Sequence[str]],
         *,
+        mixture: Mapping[str, Any] | None,
         finished: bool,
     ) -> None:
-        """Write the checkpoint: the best weights (without validation the last), with calibrated quantisers."""
+        """Write the checkpoint: the model with the settings that training found, and calibrated quantisers."""
         from encoders.checkpoint import save_checkpoint
         from encoders.training.calibration import quantizers
+        from encoders.training.finishing import adopt
 
         model = session.model
-        if progress.best_step is not None:
-            state.load_weights(self._best(progress), model.weighers)
+        adopt(model, mixture, session.device)
         model.quantizers = quantizers(recipe.quantization, model.quantizers, session.encode, texts)
         model.recipe = to_mapping(recipe)
-        model.training = self._notes(progress, session, finished)
+        model.training = self._notes(progress, session, mixture, finished)
         save_checkpoint(self.path, model)
         if finished:
             write_json(self._training / "finished.json", model.training)
 
-    def _notes(self, progress: Progress, session: Session, finished: bool) -> dict[str, object]:
+    def _notes(
+        self, progress: Progress, session: Session, mixture: Mapping[str, Any] | None, finished: bool
+    ) -> dict[str, object]:
+        found: dict[str, object] = {} if mixture is None else {"mixture": dict(mixture)}
         return {
             "device": session.device.type,
             "threads": torch.get_num_threads(),
@@ -127,6 +136,7 @@ class RunFolder:
             "MRR@10": progress.best_score,
             "best_step": progress.best_step,
             "seconds": progress.seconds,
+            **found,
         }
 
     def _best(self, progress: Progress) -> Path:

@@ -10,6 +10,9 @@ from encoders.checkpoint import LoadedModel
 from encoders.pairs import tokenize_texts
 from encoders.training.optimizing import GATE
 from encoders.vocabulary import Vocabulary
+from learned_sparse.errors import LearnedSparseError
+
+_BIAS = "decoder_bias"
 
 DOCUMENTS = 20_000
 """Documents of each source that frequencies are counted in, at most."""
@@ -19,13 +22,15 @@ def add_idf_bias(model: LoadedModel, documents: Sequence[str], factor: float) ->
     """Add ``factor * ln((N + 1) / (df + 1))`` to every term's output bias, df counted in the ``documents`` given.
 
     Short runs hardly move a bias: its steps are as small as those of any weight. Gates are left alone, which learn how
-    likely a term is, not how telling.
+    likely a term is, not how telling; so are towers without an output over the vocabulary.
     """
+    raised = [tower for name, tower in model.towers.items() if not name.endswith(GATE) and hasattr(tower, _BIAS)]
+    if not raised:
+        raise LearnedSparseError("idf_bias: no tower of this model has output biases over the vocabulary; leave it out")
     inverse = inverse_document_frequencies(model, documents)
     with torch.no_grad():
-        for name, tower in model.towers.items():
-            if not name.endswith(GATE):
-                tower.decoder_bias.add_(factor * inverse.to(tower.decoder_bias.device))
+        for tower in raised:
+            tower.decoder_bias.add_(factor * inverse.to(tower.decoder_bias.device))
 
 
 def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> torch.Tensor:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from encoders.checkpoint import architecture_named
 from encoders.training.batches import Batches, StepBatch
 from encoders.training.folder import RunFolder
 from encoders.training.idf import DOCUMENTS, add_idf_bias
 from encoders.training.journal import Journal
+from encoders.training.judging import Judge
 from encoders.training.negatives import NegativeSource
+from encoders.training.pruning import save_pruning
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.sampler import Sampler
@@ -20,7 +22,7 @@ from encoders.training.session import AnyLearner, Session
 from encoders.training.sources import load, sample_documents, sample_texts
 from encoders.training.state import Progress, seed_everything
 from encoders.training.stopping import Stopping
-from encoders.training.validation import Encode, Validator, is_better
+from encoders.training.validation import is_better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ def train(
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.is_finished():
-        return _report(recipe, folder, progress, finished=True)
+        return _report(folder, progress, finished=True)
     seed_everything(recipe.seed)
     session = Session(recipe, device)
     with Stopping(max_seconds, session.processes) as stopping:
@@ -73,14 +75,15 @@ class _Run:
         quiet: bool,
     ) -> None:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
-        self._sources = [load(source, recipe.negatives) for source in recipe.data]
+        expanded = architecture_named(recipe.architecture).uses_expanded(session.model.settings)
+        self._sources = [load(source, recipe.negatives, expanded=expanded) for source in recipe.data]
         fingerprints = tuple(part.examples.fingerprint for part in self._sources)
         folder.check_data(progress, fingerprints)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints)
         if recipe.idf_bias:
             add_idf_bias(session.model, sample_documents(self._sources, DOCUMENTS, recipe.seed), recipe.idf_bias)
         self._negatives = NegativeSource(recipe, self._sources, folder, session)
-        self._validator = Validator(recipe.validation, recipe.seed) if recipe.validation else None
+        self._judge = Judge(recipe, session, expanded=expanded)
         is_main = session.processes.is_main_process
         log = folder.log if is_main else Path("/dev/null")
         self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
@@ -95,67 +98,94 @@ class _Run:
                 if not self._stage(self._recipe.stages[number], resumed):
                     break
                 resumed = None
+            finished = self._finished()
+            write = finished or not self._stopping.interrupted
+            if write:
+                self._export(finished)
         finally:
             self._journal.close()
-        finished = self._finished()
-        write = finished or not self._stopping.interrupted
-        if write:
-            self._export(finished)
-        return _report(self._recipe, self._folder, self._progress, finished=finished, written=write)
+        return _report(self._folder, self._progress, finished=finished, written=write)
 
     def _next_stage(self, number: int) -> Progress:
-        """Best weights are those of one stage: the scores of another objective do not compare."""
-        return replace(self._progress, stage=number, step=0, best_score=None, best_step=None, mined_at=None)
+        """Put the best weights of the last stage back; scores of another objective do not compare with theirs."""
+        self._folder.load_best(self._progress, self._session.model.weighers)
+        before = self._progress.steps_before + self._progress.step
+        return replace(
+            self._progress,
+            stage=number,
+            step=0,
+            best_score=None,
+            best_step=None,
+            stale=0,
+            mixture=None,
+            steps_before=before,
+            mined_at=None,
+        )
 
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
         """Train ``stage`` from where it stands; whether it came to its end."""
         learner = self._session.learner(stage)
+        self._pruner = self._session.pruner(stage)
         if resumed is not None:
-            self._session.restore(resumed, learner)
+            self._session.restore(resumed, learner, self._pruner)
             self._negatives.restore(resumed)
         self._journal.start(stage.name, self._progress.step, stage.steps)
         if self._progress.step == 0 and self._recipe.validation and self._recipe.validation.at_start:
             self._validate(stage)
-        while self._progress.step < stage.steps:
+        while not self._is_done(stage):
             start = self._progress.step
             if self._negatives.is_due(stage, start, self._progress.mined_at):
-                self._mine(start)
+                self._mine(stage, start)
             end = self._negatives.next_due(stage, start)
             for batch in self._batches(stage).stream(range(start, end)):
                 self._one_step(stage, learner, batch)
                 if self._stopping.now():
                     self._save(learner)
                     return False
+                if self._is_done(stage):
+                    break
         self._save(learner)
         return True
 
+    def _is_done(self, stage: Stage) -> bool:
+        """Whether all steps are done, or validation has lost its patience."""
+        patience = self._recipe.validation.patience if self._recipe.validation else None
+        return self._progress.step >= stage.steps or (patience is not None and self._progress.stale >= patience)
+
     def _one_step(self, stage: Stage, learner: AnyLearner, batch: StepBatch) -> None:
-        values = learner.step(batch)
+        pruner = self._pruner
+        values = learner.step(batch, nullcontext if pruner is None else lambda: pruner.counting(batch.step))
         step = batch.step + 1
         self._progress = replace(self._progress, step=step)
         self._journal.advance(len(batch.examples))
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
             rate = {"learning_rate": learner.learning_rate(batch.step)}
             self._journal.write(self._progress.stage, step, values | rate)
+        pruned = {} if pruner is None else pruner.after(batch.step)
+        if pruned:
+            self._journal.note(self._progress.stage, step, pruned)
         validation = self._recipe.validation
         if validation is not None and (step % validation.every == 0 or step == stage.steps):
             self._validate(stage)
-        if step % self._recipe.save_every == 0 and step != stage.steps:
+        if step % self._recipe.save_every == 0 and not self._is_done(stage):
             self._save(learner)
 
     def _validate(self, stage: Stage) -> None:
-        """Score the model and keep its weights if they are the stage's best; a gate alone cannot be searched with."""
-        if self._validator is None or stage.objective == "gate":
+        """Score the model and keep its weights if they are the stage's best."""
+        if not self._judge.can_judge(stage):
             return
-        encode: Encode = functools.partial(self._session.encode, component=stage.component)
-        score = self._session.on_main(lambda: self._validator.score(encode) if self._validator else 0.0)
-        self._journal.note(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6)})
+        score, mixture = self._judge.judge(stage)
+        mixed = {} if mixture is None else {"mixture": dict(mixture)}
+        self._journal.note(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed})
         if is_better(score, self._progress.best_score):
-            self._progress = replace(self._progress, best_score=score, best_step=self._progress.step)
+            best = {"best_score": score, "best_step": self._progress.step, "mixture": mixture, "stale": 0}
+            self._progress = replace(self._progress, **best)
             self._session.if_main(lambda: self._folder.save_best(self._progress, self._session.model.weighers))
+        else:
+            self._progress = replace(self._progress, stale=self._progress.stale + 1)
 
-    def _mine(self, step: int) -> None:
-        found = self._negatives.mine([self._recipe.seed, self._progress.stage, step])
+    def _mine(self, stage: Stage, step: int) -> None:
+        found = self._negatives.mine(stage, [self._recipe.seed, self._progress.stage, step])
         self._progress = replace(self._progress, mined_at=step)
         self._journal.note(self._progress.stage, step, {"mined queries": found})
 
@@ -180,31 +210,41 @@ class _Run:
         now = time.monotonic()
         seconds = round(self._progress.seconds + now - self._started, 3)
         self._progress, self._started = replace(self._progress, seconds=seconds), now
-        self._folder.save(self._progress, self._session, learner, self._negatives.save)
+        counts = {} if self._pruner is None else self._pruner.tensors()
+
+        def further(state: Path) -> None:
+            self._negatives.save(state)
+            save_pruning(state, counts)
+
+        self._folder.save(self._progress, self._session, learner, further)
 
     def _finished(self) -> bool:
         last = len(self._recipe.stages) - 1
-        return self._progress.stage == last and self._progress.step == self._recipe.stages[last].steps
+        return self._progress.stage == last and self._is_done(self._recipe.stages[last])
 
     def _export(self, finished: bool) -> None:
-        encode: Callable[[], None] = lambda: self._folder.export(  # noqa: E731
-            self._recipe,
-            self._progress,
-            self._session,
-            sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed),
-            finished=finished,
+        """The best weights (without validation the last) as a checkpoint, mixed as validates best."""
+        self._folder.load_best(self._progress, self._session.model.weighers)
+        mixture = self._progress.mixture
+        if mixture is None:
+            score, mixture = self._judge.best_mixture()
+            if mixture is not None:
+                self._journal.note(
+                    self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), "mixture": dict(mixture)}
+                )
+        texts = sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed)
+        self._session.if_main(
+            lambda: self._folder.export(
+                self._recipe, self._progress, self._session, texts, mixture=mixture, finished=finished
+            )
         )
-        self._session.if_main(encode)
 
 
-def _report(
-    recipe: Recipe, folder: RunFolder, progress: Progress, *, finished: bool, written: bool = True
-) -> TrainingReport:
-    steps = sum(stage.steps for stage in recipe.stages[: progress.stage]) + progress.step
+def _report(folder: RunFolder, progress: Progress, *, finished: bool, written: bool = True) -> TrainingReport:
     return TrainingReport(
         checkpoint=folder.path,
         finished=finished,
-        steps=steps,
+        steps=progress.steps_before + progress.step,
         best_score=progress.best_score,
         seconds=progress.seconds,
         written=written,

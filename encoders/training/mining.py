@@ -12,7 +12,7 @@ from encoders.training.recipe import Negatives
 from encoders.training.texts import TextStore, text_key
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import read_json, write_json
-from learned_sparse.records import Query
+from learned_sparse.records import EXPANDED, Document, Query
 from learned_sparse.trec import read_run, write_run
 
 Ranking = Sequence[tuple[str, float]]
@@ -44,6 +44,8 @@ def run_of(path: Path) -> Mapping[str, Ranking]:
 def bm25_run(examples: JudgedExamples, depth: int, *, run: Path, index: Path) -> Mapping[str, Ranking]:
     """The training queries searched by BM25 (Lucene, k1 = 0.9, b = 0.4), written to ``run`` for next time.
 
+    Documents are searched without what expands them, whoever is trained: hard negatives are the same for all models.
+
     A note beside the run remembers the texts it was made from; another collection under the same name is searched anew.
     """
     note = run.with_suffix(".json")
@@ -51,7 +53,8 @@ def bm25_run(examples: JudgedExamples, depth: int, *, run: Path, index: Path) ->
     if not (run.exists() and note.exists() and read_json(note) == made_from):
         from learned_sparse.lucene import build_bm25_index, search_bm25
 
-        build_bm25_index(examples.texts, index, overwrite=True)
+        own = (Document(id, examples.texts[id].partition(EXPANDED)[0]) for id in examples.texts.ids)
+        build_bm25_index(own, index, overwrite=True)
         queries = [Query(id, examples.queries[id]) for id in examples.positives]
         note.unlink(missing_ok=True)
         write_run(run, search_bm25(index, queries, depth), "bm25")

@@ -45,14 +45,14 @@ class NegativeSource:
             return stage.steps
         return min(stage.steps, (step // every + 1) * every)
 
-    def mine(self, seed: list[int]) -> int:
-        """Search with the model as it is now; the number of queries searched."""
+    def mine(self, stage: Stage, seed: list[int]) -> int:
+        """Search with what ``stage`` trains as it is now; the number of queries searched."""
         count = 0
         for number, part in enumerate(self._sources):
             if isinstance(part.examples, JudgedExamples):
                 path = self._folder.mined(number)
                 queries, pool = search_pool(part.examples, self._settings, [*seed, number])
-                self._session.if_main(lambda: self._search(queries, pool, path))  # noqa: B023
+                self._session.if_main(lambda: self._search(stage, queries, pool, path))  # noqa: B023
                 self._use(number, part.examples, path)
                 count += len(queries)
         return count
@@ -71,9 +71,9 @@ class NegativeSource:
                 shutil.copyfile(path, self._folder.mined(number))
                 self._use(number, part.examples, path)
 
-    def _search(self, queries: Sequence[Query], pool: TextStore, path: Path) -> None:
-        documents = self._session.encode("document", [pool[id] for id in pool.ids])
-        vectors = self._session.encode("query", [query.text for query in queries])
+    def _search(self, stage: Stage, queries: Sequence[Query], pool: TextStore, path: Path) -> None:
+        documents = self._session.encode("document", [pool[id] for id in pool.ids], stage.component)
+        vectors = self._session.encode("query", [query.text for query in queries], stage.component)
         depth = self._settings.last_rank + 1  # one more: the positive is taken out
         write_run(path, search(vectors, documents, [query.id for query in queries], pool.ids, depth), "mined")
 

@@ -62,7 +62,8 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, share: float) -> None:
 
 def _learning_rates(stage: Stage, weighers: TermWeighers, towers: Mapping[str, Any]) -> dict[int, float]:
     """By the id of the parameter, where it is not the stage's own: heads come before components."""
-    known, rates = components_of(weighers.document), {}
+    known = components_of(weighers.document)
+    rates: dict[int, float] = {}
     for component, rate in stage.learning_rates.items():
         if component not in known:
             hint = did_you_mean(component, known)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from encoders.training.parts import components_of, trained_components
 from encoders.training.recipe import Pruning, Stage
 from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import atomic_write
+
+_FILE = "pruning.safetensors"
 
 
 class Prunable(Protocol):
@@ -129,3 +134,16 @@ def _counted(stage: Stage, settings: Pruning, document: nn.Module) -> dict[str, 
         raise LearnedSparseError(f"stage {stage.name}: pruning: counted: {settings.counted!r} is not trained here")
     names = list(known) if settings.counted == "document" else [settings.counted]
     return {name: getattr(known[name], "unpruned", known[name]) for name in names}
+
+
+def save_pruning(state: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write ``Pruner.tensors()`` into a state folder, if there are any."""
+    if tensors:
+        with atomic_write(state / _FILE) as file:
+            file.write(save({name: tensor.cpu() for name, tensor in tensors.items()}))
+
+
+def load_pruning(state: Path) -> dict[str, Tensor]:
+    """What ``save_pruning`` wrote."""
+    path = state / _FILE
+    return load_file(path) if path.exists() else {}

@@ -17,6 +17,7 @@ from encoders.training import state
 from encoders.training.cotraining import CoLearner
 from encoders.training.learner import Learner
 from encoders.training.parts import part_of
+from encoders.training.pruning import Pruner, load_pruning
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.retrieval import Vectors, encode
 from learned_sparse.errors import LearnedSparseError
@@ -47,6 +48,12 @@ class Session:
             processes=self,
             autocast=self.autocast,
         )
+
+    def pruner(self, stage: Stage) -> Pruner | None:
+        """Who prunes terms in ``stage``, if it says so."""
+        if stage.pruning is None:
+            return None
+        return Pruner(stage, self.model.weighers.document, lambda t: self.reduce(t) if self.num_processes > 1 else t)
 
     @property
     def device(self) -> torch.device:
@@ -107,8 +114,10 @@ class Session:
             device=self.device,
         )
 
-    def restore(self, folder: Path, learner: AnyLearner) -> None:
-        """Put back weights, optimizer and random numbers of a saved state."""
+    def restore(self, folder: Path, learner: AnyLearner, pruner: Pruner | None) -> None:
+        """Put back weights, optimizer, random numbers and counts of a saved state."""
+        if pruner is not None and self.processes.is_main_process:
+            pruner.restore(load_pruning(folder), self.device)
         state.load_weights(folder / "weights.safetensors", self.model.weighers)
         state.load_optimizer(folder / "optimizer.safetensors", self.model.weighers, learner.optimizer)
         rows = state.read_random_states(folder / "random.safetensors")

@@ -11,7 +11,7 @@ import numpy as np
 
 from encoders.training.examples import Examples, JudgedExamples, TripleFile, check_known, triple_ids
 from encoders.training.recipe import Negatives, Source
-from encoders.training.texts import TextStore
+from encoders.training.texts import TextStore, as_read
 from learned_sparse.collection import Collection, load_collection, read_queries
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.trec import read_qrels
@@ -26,17 +26,22 @@ class Loaded:
     examples: Examples
 
 
-def load(source: Source, negatives: Negatives) -> Loaded:
-    """Read one source; hard negatives that must be mined are added later."""
+def load(source: Source, negatives: Negatives, *, expanded: bool = False) -> Loaded:
+    """Read one source; hard negatives that must be mined are added later.
+
+    ``expanded``: documents of collections are read with the text that expands them.
+    """
     per_query = 0 if negatives.kind == "none" else negatives.per_query
     if source.triples is not None:
-        return Loaded(source=source, name=source.triples.stem, examples=_triples(source.triples, source, per_query))
+        return Loaded(
+            source=source, name=source.triples.stem, examples=_triples(source.triples, source, per_query, expanded)
+        )
     if source.collection is None:
         raise LearnedSparseError("data: a source needs 'collection' or 'triples'")
     collection = load_collection(source.collection)
     queries, qrels = _topics(source, collection)
     positives = _positives(source, queries, qrels)
-    texts = TextStore(collection.documents())
+    texts = TextStore(as_read(collection.documents(), expanded=expanded))
     known = {query: [id for id in documents if id in texts] for query, documents in positives.items()}
     known = {query: documents for query, documents in known.items() if documents}
     if not known:
@@ -65,7 +70,7 @@ def _positives(
     }
 
 
-def _triples(path: Path, source: Source, per_query: int) -> TripleFile:
+def _triples(path: Path, source: Source, per_query: int, expanded: bool) -> TripleFile:
     if source.collection is None:
         return TripleFile(path, per_query=per_query)
     collection = load_collection(source.collection)
@@ -75,7 +80,7 @@ def _triples(path: Path, source: Source, per_query: int) -> TripleFile:
         document_ids |= {positive, negative}
     found = read_queries(source.topics) if source.topics is not None else collection.queries(source.split)
     queries = {query.id: query.text for query in found if query.id in query_ids}
-    texts = TextStore(collection.documents(), keep=document_ids)
+    texts = TextStore(as_read(collection.documents(), expanded=expanded), keep=document_ids)
     check_known(path, "query", query_ids, queries)
     check_known(path, "document", document_ids, texts)
     return TripleFile(path, per_query=per_query, queries=queries, texts=texts)

@@ -31,6 +31,9 @@ class Progress:
     step: int = 0
     best_score: float | None = None
     best_step: int | None = None
+    stale: int = 0  # validations in a row that were no better
+    mixture: Mapping[str, Any] | None = None  # the settings of the best mixture, found with the best weights
+    steps_before: int = 0  # done in earlier stages
     mined_at: int | None = None  # the step of the last search for hard negatives by the model itself
     seconds: float = 0.0
     recipe: Mapping[str, Any] = field(default_factory=dict)

@@ -14,6 +14,11 @@ def text_key(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
+def as_read(documents: Iterable[Document], *, expanded: bool) -> Iterator[Document]:
+    """``documents`` as a model reads them: with the text that expands them in ``text``, or without."""
+    return (Document(document.id, document.with_expanded if expanded else document.text) for document in documents)
+
+
 class TextStore:
     """``store[id]`` is the text; kept as one block of UTF-8 bytes with offsets.
 

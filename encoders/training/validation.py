@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from encoders.models import Mixture
 from encoders.training.mining import drawn
+from encoders.training.mixing import mixture_scores
 from encoders.training.recipe import Validation
 from encoders.training.retrieval import Vectors, mean_reciprocal_rank, search
-from encoders.training.texts import TextStore
+from encoders.training.texts import TextStore, as_read
 from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.trec import read_run
 
 Encode = Callable[[str, list[str]], Vectors]  # (side, texts) -> weights
+EncodeComponent = Callable[..., Vectors]  # (side, texts, component=name) -> weights
 
 
 class Validator:
     """The queries, judgements and pool of a ``Validation``, read once."""
 
-    def __init__(self, settings: Validation, seed: int) -> None:
+    def __init__(self, settings: Validation, seed: int, *, expanded: bool = False) -> None:
+        """``expanded``: documents are read with the text that expands them."""
         collection = load_collection(settings.collection)
         qrels = collection.qrels(settings.split)
         texts = {query.id: query.text for query in collection.queries(settings.split)}
-        documents = TextStore(collection.documents())
+        documents = TextStore(as_read(collection.documents(), expanded=expanded))
         positives = {
             query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in documents]
             for query in sorted(texts.keys() & qrels.keys())
@@ -49,10 +54,22 @@ class Validator:
 
     def score(self, encode: Encode) -> float:
         """MRR@10 of the model behind ``encode``."""
-        documents = encode("document", [self._pool[id] for id in self._pool.ids])
-        queries = encode("query", list(self._queries.values()))
-        run = search(queries, documents, list(self._queries), self._pool.ids, self._depth)
+        run = search(*self._vectors(encode), list(self._queries), self._pool.ids, self._depth)
         return mean_reciprocal_rank(run, self.positives, self._depth)
+
+    def best_mixture(self, mixtures: Sequence[Mixture], encode: EncodeComponent) -> tuple[float, int]:
+        """MRR@10 of the best mixture, and its place; of equal ones the first."""
+        names = dict.fromkeys(name for mixture in mixtures for name in mixture.factors)
+        vectors = {name: self._vectors(functools.partial(encode, component=name)) for name in names}
+        ids = list(self._queries), self._pool.ids
+        scores = mixture_scores(mixtures, vectors, *ids, self.positives, self._depth)
+        best = int(scores.argmax())
+        return float(scores[best]), best
+
+    def _vectors(self, encode: Encode) -> tuple[Vectors, Vectors]:
+        """Queries and pool."""
+        documents = encode("document", [self._pool[id] for id in self._pool.ids])
+        return encode("query", list(self._queries.values())), documents
 
     def describe(self) -> str:
         """One line for the log."""
