@@ -104,7 +104,8 @@ class Scaled(nn.Module):
         self.register_buffer("_start", torch.tensor(start))
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return input_ids * self._factor + self._start
+        answer: torch.Tensor = input_ids * self._factor + self._start
+        return answer
 
 
 @pytest.mark.parametrize(
