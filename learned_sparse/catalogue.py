@@ -9,7 +9,7 @@ from typing import Any
 from learned_sparse.document_formats import check_id, check_text
 from learned_sparse.documents import DocumentReader, Line, OnBadLine
 from learned_sparse.errors import LearnedSparseError, did_you_mean
-from learned_sparse.records import Document, Query
+from learned_sparse.records import Document, Query, without_mark
 from learned_sparse.trec import Qrels
 
 
@@ -28,7 +28,7 @@ def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
 def queries(name: str) -> list[Query]:
     """The queries of ``name``."""
     found = _fetched(_load(name, "queries").queries_iter, f"ir_datasets:{name}")
-    return [Query(query.query_id, query.default_text().strip()) for query in found]
+    return [Query(query.query_id, without_mark(query.default_text()).strip()) for query in found]
 
 
 def qrels(name: str) -> Qrels:

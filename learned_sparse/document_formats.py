@@ -10,11 +10,12 @@ import orjson
 
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.lines import has_white_space, not_utf8
-from learned_sparse.records import Document
+from learned_sparse.records import Document, without_mark
 
 ID_KEYS = ("_id", "id", "docid", "doc_id")
 TEXT_KEYS = ("text", "contents", "content", "segment")
 TITLE_KEYS = ("title",)
+EXPANDED_KEYS = ("expanded", "predicted_queries")
 
 
 class BadLineError(Exception):
@@ -33,7 +34,8 @@ def parse_json(line: bytes) -> Document:
     """BEIR's, Pyserini's and Anserini's JSON lines.
 
     ``_id``, ``id`` or ``docid``; ``text`` or ``contents``; a ``title`` is put in front with a space between (Anserini's
-    BeirFlatCollection puts a line end there). Numbers are taken as ids; other keys mean nothing here.
+    BeirFlatCollection puts a line end there). ``expanded`` or ``predicted_queries`` (of docT5query) is what expands the
+    text: a string, or a list of strings that are joined with spaces. Numbers are taken as ids; other keys mean nothing.
     """
     record = _json_object(line)
     name = check_id(first_of(record, ID_KEYS))
@@ -43,7 +45,15 @@ def parse_json(line: bytes) -> Document:
     for key, value in (("title", title), ("text", text)):
         if value is not None and not isinstance(value, str):
             raise BadLineError("text is not a string", f"the {key} is of type {type(value).__name__}")
-    return check_text(Document(name, f"{title} {text}" if title else text))
+    return check_text(Document(name, f"{title} {text}" if title else text, _expanded(first_of(record, EXPANDED_KEYS))))
+
+
+def _expanded(value: object) -> str:
+    texts = [] if value is None else value if isinstance(value, list) else [value]
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadLineError("expanded text is no string", f"nor a list of strings: {type(text).__name__}")
+    return " ".join(texts)
 
 
 def parse_tsv(line: bytes) -> Document:
@@ -94,10 +104,11 @@ def check_id(value: object) -> str:
 
 
 def check_text(document: Document) -> Document:
-    """The document; ``BadLineError`` where its text is empty."""
-    if not document.text.strip():
+    """The document, as it may be handed on (see ``without_mark``); ``BadLineError`` where its text is empty."""
+    text, expanded = without_mark(document.text), without_mark(document.expanded)
+    if not text.strip():
         raise BadLineError("empty text", f"document {document.id!r}")
-    return document
+    return Document(document.id, text, expanded if expanded.strip() else "")
 
 
 def _json_object(line: bytes) -> dict[str, Any]:

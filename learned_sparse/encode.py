@@ -116,6 +116,7 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
     print(f"{counts.written:,} {manifest.kind} of {source.name} by {manifest.model} ({manifest.checkpoint})")
     details = {
         "with an empty vector (kept)": counts.empty_vectors,
+        "with text that expands them": counts.expanded,
         "cut at the maximum length": counts.truncated,
         "in other shards": counts.other_shards,
         **{f"lines skipped: {reason}": count for reason, count in manifest.counts.skipped.items()},

@@ -45,6 +45,7 @@ class _Encoded:
     """The weights of a window, and what the encoder left out of them."""
 
     weights: SparseBatch
+    expanded: int
     truncated: int
     unwritable: int
 
@@ -115,11 +116,13 @@ class DocumentEncoding:
 
     def _encode(self, window: Window) -> _Encoded:
         before = _left_out(self._encoder)
-        weights = self._encoder.encode([document.text for document in window.documents])
+        uses = _uses_expanded(self._encoder)
+        weights = self._encoder.encode([d.with_expanded if uses else d.text for d in window.documents])
         if len(weights) != len(window.documents):
             raise RuntimeError(f"the encoder returned {len(weights)} vectors for {len(window.documents)} texts")
         truncated, unwritable = np.subtract(_left_out(self._encoder), before).tolist()
-        return _Encoded(weights, truncated, unwritable)
+        expanded = sum(bool(document.expanded) for document in window.documents) if uses else 0
+        return _Encoded(weights, expanded, truncated, unwritable)
 
     def _keep(self, window: Window) -> bool:
         note, problem = self._parts.finished(window)
@@ -137,6 +140,7 @@ class DocumentEncoding:
         impacts, statistics = quantizer.quantize(encoded.weights, window.ids)
         counts = Counts(
             read=len(window.documents),
+            expanded=encoded.expanded,
             truncated=encoded.truncated,
             unwritable=encoded.unwritable,
             postings=statistics.postings,
@@ -164,6 +168,11 @@ class DocumentEncoding:
         )
         if reader.read != counts.written + elsewhere or counts.written != sum(note.part.documents for note in notes):
             raise RuntimeError(f"{reader.read} documents read, {counts.written} written, {elsewhere} in other shards")
+        if _uses_expanded(self._encoder) and counts.written and not counts.expanded:
+            self._say(
+                "this model also reads text that expands a document, and no document has any "
+                '("expanded" or "predicted_queries" in JSON lines)'
+            )
         finished = dataclasses.replace(
             manifest,
             complete=True,
@@ -173,6 +182,10 @@ class DocumentEncoding:
         )
         finished.save(self._plan.folder)
         return finished
+
+
+def _uses_expanded(encoder: Encoder) -> bool:
+    return bool(getattr(encoder, "uses_expanded", False))
 
 
 def _left_out(encoder: Encoder) -> tuple[int, int]:

@@ -41,11 +41,12 @@ class Window:
 
     @property
     def digest(self) -> str:
-        """A hash of all ids and texts, to notice an input that changed between two runs."""
+        """A hash of all ids, texts and what expands them, to notice an input that changed between two runs."""
         digest = hashlib.sha256()
         for document in self.documents:
             head = f"{len(document.id)} {len(document.text)} "
-            digest.update(f"{head}{document.id}{document.text}".encode("utf-8", "surrogatepass"))
+            more = f" {len(document.expanded)} {document.expanded}" if document.expanded else ""
+            digest.update(f"{head}{document.id}{document.text}{more}".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
 

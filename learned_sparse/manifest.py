@@ -41,6 +41,8 @@ class Counts:
     other_shards: int = 0
     """Texts that another shard writes."""
     written: int = 0
+    expanded: int = 0
+    """Texts encoded together with what expands them."""
     truncated: int = 0
     """Texts cut at the maximum length."""
     unwritable: int = 0

@@ -16,7 +16,7 @@ from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote, is_index_note
 from learned_sparse.java import start_jvm
 from learned_sparse.manifest import Manifest, differences
 from learned_sparse.quantize import Quantizer
-from learned_sparse.records import Encoder
+from learned_sparse.records import Encoder, without_mark
 
 PREFIX = "learned_sparse:"
 """``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means ours."""
@@ -31,7 +31,7 @@ class QueryImpacts:
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """One ``{term: impact}`` for each text, in order; empty where nothing is left of it."""
-        impacts, _ = self.quantizer.quantize(self.encoder.encode(texts), texts)
+        impacts, _ = self.quantizer.quantize(self.encoder.encode([without_mark(text) for text in texts]), texts)
         return [impacts.row(place) for place in range(len(impacts))]
 
     @classmethod

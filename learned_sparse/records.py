@@ -13,6 +13,11 @@ EXPANDED = "\x1f"
 """Stands between a text and what expands it (ASCII's unit separator: no tokenizer and no analyzer reads it as text)."""
 
 
+def without_mark(text: str) -> str:
+    """``text`` as it may be read: where it holds ``EXPANDED`` itself, there is a space."""
+    return text.replace(EXPANDED, " ")
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One document; ``text`` is all there is to encode (a title is already joined in front)."""
@@ -93,7 +98,11 @@ class SparseBatch:
 
 
 class Encoder(Protocol):
-    """One side (documents or queries) of a model: what the encoding pipeline and the searcher ask for."""
+    """One side (documents or queries) of a model: what the encoding pipeline and the searcher ask for.
+
+    Some have more, which is asked for where it is there: ``truncated`` and ``dropped`` (counts), ``uses_expanded``
+    (whether documents are handed over as ``Document.with_expanded``), ``free_at_search`` (settings of queries alone).
+    """
 
     @property
     def terms(self) -> Sequence[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from learned_sparse.catalogue import first_line
 from learned_sparse.errors import LearnedSparseError, did_you_mean
-from learned_sparse.records import Query
+from learned_sparse.records import Query, without_mark
 from learned_sparse.trec import Qrels, read_qrels
 
 
@@ -23,7 +23,7 @@ def registered_queries(name: str) -> list[Query]:
     _check(name, "topics", topics_mapping)
     with _fetching(name, "topics"):
         topics = get_topics(name)
-    found = [Query(str(query), fields["title"].strip()) for query, fields in topics.items()]
+    found = [Query(str(query), without_mark(fields["title"]).strip()) for query, fields in topics.items()]
     return sorted(found, key=lambda query: (0, int(query.id), "") if query.id.isdigit() else (1, 0, query.id))
 
 

@@ -15,7 +15,7 @@ from learned_sparse.car_outlines import read_outlines
 from learned_sparse.document_formats import ID_KEYS, BadLineError, check_id, extension, first_of
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.lines import decode, read_lines
-from learned_sparse.records import Query
+from learned_sparse.records import Query, without_mark
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")
 _LINE_END = re.compile(r"\s*\n\s*")
@@ -40,7 +40,7 @@ def read_queries(path: str | Path) -> list[Query]:
         raise LearnedSparseError(f"{path}: no queries")
     queries: dict[str, Query] = {}
     for where, name, text in _reader(path, lines[0][1])(lines):
-        query = Query(_identifier(name, where), _LINE_END.sub(" ", text.strip()))
+        query = Query(_identifier(name, where), _LINE_END.sub(" ", without_mark(text).strip()))
         if query.id in queries:
             raise LearnedSparseError(f"{where}: query {query.id!r} was given before; keep one of them")
         if not query.text:

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import Query
+from learned_sparse.records import EXPANDED, Query
 from learned_sparse.topics import read_queries
 
 IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
-TEXTS = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=["Cs"]), min_size=1, max_size=40).map(
-    str.strip
-)
+ANY = st.characters(exclude_characters=f"\t\n\r{EXPANDED}", exclude_categories=["Cs"])
+TEXTS = st.text(ANY, min_size=1, max_size=40).map(str.strip)
 
 ROBUST04 = """
 <top>
