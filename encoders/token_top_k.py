@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from encoders.vocabulary_head import accumulator, compute_dtype, entry_gradients
 
@@ -47,6 +48,18 @@ def max_pool_entries(values: Tensor, columns: Tensor, texts_of_rows: Tensor, tex
     return pooled.view(texts, n)
 
 
+def keep_largest(weights: Tensor, k: int) -> Tensor:
+    """``weights`` ``(batch, n)`` with 0 for all but each row's ``k`` largest; of equal ones the lower columns stay.
+
+    >>> keep_largest(torch.tensor([[0.5, 2.0, 0.5, 1.0]]), 3).tolist()
+    [[0.5, 2.0, 0.0, 1.0]]
+    """
+    with torch.no_grad():
+        padded = functional.pad(weights, (0, -weights.shape[1] % _GROUP), value=float("-inf"))
+        columns = _largest(padded, weights.shape[1], k)[1]
+    return torch.zeros_like(weights).scatter(1, columns, weights.gather(1, columns))
+
+
 def _first_of_each(place: Tensor, chosen: Tensor) -> Tensor:
     """The first of the ``chosen`` entries at each place."""
     entry = chosen.nonzero().squeeze(1)
@@ -65,15 +78,13 @@ def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dty
     block = _BLOCK_ON_CPU if rows.device.type == "cpu" else _BLOCK_ON_ACCELERATOR
     height = min(max(block // width, 1), len(rows))
     buffer = torch.full((height, width), float("-inf"), dtype=result, device=rows.device)
+    product = buffer if dtype == result else torch.empty_like(buffer, dtype=dtype)
     decoder = weight.to(dtype).t()
     for start in range(0, len(rows), max(height, 1)):
         some = rows[start : start + height].to(dtype)
         padded = buffer[: len(some)]
         scores = padded[:, :n]
-        if dtype == result:
-            torch.mm(some, decoder, out=scores).add_(bias)
-        else:
-            torch.add(torch.mm(some, decoder), bias, out=scores)
+        torch.add(torch.mm(some, decoder, out=product[: len(some), :n]), bias, out=scores)
         values[start : start + height], columns[start : start + height] = _largest(padded, n, k)
     return values, columns
 

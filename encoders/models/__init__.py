@@ -15,6 +15,8 @@ from encoders.models.term_weighting import (
     TildeV2Settings,
     UniCoilSettings,
 )
+from encoders.models.uhd import UHD, UHD_BERT
+from encoders.models.uhd_settings import UHDSettings
 
 ARCHITECTURES: dict[str, Architecture] = {
     "deepimpact": DEEPIMPACT,
@@ -22,12 +24,14 @@ ARCHITECTURES: dict[str, Architecture] = {
     "sparterm": SPARTERM,
     "splade": SPLADE,
     "tildev2": TILDEV2,
+    "uhd": UHD_BERT,
     "unicoil": UNICOIL,
 }
 
 __all__ = [
     "ARCHITECTURES",
     "SIDES",
+    "UHD",
     "Architecture",
     "BagOfWords",
     "DeepImpactSettings",
@@ -41,5 +45,6 @@ __all__ = [
     "SpladeSettings",
     "TermWeighers",
     "TildeV2Settings",
+    "UHDSettings",
     "UniCoilSettings",
 ]
