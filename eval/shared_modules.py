@@ -34,42 +34,73 @@ class Remembering:
         return self._answer
 
 
-def share(models: Sequence[nn.Module], towers: Iterable[nn.Module]) -> list[Remembering]:
+class RememberingWinners:
+    """``(rows, k) -> (values, columns)``, largest first, that also answers a smaller ``k`` without computing it.
+
+    It computes the largest ``k`` it was ever asked for: the first of them are the answer to any smaller one.
+    """
+
+    def __init__(self, forward: Any) -> None:
+        self.computed = 0
+        """How often ``forward`` was called."""
+        self._forward = forward
+        self._most = 0
+        self._rows: Tensor | None = None
+        self._answer: tuple[Tensor, Tensor] = (torch.empty(0, 0), torch.empty(0, 0))
+
+    def __call__(self, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        self._most = max(self._most, k)
+        if self._rows is None or self._answer[0].shape[1] < k or not torch.equal(rows, self._rows):
+            self._rows, self._answer = rows, self._forward(rows, self._most)
+            self.computed += 1
+        values, columns = self._answer
+        return values[:, :k], columns[:, :k]
+
+
+_KINDS: dict[tuple[str, ...], type[Remembering] | type[RememberingWinners]] = {
+    ("input_ids", "attention_mask"): Remembering,
+    ("rows", "k"): RememberingWinners,
+}
+
+
+def share(models: Sequence[nn.Module], towers: Iterable[nn.Module]) -> list[Remembering | RememberingWinners]:
     """Let ``models``, which share ``towers``, also share each part that they have in common; what remembers.
 
-    A part reads ``(input_ids, attention_mask)``. Two are the same if they are of one class with the same towers,
-    parameters, buffers and attributes: SpaDE's expansion with one ``k`` is, whatever ``alpha``. The models are changed
-    in place, and their parameters must not change from here on.
+    A part reads ``(input_ids, attention_mask)``, or finds the ``k`` winners of ``rows``. Two are the same if they are
+    of one class with the same towers, parameters, buffers and attributes: SpaDE's expansion with one ``k`` is, whatever
+    ``alpha``. The models are changed in place, and their parameters must not change from here on.
     """
-    known = frozenset(map(id, towers))
+    known = frozenset(id(part) for tower in towers for part in tower.modules())
     parts: dict[Hashable, list[nn.Module]] = {}
     users: dict[Hashable, set[int]] = {}
     for number, model in enumerate(models):
         for part in model.modules():
-            if _reads_tokens(part):
+            if _kind(part):
                 key = _identity(part, known)
                 parts.setdefault(key, []).append(part)
                 users.setdefault(key, set()).add(number)
     return [_remember(same) for key, same in parts.items() if len(users[key]) > 1]
 
 
-def _remember(same: Sequence[Any]) -> Remembering:
-    forward = same[0].forward
-    remembering = forward if isinstance(forward, Remembering) else Remembering(forward)
+def _remember(same: Sequence[Any]) -> Remembering | RememberingWinners:
+    forward, kind = same[0].forward, _kind(same[0])
+    if kind is None:
+        raise TypeError(f"{type(same[0]).__name__} is no part that can be shared")
+    remembering = forward if isinstance(forward, kind) else kind(forward)
     for part in same:
         part.forward = remembering
     return remembering
 
 
-def _reads_tokens(part: nn.Module) -> bool:
-    if isinstance(part.forward, Remembering):
-        return True
-    return list(inspect.signature(part.forward).parameters) == ["input_ids", "attention_mask"]
+def _kind(part: nn.Module) -> type[Remembering] | type[RememberingWinners] | None:
+    if isinstance(part.forward, Remembering | RememberingWinners):
+        return type(part.forward)
+    return _KINDS.get(tuple(inspect.signature(part.forward).parameters))
 
 
-def _identity(part: nn.Module, towers: frozenset[int]) -> Hashable:
-    """Equal for parts that compute the same; of what cannot be compared, only the very same object is equal."""
-    if id(part) in towers:
+def _identity(part: nn.Module, known: frozenset[int]) -> Hashable:
+    """Equal for parts that compute the same; ``known`` parts, and what cannot be compared, equal only themselves."""
+    if id(part) in known:
         return id(part)
     attributes = {name: value for name, value in vars(part).items() if name not in _OF_EVERY_MODULE | {"forward"}}
     return (
@@ -78,7 +109,7 @@ def _identity(part: nn.Module, towers: frozenset[int]) -> Hashable:
         tuple((name, _value(value)) for name, value in sorted(attributes.items())),
         tuple((name, id(parameter)) for name, parameter in part.named_parameters(recurse=False)),
         tuple((name, _content(buffer)) for name, buffer in part.named_buffers(recurse=False)),
-        tuple((name, _identity(child, towers)) for name, child in part.named_children()),
+        tuple((name, _identity(child, known)) for name, child in part.named_children()),
     )
 
 

@@ -19,7 +19,7 @@ from encoders.hub import locate
 from encoders.models import Side
 from encoders.notes import as_json
 from encoders.vocabulary import Vocabulary
-from eval.shared_modules import Remembering, share
+from eval.shared_modules import Remembering, RememberingWinners, share
 from learned_sparse.encode_options import EncodeOptions
 from learned_sparse.encode_quantizer import Calibration, choose_quantizer
 from learned_sparse.errors import LearnedSparseError
@@ -56,7 +56,7 @@ class SweepModel:
         self._vocabulary = Vocabulary.from_tokenizer(self.model.tokenizer, size)
         self._device = choose_device(device)
         self.dtype = choose_dtype(dtype, self._device)
-        self.remembering: list[Remembering] = []
+        self.remembering: list[Remembering | RememberingWinners] = []
         """The parts that the sides made so far share."""
 
     def changed(self, changes: Mapping[str, Any]) -> tuple[Any, frozenset[str]]:

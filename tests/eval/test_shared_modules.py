@@ -13,7 +13,8 @@ from encoders.batching import pad
 from encoders.checkpoint import new_model
 from encoders.models import ARCHITECTURES
 from encoders.vocabulary import Vocabulary
-from eval.shared_modules import Remembering, share
+from eval.shared_modules import Remembering, RememberingWinners, share
+from learned_sparse.settings import parse
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
 
 Case = tuple[str, dict[str, Any], list[dict[str, Any]], dict[str, int]]
@@ -43,6 +44,18 @@ CASES: dict[str, Case] = {
         [{"gamma": 1.0}, {"gamma": 0.6}, {"gamma": 0.45}],
         {"TokenWeights": 1, "Expansion": 1, "BagOfWords": 1, "HiddenStates": 1, "Tower": 1},
     ),
+    "uhd k": (
+        "uhd",
+        {"dimensions": 64, "layers": [1, 2], "k": 9},
+        [{"k": 3}, {"k": 9}, {"k": 9, "document_k": 20}],
+        {"WinnerTakeAll": 2, "HiddenStates": 2},
+    ),
+    "uhd layers": (
+        "uhd",
+        {"dimensions": 64, "layers": [1, 2], "encoders": "joint", "k": 4},
+        [{}, {"layers": [2]}, {"normalize": "none"}],
+        {"Bucket": 1, "WinnerTakeAll": 2, "HiddenStates": 1},
+    ),
 }
 
 
@@ -51,10 +64,8 @@ def weighers(case: Case, backbone: Path) -> tuple[list[nn.Module], list[nn.Modul
     architecture, settings, variants, _ = case
     family, vocabulary = ARCHITECTURES[architecture], Vocabulary.from_tokenizer(tokenizer(), len(VOCABULARY))
     towers = new_model(architecture, settings, str(backbone)).towers
-    made = [
-        family.weigher(family.settings(**settings, **changes), "document", towers, vocabulary).eval()
-        for changes in variants
-    ]
+    all_settings = [parse(family.settings, settings | changes, "test") for changes in variants]
+    made = [family.weigher(chosen, "document", towers, vocabulary).eval() for chosen in all_settings]
     return made, list(towers.values())
 
 
@@ -76,10 +87,11 @@ def test_answers_are_the_same_and_computed_once(name: str, tiny_bert: Path) -> N
         assert torch.equal(answer, wanted)
     assert len({weights.sum().item() for weights in expected[0]}) == 3  # the variants differ
     parts = {id(part.forward): type(part).__name__ for weigher in together for part in weigher.modules()
-             if isinstance(part.forward, Remembering)}  # fmt: skip
+             if isinstance(part.forward, Remembering | RememberingWinners)}  # fmt: skip
     counts = {kind: list(parts.values()).count(kind) for kind in parts.values()}
     assert counts == case[3]
-    assert {remembering.computed for remembering in shared} <= {0, 2}  # 0: a part of a part that was not asked for
+    # not at all: a part of a part that was not asked for; once more: the first batch, for more winners
+    assert {remembering.computed for remembering in shared} <= {0, 2, 3 if name == "uhd k" else 2}
 
 
 def test_remembering_asks_again_for_another_batch_or_mask() -> None:
@@ -95,6 +107,21 @@ def test_remembering_asks_again_for_another_batch_or_mask() -> None:
     assert part(torch.tensor([[3]]), torch.tensor([[1]])).tolist() == [[3]]
     assert part(ids, mask).tolist() == [[3, 4]]
     assert part.computed == 4
+
+
+def test_fewer_winners_are_the_first_of_more() -> None:
+    asked = []
+
+    def forward(rows: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        asked.append(k)
+        found = rows.topk(k, dim=1)
+        return found.values, found.indices
+
+    part = RememberingWinners(forward)
+    rows = torch.tensor([[3.0, 1, 4, 2]])
+    assert [part(rows.clone(), k)[0].tolist() for k in (2, 3, 1)] == [[[4, 3]], [[4, 3, 2]], [[4]]]
+    assert part(rows + 1, 1)[1].tolist() == [[2]]
+    assert asked == [2, 3, 3]
 
 
 class Scaled(nn.Module):

@@ -27,6 +27,12 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "threshold": ("sparterm", {"gate_pool": "max"}, {"threshold": 0.55}),
     "both": ("sparterm", {"gate_pool": "max", "query": "tf"}, {"threshold": 0.9, "max_terms": 4}),
     "spade": ("spade", {}, {"alpha": 0.3, "k": 3}),
+    "uhd": ("uhd", {"dimensions": 64, "layers": [1, 2], "k": 6}, {"k": 4, "query_k": 9, "bucket_weights": [2, 1]}),
+    "uhd layers": (
+        "uhd",
+        {"dimensions": 64, "layers": [1, 2], "encoders": "joint", "k": 6},
+        {"layers": [2], "binarize": True},
+    ),
 }
 
 
@@ -52,44 +58,31 @@ def checkpoint(folder: Path, backbone: Path, architecture: str, settings: dict[s
     return str(folder)
 
 
-def encoded(model: str, collection: Path, output: Path) -> tuple[Path, Path]:
+def encoded(model: str, collection: Path, output: Path, *more: str) -> tuple[Path, Path]:
     """What ``learned_sparse.encode`` writes for documents and queries."""
-    words = [
-        "--model",
-        "m",
-        "--checkpoint",
-        model,
-        "--collection",
-        str(collection),
-        "--device",
-        "cpu",
-        "--dtype",
-        "fp32",
-    ]
+    words = ["--model", "m", "--checkpoint", model, "--collection", str(collection), "--device", "cpu", *more]
+    words += ["--dtype", "fp32"]
     assert encode.main([*words, "--output", str(output / "documents")]) == 0
     assert encode.main([*words, "--output", str(output / "queries"), "--queries"]) == 0
     return output / "documents", output / "queries"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_impacts_are_those_of_a_checkpoint_with_these_settings(
-    case: str, folder: Path, tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_impacts_are_those_of_encode(case: str, folder: Path, tiny_bert: Path, tmp_path: Path) -> None:
     architecture, settings, changes = CASES[case]
-    changed = checkpoint(tmp_path / "changed", tiny_bert, architecture, settings | changes)
-    documents, queries = encoded(changed, folder, tmp_path / "encoded")
-    model = SweepModel(checkpoint(tmp_path / "own", tiny_bert, architecture, settings), device="cpu", dtype="fp32")
-    collection = load_collection(folder)
+    own = checkpoint(tmp_path / "own", tiny_bert, architecture, settings)
+    asked = [word for key, value in changes.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    documents, queries = encoded(own, folder, tmp_path / "encoded", *asked)
+    model, collection = SweepModel(own, device="cpu", dtype="fp32"), load_collection(folder)
     sides = model.sides("document", [{}, changes])
-    ids, (own, found) = encode_documents(sides, collection.documents(), model.batch_size, lambda _: None)
+    ids, (before, found) = encode_documents(sides, collection.documents(), model.batch_size, lambda _: None)
     vectors = {name: found.impacts.row(place) for place, name in enumerate(ids)}
     assert list(vectors.items()) == list(read_vectors(documents))
-    assert vectors != {name: own.impacts.row(place) for place, name in enumerate(ids)}
+    assert vectors != {name: before.impacts.row(place) for place, name in enumerate(ids)}
     topics = collection.queries("test")
-    (asked,) = encode_queries(model.sides("query", [changes]), topics, model.batch_size)
-    assert {query.id: asked.impacts.row(place) for place, query in enumerate(topics)} == read_topics(
-        queries / "queries.tsv"
-    )
+    (of_queries,) = encode_queries(model.sides("query", [changes]), topics, model.batch_size)
+    rows = {query.id: of_queries.impacts.row(place) for place, query in enumerate(topics)}
+    assert rows == read_topics(queries / "queries.tsv")
 
 
 @pytest.mark.jvm
