@@ -16,9 +16,7 @@ from encoders.encoder_options import changed_keys
 from encoders.hub import locate
 from encoders.masked_lm import quiet
 from encoders.models import ARCHITECTURES, SIDES, Architecture, Side, TermWeighers
-from encoders.notes import FORMAT, CheckpointNotes, as_json, write_notes
-from encoders.notes import NOTES as NOTES
-from encoders.notes import read_notes as read_notes
+from encoders.notes import FORMAT, NOTES, CheckpointNotes, as_json, read_notes, write_notes
 from encoders.vocabulary import Vocabulary
 from learned_sparse.errors import LearnedSparseError, did_you_mean
 from learned_sparse.quantize import Quantizer

@@ -94,8 +94,13 @@ def hidden_states_kind(make_head: Callable[[int], nn.Module], layers: Sequence[i
         return tower
 
     def from_backbone(
-        name: str | Path, *, revision: str | None = None, num_hidden_layers: int | None = None, **_: Any
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        num_hidden_layers: int | None = None,
+        output_bias: float = 0.0,
     ) -> HiddenStates:
+        del output_bias  # there are no outputs over the vocabulary
         return _made(backbone_folder(name), revision, num_hidden_layers)
 
     def _made(name: str | Path, revision: str | None, num_hidden_layers: int | None) -> HiddenStates:

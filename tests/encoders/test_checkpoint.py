@@ -11,7 +11,9 @@ import pytest
 import torch
 import transformers
 
-from encoders.checkpoint import NOTES, LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.checkpoint import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
+from encoders.hidden_states import HEAD
+from encoders.notes import NOTES
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.quantize import Quantizer
 from tests.tiny_models import TEXTS
@@ -133,3 +135,34 @@ def test_no_tokenizer(tiny_bert: Path, tmp_path: Path) -> None:
         shutil.copy(tiny_bert / name, tmp_path)
     with pytest.raises(LearnedSparseError, match="tokenizer"):
         load_checkpoint(tmp_path)
+
+
+def test_towers_with_a_head_of_their_own(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = new_model("spade", {"components": "weighting"}, str(tiny_bert))
+    save_checkpoint(tmp_path, model)
+    assert (tmp_path / "towers" / "weighting" / HEAD).is_file()
+    loaded = load_checkpoint(tmp_path)
+    for name, tensor in model.weighers.state_dict().items():
+        assert torch.equal(loaded.weighers.state_dict()[name], tensor), name
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("encoders.hidden_states.to_safetensors", full)
+        with pytest.raises(LearnedSparseError, match="No space"):
+            save_checkpoint(tmp_path, model)
+    assert not (tmp_path / NOTES).exists()
+    assert not (tmp_path / "towers" / "weighting" / HEAD).exists()
+
+
+def test_changed_settings(tiny_bert: Path) -> None:
+    model = new_model("spade", {"k": 3}, str(tiny_bert))
+    settings, changed = change_settings("spade", model.settings, {"k": 2, "alpha": 1, "gamma": 1.0}, "mine")
+    assert (settings.k, settings.alpha) == (2, 1.0)
+    assert changed == {"k", "alpha"}
+    assert change_settings("spade", model.settings, {}, "mine") == (model.settings, frozenset())
+    with pytest.raises(LearnedSparseError, match=r"^mine: 'repeats' .*what can be: alpha, components, gamma, k$"):
+        change_settings("spade", model.settings, {"repeats": "mean"}, "mine")
+    with pytest.raises(LearnedSparseError, match=r"^mine: settings: alpha: expected"):
+        change_settings("spade", model.settings, {"alpha": "half"}, "mine")

@@ -186,7 +186,12 @@ def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
 class _Always(torch.nn.Module):
     """Every dimension weighs 1."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        self.seen.append(len(input_ids))
         return torch.ones(len(input_ids), 4)
 
 
@@ -235,11 +240,16 @@ def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, s
     same(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
 
 
-def test_batches_of_many_dimensions_are_small() -> None:
+def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else half a million of them would take gigabytes for short texts."""
     lengths = np.full(300, 3)
     assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, most_texts=136)] == [136, 136, 28]
     assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, most_texts=136)] == [300]
+    monkeypatch.setattr("encoders.encoder._MOST_WEIGHTS", 9)
+    weigher, tokenizer = _Always(), load_encoder(str(tiny_bert), "document").tokenizer
+    encoder = CheckpointEncoder(weigher, tokenizer, "abcd", max_length=8, device=torch.device("cpu"), dtype="fp32")
+    encoder.encode(["a"] * 5)
+    assert weigher.seen == [2, 2, 1]  # two texts of four weights
 
 
 def test_an_architecture_without_changeable_settings(saved: dict[str, str]) -> None:

@@ -43,6 +43,8 @@ def test_all_options_are_handed_on(folder: str) -> None:
     assert load_encoder(folder, "query", device="cpu", dtype="bf16", max_length=7, top_k=3).description == (
         plain.description
     )
+    assert (plain.description["max_length"], plain.description["top_k"]) == (7, 3)
+    assert load_encoder(folder, "query", max_length=3, top_k=1).encode(["wing lift"]).row(0) == {"wing": 1.0}
     given = set(inspect.signature(load_encoder).parameters) - {"checkpoint", "model", "revision"}
     assert given <= set(inspect.signature(load_checkpoint_encoder).parameters)
 
