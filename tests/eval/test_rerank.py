@@ -1,0 +1,238 @@
+"""Re-ranking: the order at each depth, cross-encoders of one label and two, and exact dot products."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from encoders.checkpoint import new_model, save_checkpoint
+from encoders.loading import load_encoder
+from eval.cross_encoder import CrossEncoder
+from eval.dot_products import DotProducts
+from eval.rerank import main
+from eval.reranking import first_stage, pairs_of, rerank
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.records import Document
+from learned_sparse.trec import read_run
+from tests.tiny_models import VOCABULARY, tokenizer
+
+DOCUMENTS = {
+    "d1": Document("d1", "hives are caused by allergic reactions of the skin"),
+    "d2": Document("d2", "wing"),
+    "d3": Document("d3", "the garbage collector frees memory of cycles of objects " * 9),  # longer than the model reads
+    "d4": Document("d4", "rain in bali", "what is the weather in april"),
+}
+QUERIES = {"q1": "can hives be a sign of pregnancy", "q2": "wing lift", "q3": "weather in april"}
+PAIRS = [(query, document) for document in DOCUMENTS for query in QUERIES]
+RUN = {"q1": [("d2", 9.0), ("d1", 8.0), ("d3", 7.0)], "q2": [("d2", 3.0)]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def save_classifier(folder: Path, labels: int) -> Path:
+    """A random BERT of two layers with a classifier."""
+    tokenizer().save_pretrained(folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(labels)
+        config = BertConfig(
+            vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=32, max_position_embeddings=64, initializer_range=0.35, num_labels=labels,
+        )  # fmt: skip
+        BertForSequenceClassification(config).eval().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def classifiers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Path]:
+    folder = tmp_path_factory.mktemp("classifiers")
+    return {labels: save_classifier(folder / str(labels), labels) for labels in (1, 2, 3)}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Mapping[str, str]:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name in ("splade", "spade"):
+        save_checkpoint(folder / name, new_model(name, {}, str(tiny_bert)))
+    return {name: str(folder / name) for name in ("splade", "spade")}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a collection and a run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny" / "qrels").mkdir(parents=True)
+    corpus = [{"_id": name, "text": found.text, "expanded": found.expanded} for name, found in DOCUMENTS.items()]
+    topics = [{"_id": name, "text": text} for name, text in QUERIES.items()]
+    (tmp_path / "tiny" / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in corpus))
+    (tmp_path / "tiny" / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in topics))
+    (tmp_path / "tiny" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    lines = [f"{query} Q0 {document} 0 {score} t\n" for query, hits in RUN.items() for document, score in hits]
+    (tmp_path / "first.txt").write_text("".join([*lines, "q3 Q0 d1 1 1.0 t\n"]))
+    return tmp_path
+
+
+def all_scores(scorer: Any, pairs: Sequence[tuple[str, str]] = PAIRS) -> np.ndarray:
+    counted: list[int] = []
+    found: np.ndarray = scorer.scores(QUERIES, DOCUMENTS, pairs, counted.append)
+    assert sum(counted) == len(pairs)
+    return found
+
+
+def test_depths_reorder_their_part_and_keep_the_rest() -> None:
+    run = {"q": [("d1", 9.0), ("d2", 8.0), ("d3", 7.0), ("d4", 6.0)]}
+    scores = {("q", "d1"): -2.0, ("q", "d2"): -1.0, ("q", "d3"): 5.0}
+    order = {depth: [document for document, _ in rerank(run, scores, depth)["q"]] for depth in (1, 2, 3)}
+    assert order == {1: ["d1", "d2", "d3", "d4"], 2: ["d2", "d1", "d3", "d4"], 3: ["d3", "d2", "d1", "d4"]}
+    assert rerank(run, scores, 2)["q"] == [("d2", -1.0), ("d1", -2.0), ("d3", -3.0), ("d4", -4.0)]
+    assert rerank({"q": run["q"][:1]}, scores, 10) == {"q": [("d1", -2.0)]}  # fewer results than the depth
+
+
+def test_the_first_stage_is_what_is_judged() -> None:
+    run = {"q2": [("q2", 9.0), ("d1", 8.0)], "q1": [("d1", 1.0)], "q4": [("q4", 1.0)], "q9": [("d1", 1.0)]}
+    assert first_stage(run, ["q1", "q2", "q3"]) == {"q1": run["q1"], "q2": run["q2"]}
+    assert first_stage(run, ["q2", "q4"], remove_query=True) == {"q2": [("d1", 8.0)]}
+
+
+def test_each_pair_is_scored_once() -> None:
+    other = {"q1": [("d3", 9.0), ("d1", 8.0)]}
+    assert pairs_of([RUN, other], 2) == [("q1", "d1"), ("q1", "d2"), ("q2", "d2"), ("q1", "d3")]
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_scores_are_the_models_own(classifiers: Mapping[int, Path], labels: int) -> None:
+    """One pair at a time, without padding, by transformers alone."""
+    model = BertForSequenceClassification.from_pretrained(classifiers[labels])
+    expected = []
+    for query, document in PAIRS:
+        words = tokenizer()(
+            QUERIES[query], DOCUMENTS[document].text, truncation=True, max_length=64, return_tensors="pt"
+        )
+        with torch.inference_mode():
+            logits = model(**words).logits[0].double()
+        expected.append(float(logits[0] if labels == 1 else logits[1] - logits[0]))
+    assert np.ptp(expected) > 0.1
+    scorer = CrossEncoder(str(classifiers[labels]), device="cpu", batch_size="5")
+    assert all_scores(scorer) == pytest.approx(expected, abs=1e-5)
+    assert scorer.description["max_length"] == 64
+
+
+def test_two_labels_order_like_the_last_ones_probability(classifiers: Mapping[int, Path]) -> None:
+    model = BertForSequenceClassification.from_pretrained(classifiers[2])
+    texts = [QUERIES[query] for query, _ in PAIRS], [DOCUMENTS[document].text for _, document in PAIRS]
+    words = tokenizer()(*texts, truncation=True, max_length=64, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        probabilities = model(**words).logits.softmax(dim=-1)[:, 1].numpy()
+    scores = all_scores(CrossEncoder(str(classifiers[2]), device="cpu"))
+    assert np.argsort(scores).tolist() == np.argsort(probabilities).tolist()
+
+
+def test_scores_equal_those_of_sentence_transformers(classifiers: Mapping[int, Path]) -> None:
+    peer = pytest.importorskip("sentence_transformers").CrossEncoder(str(classifiers[1]), device="cpu", max_length=32)
+    texts = [(QUERIES[query], DOCUMENTS[document].text) for query, document in PAIRS]
+    theirs = peer.predict(texts, activation_fn=torch.nn.Identity())
+    ours = all_scores(CrossEncoder(str(classifiers[1]), device="cpu", max_length=32))
+    assert ours == pytest.approx(theirs.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["splade", "spade"])
+def test_dot_products_are_those_of_the_encoders(
+    checkpoints: Mapping[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eval.dot_products._AT_ONCE", 3)
+    scorer = DotProducts(checkpoints[name], device="cpu", dtype="fp32")
+    query, document = (
+        load_encoder(checkpoints[name], side, device="cpu", dtype="fp32") for side in ("query", "document")
+    )
+    assert document.uses_expanded is (name == "spade")
+    expected = []
+    for query_id, document_id in PAIRS:
+        found = DOCUMENTS[document_id]
+        left = query.encode([QUERIES[query_id]]).row(0)
+        right = document.encode([found.with_expanded if name == "spade" else found.text]).row(0)
+        expected.append(sum(weight * right.get(term, 0.0) for term, weight in left.items()))
+    assert np.ptp(expected) > 0.1
+    assert all_scores(scorer) == pytest.approx(expected, rel=1e-5)
+    order = np.random.default_rng(0).permutation(len(PAIRS))
+    shuffled = all_scores(scorer, [PAIRS[place] for place in order])
+    assert shuffled == pytest.approx([expected[place] for place in order], rel=1e-5)
+
+
+@pytest.mark.jvm
+def test_the_command(here: Path, classifiers: Mapping[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--collection", "./tiny", "--run", "one=first.txt", "--measures", "MRR@10", "--device", "cpu"]
+    words += ["--cross-encoder", str(classifiers[1]), "--depth", "2", "1"]
+    assert main([*words, "--output", "out"]) == 0
+    heading, _, first, *rows = capsys.readouterr().out.splitlines()
+    assert (heading.split(), first.split()) == (["run", "depth", "MRR@10"], ["one", "first", "stage", "0.7500"])
+    pairs = [("q1", "d1"), ("q1", "d2")]
+    better, worse = all_scores(CrossEncoder(str(classifiers[1]), device="cpu"), pairs)
+    measured = 1.0 if better > worse else 0.75
+    assert [row.split() for row in rows] == [["one", "1", "0.7500"], ["one", "2", f"{measured:.4f}"]]
+    run = read_run("out/one-top2.txt")
+    assert dict(run["q1"])["d1"] == pytest.approx(better, abs=1e-6)
+    assert [document for document, _ in run["q1"]][2] == "d3"
+    assert [document for document, _ in read_run("out/one-top1.txt")["q1"]] == ["d2", "d1", "d3"]
+    assert list(run) == ["q1", "q2"]  # q3 has no judgement
+    found = json.loads((here / "out" / "rerank.json").read_text())
+    assert (found["pairs"], found["max_length"], found["dtype"]) == (3, 64, "fp32")
+    assert [row["depth"] for row in found["rows"]] == [None, 1, 2]
+    assert list(found["weights_sha256"]) == ["model.safetensors"]
+
+
+@pytest.mark.jvm
+def test_a_checkpoint_re_ranks_too(
+    here: Path, checkpoints: Mapping[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--collection", "./tiny", "--run", "first.txt", "--measures", "MRR@10", "--device", "cpu", "--json"]
+    assert main([*words, "--checkpoint", checkpoints["spade"], "--set", "alpha=0", "--depth", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["document_encoder"]["settings"]["alpha"] == 0
+    assert [row["depth"] for row in found["rows"]] == [None, 3]
+    assert found["rows"][0]["scores"] == {"MRR@10": 0.75}
+
+
+def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], tiny_bert: Path) -> None:
+    (here / "pickled").mkdir()
+    (here / "none.txt").write_text("q3 Q0 d1 1 1.0 t\n")
+    (here / "stranger.txt").write_text("q1 Q0 d9 1 1.0 t\n")
+    good = f"--cross-encoder {classifiers[1]}"
+    for text, message in {
+        "--cross-encoder ./nowhere --run first.txt": "no such folder",
+        "--cross-encoder pickled --run first.txt": "no *.safetensors weights",
+        f"--cross-encoder {tiny_bert} --run first.txt": "not a trained cross-encoder (no weights for",
+        f"--cross-encoder {classifiers[3]} --run first.txt": "3 labels",
+        f"{good} --run first.txt --max-length 65": "give 3 to 64 tokens",
+        f"{good} --run first.txt --depth 0 10": "--depth 0: give at least 1",
+        f"{good} --run first.txt --set alpha=1": "--set changes a checkpoint of ours",
+        f"{good} --run none.txt": "no run has a result for a judged query",
+        f"{good} --run stranger.txt": "1 of 1 documents asked for are not there or have no text (for instance 'd9')",
+        "--model absent --run first.txt": "absent",
+    }.items():
+        with pytest.raises(LearnedSparseError) as error:
+            main(["--collection", "./tiny", *text.split()])
+        assert message in str(error.value)
+
+
+def test_a_score_that_is_no_number_is_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        description: Mapping[str, Any] = {}
+
+        def scores(self, queries: Any, documents: Any, pairs: Sequence[Any], done: Any) -> np.ndarray:
+            return np.array([1.0, np.nan, 2.0, 3.0])[: len(pairs)]
+
+    monkeypatch.setattr("eval.rerank.load_scorer", lambda options: Broken())
+    with pytest.raises(LearnedSparseError, match="query 'q1', document 'd2': the score is not finite"):
+        main(["--collection", "./tiny", "--run", "first.txt", "--model", "any"])
