@@ -62,9 +62,9 @@ def pack(bits: Tensor) -> Tensor:
     >>> pack(torch.tensor([[True, False, True, False, False, False, False, False, True]])).tolist()
     [[5, 1]]
     """
-    rows, columns = bits.shape
-    whole = nn.functional.pad(bits.to(torch.uint8), (0, -columns % 8)).view(rows, -1, 8)
-    return (whole << _places(bits)).sum(2, dtype=torch.uint8)
+    whole = nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
+    packed: Tensor = (whole << _places(bits)).sum(2, dtype=torch.uint8)
+    return packed
 
 
 def unpack(packed: Tensor, columns: int) -> Tensor:

@@ -38,13 +38,13 @@ class Bucket(nn.Module):
         """The bucket ``(batch, dimensions)`` of the layer's ``states`` ``(batch, tokens, hidden)``."""
         mask = attention_mask.bool() & self._pooled_tokens[input_ids]
         texts = torch.arange(len(mask), device=mask.device)[:, None].expand_as(mask)[mask]
-        values, columns = self._layer()(states[mask], self._k)
+        values, columns = self._winner_take_all()(states[mask], self._k)
         if self._normalize in ("token", "both"):
             values = functional.normalize(values, dim=1)
         bucket = max_pool_entries(values, columns, texts, len(mask), self._dimensions)
         return functional.normalize(bucket, dim=1) if self._normalize in ("bucket", "both") else bucket
 
-    def _layer(self) -> nn.Module:
+    def _winner_take_all(self) -> nn.Module:
         heads = self.tower.head
         if not isinstance(heads, nn.ModuleDict):
             raise TypeError(f"{type(heads).__name__} is no mapping of layers to winner-take-all layers")

@@ -13,12 +13,15 @@ from encoders.token_top_k import max_pool_entries, top_k_per_row
 
 SIZES = [(7, 53, 3), (1, 300, 4), (40, 1000, 1), (9, 64, 64), (5, 33, 32), (0, 20, 2), (20, 4000, 20)]
 
+Inputs = tuple[Tensor, Tensor, Tensor]
 
-def inputs(rows: int, n: int, *, whole: bool = False, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+
+def inputs(rows: int, n: int, *, whole: bool = False, dtype: torch.dtype = torch.float32) -> Inputs:
     """``whole``: small whole numbers, so that many scores are equal."""
     generator = torch.Generator().manual_seed(n)
     tensors = [torch.randn(*shape, generator=generator, dtype=dtype) for shape in ((rows, 6), (n, 6), (n,))]
-    return tuple((tensor.round() if whole else tensor).requires_grad_() for tensor in tensors)
+    weights = [(tensor.round() if whole else tensor).requires_grad_() for tensor in tensors]
+    return weights[0], weights[1], weights[2]
 
 
 def sorted_scores(rows: Tensor, weight: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -92,7 +95,8 @@ def test_bf16_autocast() -> None:
 
 def test_bf16_weights_give_float32_values() -> None:
     tensors = inputs(9, 2000)
-    values, columns = top_k_per_row(*(tensor.detach().bfloat16() for tensor in tensors), 8)
+    rows, weight, bias = (tensor.detach().bfloat16() for tensor in tensors)
+    values, columns = top_k_per_row(rows, weight, bias, 8)
     assert values.dtype == torch.float32
     torch.testing.assert_close(values, sorted_scores(*tensors, 8)[0], rtol=0.03, atol=0.1)
     assert columns.shape == (9, 8)
@@ -133,8 +137,8 @@ def test_on_a_gpu(whole: bool) -> None:
     theirs = [tensor.detach().double().requires_grad_() for tensor in inputs(40, 3000, whole=whole)]
     texts = torch.arange(40) // 8
     results = []
-    for tensors in (ours, theirs):
-        values, columns = top_k_per_row(*tensors, 7)
+    for rows, weight, bias in (ours, theirs):
+        values, columns = top_k_per_row(rows, weight, bias, 7)
         pooled = max_pool_entries(values, columns, texts.to(values.device), 5, 3000)
         pooled.square().sum().backward()
         results.append((columns.cpu(), pooled.detach().cpu()))

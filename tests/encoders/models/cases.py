@@ -67,26 +67,24 @@ UNICOIL: list[dict[str, Any]] = [
 ]
 DEEPIMPACT: list[dict[str, Any]] = [{}, {"repeats": "max", "separators": True}]
 TILDEV2: list[dict[str, Any]] = [{}, {"query_weighting": "binary", "bow_special_tokens": "none"}]
-_UHD = {"dimensions": 48, "k": 4, "layers": [1, 2], "weight_sparsity": 0.3}
-UHD: list[dict[str, Any]] = [
-    {**_UHD, **change}
-    for change in [
-        {},
-        {"encoders": "joint"},
-        {"layers": [2]},
-        {"encoders": "joint", "layers": [0, 2], "k": 1},
-        {"normalize": "token"},
-        {"normalize": "both"},
-        {"normalize": "none", "k": 48},
-        {"pool_special_tokens": False},
-        {"query_k": 5, "document_k": 9},
-        {"query_k": 5, "query_k_scope": "bucket", "document_k": 6, "document_k_scope": "bucket"},
-        {"bucket_weights": [2, 3]},
-        {"bucket_weights": [0, 1], "query_k": 4},
-        {"encoders": "joint", "bucket_weights": [1, 0]},
-        {"binarize": True, "document_k": 8, "bucket_weights": [1, 2]},
-    ]
+_UHD: dict[str, Any] = {"dimensions": 48, "k": 4, "layers": [1, 2], "weight_sparsity": 0.3}
+_UHD_CHANGES: list[dict[str, Any]] = [
+    {},
+    {"encoders": "joint"},
+    {"layers": [2]},
+    {"encoders": "joint", "layers": [0, 2], "k": 1},
+    {"normalize": "token"},
+    {"normalize": "both"},
+    {"normalize": "none", "k": 48},
+    {"pool_special_tokens": False},
+    {"query_k": 5, "document_k": 9},
+    {"query_k": 5, "query_k_scope": "bucket", "document_k": 6, "document_k_scope": "bucket"},
+    {"bucket_weights": [2, 3]},
+    {"bucket_weights": [0, 1], "query_k": 4},
+    {"encoders": "joint", "bucket_weights": [1, 0]},
+    {"binarize": True, "document_k": 8, "bucket_weights": [1, 2]},
 ]
+UHD = [{**_UHD, **change} for change in _UHD_CHANGES]
 BY_ARCHITECTURE = {
     "deepimpact": DEEPIMPACT,
     "spade": SPADE,

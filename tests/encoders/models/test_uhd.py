@@ -1,0 +1,260 @@
+"""UHD-BERT equals plain loops over its own hidden states; what may be changed in a checkpoint; what is computed."""
+
+from __future__ import annotations
+
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoders.checkpoint import LoadedModel, new_model, save_checkpoint
+from encoders.loading import load_encoder
+from encoders.models import ARCHITECTURES, SIDES, Side, UHDSettings
+from encoders.vocabulary import Vocabulary
+from learned_sparse.errors import LearnedSparseError
+from tests.encoders.models import cases
+from tests.reference.uhd import uhd
+from tests.tiny_models import TEXTS, VOCABULARY
+
+ADDED = [VOCABULARY.index(word) for word in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
+SMALL = cases.SMALLEST["uhd"]
+
+
+def made(backbone: Path, **settings: Any) -> LoadedModel:
+    model = new_model("uhd", {**SMALL, **settings}, str(backbone))
+    model.weighers.eval()
+    return model
+
+
+def inputs(model: LoadedModel, texts: list[str]) -> tuple[Tensor, Tensor]:
+    encoded = model.tokenizer(texts, return_tensors="pt", return_token_type_ids=False, padding=True)
+    return encoded["input_ids"], encoded["attention_mask"]
+
+
+def weigh(module: Any, model: LoadedModel, texts: list[str] = TEXTS) -> Tensor:
+    with torch.no_grad():
+        weights: Tensor = module(*inputs(model, texts))
+    return weights
+
+
+def of_paper(model: LoadedModel, side: Side, text: str) -> Tensor:
+    parsed: UHDSettings = model.settings
+    ids, mask = inputs(model, [text])
+    layers: list[Any] = []
+    for layer in parsed.layers:
+        tower = model.towers["joint" if parsed.encoders == "joint" else f"bucket-{layer}"]
+        with torch.no_grad():
+            whole = tower.model(ids, attention_mask=mask, output_hidden_states=True).hidden_states[layer][0]
+        head = tower.head[str(layer)]
+        layers.append((whole.tolist(), head.weight.tolist(), head.bias.tolist()))
+    states, weights, biases = zip(*layers, strict=True)
+    query = side == "query"
+    return torch.tensor(
+        uhd(
+            states,
+            weights,
+            biases,
+            ids[0].tolist(),
+            k=parsed.k,
+            normalize=parsed.normalize,
+            keep=parsed.query_k if query else parsed.document_k,
+            scope=parsed.query_k_scope if query else parsed.document_k_scope,
+            factors=parsed.bucket_weights if query else None,
+            binarize=parsed.binarize,
+            not_pooled=[] if parsed.pool_special_tokens else ADDED,
+        )
+    )
+
+
+@pytest.mark.parametrize("settings", cases.UHD, ids=str)
+def test_equals_plain_loops_over_the_models_own_states(settings: dict[str, Any], tiny_bert: Path) -> None:
+    model = made(tiny_bert, **settings)
+    for side in SIDES:
+        weights = weigh(model.weighers.side(side), model)  # in one batch, with padding
+        expected = torch.stack([of_paper(model, side, text) for text in TEXTS])
+        torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_defaults_are_the_papers() -> None:
+    settings = UHDSettings()
+    assert (settings.dimensions, settings.k, settings.weight_sparsity) == (81920, 80, 0.7)
+    assert settings.layers == (2, 4, 6, 8, 10, 12)
+    assert (settings.encoders, settings.normalize) == ("separate", "bucket")
+    assert (settings.query_k, settings.document_k, settings.bucket_weights) == (None, None, None)
+
+
+@pytest.mark.parametrize("encoders", ["separate", "joint"])
+def test_one_forward_pass_of_a_joint_tower_and_cut_separate_ones(encoders: str, tiny_bert: Path) -> None:
+    model = made(tiny_bert, encoders=encoders)
+    calls = []
+    for name, tower in model.towers.items():
+        tower.model.register_forward_hook(lambda *_, name=name: calls.append(name))
+    weigh(model.weighers.document, model)
+    depths = {name: len(tower.model.encoder.layer) for name, tower in model.towers.items()}
+    assert calls == list(depths)
+    assert depths == ({"joint": 2} if encoders == "joint" else {"bucket-1": 1, "bucket-2": 2})
+
+
+@pytest.mark.parametrize("encoders", ["separate", "joint"])
+def test_a_query_does_without_buckets_of_no_weight(encoders: str, tiny_bert: Path) -> None:
+    model = made(tiny_bert, encoders=encoders, bucket_weights=[0, 2])
+    family, calls = ARCHITECTURES["uhd"], []
+    for layer, tower in zip((1, 2), list(model.towers.values()) * (1 + (encoders == "joint")), strict=True):
+        tower.head[str(layer)].register_forward_hook(lambda *_, layer=layer: calls.append(layer))
+    weigh(model.weighers.query, model)
+    assert calls == [2]
+    weigh(model.weighers.document, model)
+    assert calls == [2, 1, 2]  # an index fits all weights
+    assert family.towers(model.settings, "query") == (("joint",) if encoders == "joint" else ("bucket-2",))
+    alone = {name: model.towers[name] for name in family.towers(model.settings, "query")}
+    vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY))
+    query = family.weigher(model.settings, "query", alone, vocabulary).eval()
+    assert torch.equal(weigh(query, model), weigh(model.weighers.query, model))
+
+
+@pytest.mark.parametrize("encoders", ["separate", "joint"])
+def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> None:
+    both: dict[str, Any] = {"encoders": encoders, "query_k": 6, "document_k": 9, "binarize": True}
+    model = made(tiny_bert, **both, bucket_weights=[2, 3])
+    for layer in (1, 2):
+        alone = made(tiny_bert, **both, layers=[layer])
+        for tower in alone.towers.values():
+            source = model.towers["joint" if encoders == "joint" else f"bucket-{layer}"]
+            tower.head.load_state_dict(source.head.state_dict(), strict=False)
+        for side in SIDES:
+            component = model.weighers.side(side).components[f"b{layer}"]  # type: ignore[index]
+            assert torch.equal(weigh(component, model), weigh(alone.weighers.side(side), alone)), (side, layer)
+    assert list(model.weighers.query.components) == ["b1", "b2"]  # type: ignore[arg-type]
+
+
+def test_a_component_of_separate_towers_trains_its_own_only(tiny_bert: Path) -> None:
+    model = made(tiny_bert)
+    model.weighers.document.components["b2"](*inputs(model, TEXTS)).sum().backward()  # type: ignore[index, operator]
+    assert all(parameter.grad is None for parameter in model.towers["bucket-1"].parameters())
+    assert model.towers["bucket-2"].head["2"].weight.grad.any()
+    assert not model.towers["bucket-2"].head["2"].weight.grad[model.towers["bucket-2"].head["2"].weight == 0].any()
+
+
+def test_a_mixtures_factors_are_its_settings(tiny_bert: Path) -> None:
+    """The whole score is the sum of the components' scores times the factors."""
+    family = ARCHITECTURES["uhd"]
+    mixtures = family.mixtures(UHDSettings(layers=(1, 2)))
+    found = [tuple(mixture.settings["bucket_weights"]) for mixture in mixtures]
+    assert found == [(a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1]
+    assert len(family.mixtures(UHDSettings())) == 4**6 - 1 - 2 * (
+        2**6 - 1
+    )  # without zeros, and multiples by 2 and by 3
+    assert family.mixtures(UHDSettings(layers=(12,))) == ()
+    model = made(tiny_bert)
+    query, document = model.weighers.query, model.weighers.document
+    for mixture in mixtures:
+        mixed = made(tiny_bert, bucket_weights=list(mixture.settings["bucket_weights"]))
+        whole = weigh(mixed.weighers.query, model) @ weigh(document, model).T
+        parts = torch.zeros_like(whole)
+        for name, factor in mixture.factors.items():
+            ours, theirs = (weigh(side.components[name], model) for side in (query, document))  # type: ignore[index]
+            parts += factor * ours @ theirs.T
+        torch.testing.assert_close(whole, parts)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"k": 2},
+    {"query_k": 5},
+    {"query_k": 3, "query_k_scope": "bucket"},
+    {"document_k": 7},
+    {"document_k": 7, "document_k_scope": "bucket"},
+    {"bucket_weights": [0, 1]},
+    {"bucket_weights": [3, 2]},
+    {"binarize": True},
+    {"normalize": "both"},
+    {"layers": [2]},
+    {"layers": [1]},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+@pytest.mark.parametrize("encoders", ["separate", "joint"])
+def test_a_changed_checkpoint_is_a_model_built_so(
+    encoders: str, change: dict[str, Any], tiny_bert: Path, tmp_path: Path
+) -> None:
+    saved = made(tiny_bert, encoders=encoders)
+    save_checkpoint(tmp_path, saved)
+    built = made(tiny_bert, encoders=encoders, **change)
+    for name, tower in built.towers.items():
+        tower.load_state_dict({key: saved.towers[name].state_dict()[key] for key in tower.state_dict()})
+    for side in SIDES:
+        encoder = load_encoder(str(tmp_path), side, settings=change, dtype="fp32", device="cpu")
+        expected = weigh(built.weighers.side(side), built)
+        found = encoder.encode(TEXTS)
+        dense = torch.zeros_like(expected)
+        for row in range(len(TEXTS)):
+            entries = slice(found.indptr[row], found.indptr[row + 1])
+            dense[row, found.indices[entries].tolist()] = torch.from_numpy(found.values[entries])
+        torch.testing.assert_close(dense, expected)
+        layers = change.get("layers", [1, 2])
+        assert list(encoder.terms) == [f"b{layer}d{dimension}" for layer in layers for dimension in range(48)]
+
+
+def test_what_may_change_and_what_only_touches_queries(tiny_bert: Path, tmp_path: Path) -> None:
+    family = ARCHITECTURES["uhd"]
+    assert family.free_at_search < family.changeable
+    model = made(tiny_bert)
+    for change in CHANGES:
+        if set(change) <= family.free_at_search:
+            same = made(tiny_bert, **change)
+            assert torch.equal(weigh(same.weighers.document, model), weigh(model.weighers.document, model))
+    save_checkpoint(tmp_path, model)
+    with pytest.raises(LearnedSparseError, match="query_k"):
+        load_encoder(str(tmp_path), "query", settings={"dimensions": 9})
+
+
+def test_weights_and_masks_are_saved(tiny_bert: Path, tmp_path: Path) -> None:
+    model = made(tiny_bert, encoders="joint")
+    save_checkpoint(tmp_path, model)
+    kind = ARCHITECTURES["uhd"].tower(model.settings, "joint")
+    loaded = kind.load(tmp_path / "towers" / "joint")
+    for name, tensor in model.towers["joint"].state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+    assert loaded.head["1"].mask.any()
+
+
+def test_terms_and_scales() -> None:
+    family = ARCHITECTURES["uhd"]
+    terms = family.terms(UHDSettings(dimensions=3, k=1, layers=(2, 12)), None)  # type: ignore[arg-type]
+    assert list(terms) == ["b2d0", "b2d1", "b2d2", "b12d0", "b12d1", "b12d2"]
+    assert family.scale(UHDSettings(), "document") is None
+    assert family.scale(UHDSettings(binarize=True), "query") == 1.0
+
+
+def test_training_works_on_real_weights(tiny_bert: Path) -> None:
+    model = made(tiny_bert, binarize=True)
+    assert set(weigh(model.weighers.document, model).unique().tolist()) == {0.0, 1.0}
+    model.weighers.train()
+    weights = model.weighers.document(*inputs(model, TEXTS))
+    assert len(weights.unique()) > 10
+    assert weights.requires_grad
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"k": 49}, "k 49"),
+    ({"k": 0}, "k 0"),
+    ({"layers": []}, "layers"),
+    ({"layers": [2, 1]}, "lowest first"),
+    ({"layers": [1, 1]}, "different"),
+    ({"layers": [1, 3]}, "no layer 3"),
+    ({"query_k": 0}, "query_k 0"),
+    ({"document_k": -1}, "document_k -1"),
+    ({"bucket_weights": [1]}, "each of the layers"),
+    ({"bucket_weights": [0, 0]}, "not all"),
+    ({"bucket_weights": [-1, 1]}, "from 0"),
+    ({"weight_sparsity": 1.0}, "leaves no inputs"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG)
+def test_settings_of_which_no_model_can_be_made(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        made(tiny_bert, **settings)
