@@ -14,7 +14,7 @@ from encoders.training.idf import DOCUMENTS, add_idf_bias
 from encoders.training.journal import Journal
 from encoders.training.judging import Judge
 from encoders.training.negatives import NegativeSource
-from encoders.training.pruning import save_pruning
+from encoders.training.pruning import Pruner, save_pruning
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.sampler import Sampler
@@ -161,14 +161,22 @@ class _Run:
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
             rate = {"learning_rate": learner.learning_rate(batch.step)}
             self._journal.write(self._progress.stage, step, values | rate)
-        pruned = {} if pruner is None else pruner.after(batch.step)
-        if pruned:
-            self._journal.note(self._progress.stage, step, pruned)
+        if pruner is not None:
+            self._prune(pruner, batch.step)
         validation = self._recipe.validation
-        if validation is not None and (step % validation.every == 0 or step == stage.steps):
+        every = stage.validate_every or (validation.every if validation is not None else stage.steps)
+        if validation is not None and (step % every == 0 or step == stage.steps):
             self._validate(stage)
         if step % self._recipe.save_every == 0 and not self._is_done(stage):
             self._save(learner)
+
+    def _prune(self, pruner: Pruner, step: int) -> None:
+        """Prune at the end of a window; a score from before does not compare with what is pruned further."""
+        pruned, restart = pruner.after(step)
+        if pruned:
+            self._journal.note(self._progress.stage, step + 1, pruned)
+        if restart:
+            self._progress = replace(self._progress, best_score=None, best_step=None, mixture=None, stale=0)
 
     def _validate(self, stage: Stage) -> None:
         """Score the model and keep its weights if they are the stage's best."""

@@ -41,8 +41,10 @@ def part_of(weighers: TermWeighers, component: str | None) -> Part:
     if component not in known:
         there = f"the model has {', '.join(known)}" if known else "the model has no components"
         raise LearnedSparseError(f"no component {component!r}; {there}{did_you_mean(component, known)}")
-    query = components_of(weighers.query).get(component, weighers.query)
-    return Part(query, known[component], component)
+    queries = components_of(weighers.query)
+    if queries and component not in queries:
+        raise LearnedSparseError(f"component {component!r}: the settings leave it out of queries; give it a weight")
+    return Part(queries.get(component, weighers.query), known[component], component)
 
 
 def trained_components(stage: Stage) -> tuple[str | None, ...]:

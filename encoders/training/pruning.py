@@ -89,17 +89,22 @@ class Pruner:
             with self._supports.counting():
                 yield
 
-    def after(self, step: int) -> dict[str, float]:
-        """Prune, if a window ends with ``step`` (from 0); what to log."""
+    def after(self, step: int) -> tuple[dict[str, float], bool]:
+        """Prune, if a window ends with ``step`` (from 0): what to log, and whether the search for the best restarts."""
         windows, rest = divmod(step + 1 - self._settings.begin, self._settings.window)
         if windows < 1 or rest or self._supports.counts is None:
-            return {}
-        schedule = self._settings.schedule
-        gamma = schedule[windows - 1] if windows <= len(schedule) else self._settings.gamma
+            return {}, False
+        gamma = self._gamma(windows)
+        falls = windows == 1 or gamma < self._gamma(windows - 1)
         shares = self._shares()
         self._document.set_frequencies(shares, gamma)
         self._supports.reset()
-        return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}
+        return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}, falls and self._settings.restart
+
+    def _gamma(self, windows: int) -> float:
+        """In force after so many windows, from 1."""
+        schedule = self._settings.schedule
+        return schedule[windows - 1] if windows <= len(schedule) else self._settings.gamma
 
     def tensors(self) -> dict[str, Tensor]:
         """The counts of a window that has not ended, over all processes (which all have to ask)."""

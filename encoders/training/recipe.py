@@ -122,6 +122,7 @@ class Pruning:
     window: int  # steps
     schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
     counted: str = "document"  # terms with weight in any component; or the component whose terms are counted
+    restart: bool = True  # a smaller gamma begins the search for the best weights anew, and patience (published code)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,7 @@ class Stage:
     warm_up_steps: int = 0
     decay: bool = True  # linear decay to 0; False: constant after the warm-up
     max_gradient_norm: float | None = None
+    validate_every: int | None = None  # steps; None: as ``validation`` says
     dropout: bool = True  # the backbone's own dropout; False trains without
     rank: Rank = field(default_factory=Rank)
     pointwise: Pointwise = field(default_factory=Pointwise)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +94,90 @@ def tiny_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
         return parse(Recipe, recipe_values(stage, **changes), "tiny recipe")
 
     return make
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums in one order."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
+    """``spade_recipe(stage={...}, stage={...}, **changes)``: a tiny SpaDE in the stages given."""
+
+    def make(*stages: dict[str, Any], **changes: Any) -> Recipe:
+        (base,) = recipe_values()["stages"]
+        values = recipe_values(architecture="spade", settings={"k": 3}, **changes)
+        values["stages"] = [{**base, "name": f"stage {place}", **stage} for place, stage in enumerate(stages)]
+        return parse(Recipe, values, "tiny SpaDE")
+
+    return make
+
+
+class Run:
+    """What a run left in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        lines = (self.folder / "training" / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def logged(self, key: str) -> list[Any]:
+        """The values of ``key`` in the log."""
+        return [line[key] for line in self.log() if key in line]
+
+    def notes(self) -> dict[str, Any]:
+        """The checkpoint's notes."""
+        found: dict[str, Any] = json.loads((self.folder / "learned_sparse.json").read_text(encoding="utf-8"))
+        return found
+
+    def weights(self) -> dict[str, Any]:
+        """Every tensor of every tower, as ``tower/tensor``."""
+        from safetensors.torch import load_file
+
+        files = sorted((self.folder / "towers").glob("*/*.safetensors"))
+        return {f"{file.parent.name}/{name}": tensor for file in files for name, tensor in load_file(file).items()}
+
+    def moved_since(self, before: Run) -> set[str]:
+        """The towers that differ."""
+        old, new = before.weights(), self.weights()
+        assert old.keys() == new.keys()
+        return {name.split("/")[0] for name in old if not old[name].equal(new[name])}
+
+
+Trained = Callable[..., Run]
+
+
+@pytest.fixture
+def trained(tmp_path: Path, one_thread: None) -> Trained:
+    """``trained(recipe, name, **options)`` trains into a folder of that name on the CPU."""
+
+    def make(recipe: Recipe, name: str = "run", **options: Any) -> Run:
+        from encoders.training.loop import train
+
+        train(recipe, tmp_path / name, device="cpu", quiet=True, **options)
+        return Run(tmp_path / name)
+
+    return make
+
+
+@pytest.fixture
+def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """``stop_after(n)``: the next run ends after n steps, as if its time were up; ``stop_after(0)``: not at all."""
+
+    def stop(steps: int) -> None:
+        from encoders.training.stopping import Stopping
+
+        calls = iter(range(1, 10_000))
+        monkeypatch.setattr(Stopping, "now", lambda self: next(calls) == steps)
+
+    return stop

@@ -11,8 +11,16 @@ import torch
 
 from encoders.training.batches import Batches, Tokens, bag_of_words, known_positives
 from encoders.training.examples import Example
-from encoders.training.objective import excluded, negatives_per_query, rank_loss
-from encoders.training.recipe import MaxLength, Rank, Stage
+from encoders.training.objective import (
+    Outputs,
+    example_losses,
+    excluded,
+    negatives_per_query,
+    objective,
+    rank_loss,
+    rank_losses,
+)
+from encoders.training.recipe import MaxLength, Pointwise, Rank, Stage
 from encoders.training.sampler import Sampler
 from encoders.training.texts import text_key
 
@@ -110,6 +118,35 @@ def test_known_positives_are_no_negatives_unless_asked_for() -> None:
     assert negatives_per_query(Stage(**STAGE, rank=Rank(others_hard_negatives=True)), known) == 11 - 2 / 4
     assert negatives_per_query(Stage(**STAGE, rank=Rank(mask_known_positives=False)), known) == 5
     assert excluded(Rank(), known, 4)[0].int().tolist() == [0, 1, 0, 0, 0, 0]
+
+
+def test_the_hinge_loss_ranks_against_others_positives_alone() -> None:
+    known = torch.zeros(4, 12, dtype=torch.bool)
+    known[0, 1] = True
+    assert negatives_per_query(Stage(**STAGE, rank=Rank(loss="hinge")), known) == 3 - 1 / 4
+    queries, positives = torch.eye(4), torch.eye(4) * 2 + 0.5
+    negatives = torch.full((8, 4), 100.0)  # given, and left alone
+    rank = Rank(loss="hinge", margin=3.0)
+    # own 2.5, others 0.5: 3 - 2.5 + 0.5 = 1 each; query 0 has two others, for one is relevant
+    assert rank_losses(rank, queries, positives, negatives, known).tolist() == [2.0, 3.0, 3.0, 3.0]
+
+
+def test_pointwise_loss_is_added_where_the_stage_says_so() -> None:
+    queries, positives = torch.tensor([[1.0, 0.0, 1.0]] * 2), torch.rand(2, 3)
+    outputs = Outputs(queries=queries, positives=positives, negatives=torch.rand(2, 3))
+    known = torch.zeros(2, 4, dtype=torch.bool)
+    likelihood = positives.log_softmax(dim=1)
+    stage = Stage(**STAGE, rank=Rank(), pointwise=Pointwise(weight=2.0, component="expansion"))
+    _, without = objective(stage, outputs, known, None, 1.0, component="weighting")
+    assert set(without) == {"rank_loss"}
+    total, parts = objective(stage, outputs, known, None, 1.0, component="expansion")
+    assert parts["pointwise_loss"].item() == pytest.approx(-2 * float((queries * likelihood).sum(dim=1).mean()))
+    assert total.item() == pytest.approx(float(parts["rank_loss"] + parts["pointwise_loss"]))
+    kept = torch.tensor([False, True, True])  # queries lose the first term
+    _, parts = objective(stage, outputs, known, None, 1.0, component="expansion", kept=kept)
+    assert parts["pointwise_loss"].item() == pytest.approx(-2 * float(likelihood[:, 2].mean()))
+    per_example = example_losses(stage, outputs, known, component="expansion", kept=kept)
+    assert per_example.mean().item() == pytest.approx(float(parts["rank_loss"] + parts["pointwise_loss"]))
 
 
 def test_rank_loss_scores_the_right_pairs() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from encoders.training.losses import gate_bce, in_batch_nll, pairwise_nll
+from encoders.training.losses import gate_bce, in_batch_hinge, in_batch_nll, pairwise_nll, query_nll
 
 
 def test_pairwise_nll_is_eq_7() -> None:
@@ -63,3 +63,23 @@ def test_gate_bce_averages_over_passages_and_is_finite_for_any_logit() -> None:
     loss.backward()
     assert logits.grad is not None
     assert logits.grad.flatten().tolist() == pytest.approx([0.0005, -0.5])
+
+
+def test_in_batch_hinge_is_eq_8() -> None:
+    # query 0: own 2.0, others 1.5 and 0.0: max(0, 1 - 2 + 1.5) + max(0, 1 - 2 + 0) = 0.5
+    # query 1: own 0.5, others 0.25 and 3.0: 0.75 + 3.5; query 2: own 4.0 wins by more than 1
+    scores = torch.tensor([[2.0, 1.5, 0.0], [0.25, 0.5, 3.0], [0.0, 1.0, 4.0]])
+    nothing = torch.zeros(3, 3, dtype=torch.bool)
+    assert in_batch_hinge(scores, nothing).tolist() == [0.5, 4.25, 0.0]
+    assert in_batch_hinge(scores, nothing, margin=2.0).tolist() == [1.5, 6.25, 0.0]
+    excluded = nothing.clone()
+    excluded[1, 2] = True
+    assert in_batch_hinge(scores, excluded).tolist() == [0.5, 0.75, 0.0]
+
+
+def test_query_nll_is_the_end_of_eq_12() -> None:
+    # softmax of log 1, log 2, log 5 is 1/8, 2/8, 5/8; the query has the first and last term, the last one twice
+    positives = torch.log(torch.tensor([[1.0, 2.0, 5.0], [4.0, 2.0, 2.0]]))
+    queries = torch.tensor([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
+    found = query_nll(queries, positives).tolist()
+    assert found == pytest.approx([math.log(8) + 2 * math.log(8 / 5), 0.0])

@@ -1,0 +1,244 @@
+"""Co-training: what each component loses, what it selects for the other, and who is moved by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoders.training.batches import Batches
+from encoders.training.cotraining import hardest, selected_count
+from encoders.training.learner import Learner
+from encoders.training.recipe import Negatives, Recipe
+from encoders.training.sampler import Sampler
+from encoders.training.session import AnyLearner, Session
+from encoders.training.sources import load
+from learned_sparse.errors import LearnedSparseError
+
+Spade = Callable[..., Recipe]
+Trained = Callable[..., Any]
+
+PARTS = {"components": ["weighting", "expansion"], "select_from": 24, "share": 0.3}
+POINTWISE = {"weight": 0.5, "component": "expansion"}
+CO = {"steps": 3, "batch_size": 4, "cotraining": PARTS, "pointwise": POINTWISE}
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def prepared(recipe: Recipe) -> tuple[Session, AnyLearner, Batches]:
+    session = Session(recipe, "cpu")
+    stage = recipe.stages[0]
+    learner = session.learner(stage)
+    examples = load(recipe.data[0], Negatives()).examples
+    size = stage.batch_size if stage.cotraining is None else stage.cotraining.select_from
+    batches = Batches(
+        [examples],
+        Sampler([len(examples)], seed=0),
+        session.model.tokenizer,
+        recipe.max_length,
+        batch_size=size,
+        micro_batch_size=session.micro_batch_size(stage),
+        seed=[0],
+    )
+    return session, learner, batches
+
+
+def losses_by_hand(session: Session, examples: list[Any], name: str, group: int) -> list[float]:
+    """Eq. 11 or 12 of each example among ``group`` others, in plain loops."""
+    recipe, found = session.model, []
+    document = recipe.weighers.document.components[name].eval()  # type: ignore[union-attr]
+
+    def vectors(module: Any, texts: list[str], length: int) -> Tensor:
+        tokens = recipe.tokenizer(texts, truncation=True, max_length=length, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            weights: Tensor = module(tokens["input_ids"], tokens["attention_mask"])
+        return weights
+
+    for start in range(0, len(examples), group):
+        some = examples[start : start + group]
+        queries = vectors(recipe.weighers.query, [e.query for e in some], 8)
+        positives = vectors(document, [e.positive for e in some], 12)
+        negatives = vectors(document, [e.negatives[0] for e in some], 12)
+        for place, example in enumerate(some):
+            rivals = [other for other in range(len(some)) if some[other].positive != example.positive]
+            scores = [float(queries[place] @ positives[place])]
+            scores += [float(queries[place] @ positives[other]) for other in rivals]
+            scores.append(float(queries[place] @ negatives[place]))
+            loss = float(torch.tensor(scores).logsumexp(0)) - scores[0]
+            if name == "expansion":
+                likelihood = positives[place] - positives[place].exp().sum().log()
+                loss -= 0.5 * float(queries[place] @ likelihood)
+            found.append(loss)
+    return found
+
+
+def test_the_hardest_of_each_component_train_the_other(spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, learner, batches = prepared(spade_recipe(CO))
+    batch = batches.batch(0)
+    expected = {}
+    for name, other in (("weighting", "expansion"), ("expansion", "weighting")):
+        found = losses_by_hand(session, list(batch.examples), name, group=4)
+        worst = sorted(range(24), key=lambda place: -found[place])[:7]  # 30 % of 24, rounded down
+        expected[other] = [batch.examples[place].query for place in sorted(worst)]
+    session.model.weighers.train()
+    seen: dict[str, list[str]] = {"weighting": [], "expansion": []}
+    sizes: list[int] = []
+    step = Learner.step
+
+    def record(self: Learner, part: Any, *rest: Any) -> dict[str, float]:
+        assert self.stage.component is not None
+        seen[self.stage.component] += [example.query for example in part.examples]
+        sizes.append(len(part.examples))
+        return step(self, part, *rest)
+
+    monkeypatch.setattr(Learner, "step", record)
+    logs = learner.step(batch)
+    assert seen == expected
+    assert expected["weighting"] != expected["expansion"]
+    assert sizes == [4, 3, 4, 3]
+    assert logs["weighting_selected"] == logs["expansion_selected"] == 7
+    assert logs["loss"] == pytest.approx((logs["weighting_loss"] + logs["expansion_loss"]) / 2)
+
+
+@pytest.mark.parametrize("scope", ["micro_batch", "batch"])
+def test_losses_over_all_are_the_stages_own(spade_recipe: Spade, scope: str) -> None:
+    """In scope ``batch`` a query is ranked against its whole update, otherwise against its micro-batch."""
+    session, learner, batches = prepared(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
+    batch = batches.batch(0)
+    group = 2 if scope == "micro_batch" else 4
+    expected = {name: losses_by_hand(session, list(batch.examples), name, group) for name in PARTS["components"]}  # type: ignore[attr-defined]
+    logs = learner.step(batch)
+    for name, found in expected.items():
+        assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(found) / 24, rel=1e-4)
+
+
+def test_the_pairwise_loss_selects_by_the_own_negative_alone(spade_recipe: Spade) -> None:
+    settings = {**CO, "cotraining": {**PARTS, "loss": "pairwise"}}
+    session, learner, batches = prepared(spade_recipe(settings))
+    batch, model = batches.batch(0), session.model
+    document = model.weighers.document.components["expansion"].eval()  # type: ignore[union-attr]
+    total = 0.0
+    for example in batch.examples:
+        texts = [[example.query], [example.positive], [example.negatives[0]]]
+        query, positive, negative = (model.tokenizer(text, return_tensors="pt") for text in texts)
+        asked = model.weighers.query(query["input_ids"], query["attention_mask"])[0]
+        with torch.no_grad():
+            scores = [asked @ document(text["input_ids"], text["attention_mask"])[0] for text in (positive, negative)]
+        total += float(torch.nn.functional.softplus(scores[1] - scores[0]))
+    assert learner.step(batch)["expansion_loss_over_all"] == pytest.approx(total / 24, rel=1e-4)
+
+
+def test_without_selection_nothing_is_scored_and_both_train_on_everything(
+    spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scored(*_: Any, **__: Any) -> Tensor:
+        raise AssertionError("a scoring pass")
+
+    monkeypatch.setattr(Learner, "losses", scored)
+    whole = {**CO, "batch_size": 8, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}
+    _, learner, batches = prepared(spade_recipe(whole))
+    seen: list[tuple[str | None, int]] = []
+    step = Learner.step
+
+    def record(self: Learner, part: Any, *rest: Any) -> dict[str, float]:
+        seen.append((self.stage.component, len(part.examples)))
+        return step(self, part, *rest)
+
+    monkeypatch.setattr(Learner, "step", record)
+    learner.step(batches.batch(0))
+    assert seen == [("weighting", 8), ("expansion", 8)] * 2
+
+
+@pytest.mark.parametrize("component", ["weighting", "expansion"])
+def test_a_component_stage_neither_runs_nor_moves_the_other(spade_recipe: Spade, component: str) -> None:
+    session, learner, batches = prepared(spade_recipe({"component": component, "learning_rate": 1e-2}))
+    towers = session.model.towers
+    other = next(name for name in towers if name != component)
+    towers[other].register_forward_hook(lambda *_: pytest.fail("the other tower was run"))
+    before = {name: [p.detach().clone() for p in tower.parameters()] for name, tower in towers.items()}
+    learner.step(batches.batch(0))
+    moved = {
+        name: any(not a.equal(b) for a, b in zip(before[name], tower.parameters(), strict=True))
+        for name, tower in towers.items()
+    }
+    assert moved == {component: True, other: False}
+
+
+def test_an_update_of_one_component_leaves_the_other_where_it_is(
+    spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AdamW decays and Adam's momentum pushes on: neither may reach who has no gradient."""
+    stage = {**CO, "optimizer": "adamw", "weight_decay": 0.5, "learning_rate": 1e-2}
+    session, learner, batches = prepared(spade_recipe(stage))
+    learner.step(batches.batch(0))  # both have momentum now
+    towers, step, updates = session.model.towers, Learner.step, []
+
+    def check(self: Learner, part: Any, *rest: Any) -> dict[str, float]:
+        other = next(name for name in towers if name != self.stage.component)
+        before = [parameter.detach().clone() for parameter in towers[other].parameters()]
+        found = step(self, part, *rest)
+        assert all(a.equal(b) for a, b in zip(before, towers[other].parameters(), strict=True))
+        updates.append(self.stage.component)
+        return found
+
+    monkeypatch.setattr(Learner, "step", check)
+    learner.step(batches.batch(1))
+    assert updates == ["weighting"] * 2 + ["expansion"] * 2
+
+
+def test_recorded_cotraining(spade_recipe: Spade, trained: Trained) -> None:
+    """Warm-up and co-training with a fixed seed; a change in any part changes these numbers."""
+    run = trained(spade_recipe({"component": "weighting", "steps": 2}, {"component": "expansion", "steps": 2}, CO))
+    recorded = [2.193035, 2.187833, 2.704918, 2.404154, 3.648524, 3.652616, 4.035214]
+    assert run.logged("loss") == pytest.approx(recorded, rel=1e-3)
+
+
+def test_resuming_in_the_middle_gives_the_same_weights(
+    spade_recipe: Spade, trained: Trained, tiny_collection: Any, stop_after: Callable[[int], None]
+) -> None:
+    """Stopped within a window of pruning, after a validation."""
+    pruning = {"gamma": 0.3, "window": 2, "schedule": [0.6, 0.5]}
+    validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "pool": 20}
+    stages = [{"component": "weighting", "steps": 2}, {**CO, "steps": 6, "pruning": pruning}]
+    recipe = spade_recipe(*stages, validation=validation)
+    whole = trained(recipe, "whole")
+    stop_after(5)  # two steps of the first stage, three of the second
+    trained(recipe, "halves")
+    stop_after(0)
+    halves = trained(recipe, "halves", resume=True)
+    for key in ("loss", "MRR@10", "gamma", "pruned_terms"):
+        assert halves.logged(key) == whole.logged(key)
+    assert whole.logged("gamma") == [0.6, 0.5, 0.3]
+    assert halves.moved_since(whole) == set()
+    assert halves.notes()["settings"] == whole.notes()["settings"]
+
+
+def test_selection_counts_round_down_and_suit_the_processes() -> None:
+    assert [selected_count(1024, 0.3), selected_count(100, 0.29), selected_count(1, 0.1)] == [307, 29, 1]
+    assert selected_count(64, 0.3, processes=4) == 16
+    assert hardest(torch.tensor([1.0, 3.0, 2.0, 3.0, 3.0]), 2) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ({**CO, "component": "weighting"}, "names its components itself"),
+        ({**CO, "cotraining": {**PARTS, "components": ["weighting"]}}, "two different ones"),
+        ({**CO, "cotraining": {**PARTS, "share": 0.0}}, "'share' above 0"),
+        ({"objective": "gate", "component": "weighting"}, "go with objective: rank"),
+    ],
+)
+def test_mistakes_are_found_in_the_recipe(spade_recipe: Spade, stage: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        spade_recipe(stage)
+
+
+def test_unknown_components_are_named(spade_recipe: Spade) -> None:
+    with pytest.raises(LearnedSparseError, match="no component 'weigthing'; the model has weighting, expansion"):
+        prepared(spade_recipe({"component": "weigthing"}))
+    with pytest.raises(LearnedSparseError, match="learning_rates: no component 'expanson'; did you mean 'expansion'"):
+        prepared(spade_recipe({"learning_rates": {"expanson": 1.0}}))

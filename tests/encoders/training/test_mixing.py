@@ -1,0 +1,128 @@
+"""The search for the best mixture of components, against ranking with every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from encoders.models import Mixture
+from encoders.training import mixing
+from encoders.training.mixing import mixture_scores
+from encoders.training.recipe import Recipe
+from encoders.training.retrieval import mean_reciprocal_rank, search
+from learned_sparse.errors import LearnedSparseError
+
+Spade = Callable[..., Recipe]
+Trained = Callable[..., Any]
+
+NAMES = ("one", "two", "three")
+MIXTURES = [
+    Mixture({"weights": factors}, dict(zip(NAMES, map(float, factors), strict=True)))
+    for factors in product(range(4), repeat=3)
+    if any(factors)
+]
+
+
+def vectors(rng: np.random.Generator, *, coarse: bool) -> dict[str, tuple[Any, Any]]:
+    """Of 12 queries and 60 documents; with ``coarse`` numbers there are many ties."""
+
+    def some(rows: int) -> Any:
+        values = rng.integers(0, 3, (rows, 9)).astype(np.float32)
+        if not coarse:
+            values *= rng.random((rows, 9)).astype(np.float32)
+        return scipy.sparse.csr_array(values * (rng.random((rows, 9)) < 0.3))
+
+    return {name: (some(12), some(60)) for name in NAMES}
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+@pytest.mark.parametrize("depth", [1, 3, 10])
+def test_the_search_equals_ranking_with_each_mixture(coarse: bool, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(depth)
+    found = vectors(rng, coarse=coarse)
+    queries = [f"q{row}" for row in range(12)]
+    documents = [f"d{row}" for row in rng.permutation(60)]  # ties go by id, not by place
+    positives = {
+        query: [str(id) for id in rng.choice(documents, size=1 + place % 3)] for place, query in enumerate(queries)
+    }
+    scores = mixture_scores(MIXTURES, found, queries, documents, positives, depth)
+    expected = []
+    for mixture in MIXTURES:
+        joined = scipy.sparse.hstack(
+            [found[name][0] * np.float32(mixture.factors[name]) for name in NAMES], format="csr"
+        )
+        pool = scipy.sparse.hstack([found[name][1] for name in NAMES], format="csr")
+        expected.append(mean_reciprocal_rank(search(joined, pool, queries, documents, depth), positives, depth))
+    assert scores.tolist() == pytest.approx(expected, abs=1e-9)
+    assert len({round(score, 6) for score in expected}) > 5
+    monkeypatch.setattr(mixing, "_CELLS", 100)  # in small pieces
+    assert mixture_scores(MIXTURES, found, queries, documents, positives, depth).tolist() == scores.tolist()
+
+
+def test_negative_factors_are_refused() -> None:
+    found = vectors(np.random.default_rng(0), coarse=True)
+    with pytest.raises(LearnedSparseError, match="factors of at least 0"):
+        mixture_scores([Mixture({}, {"one": -1.0})], found, ["q"] * 12, ["d"] * 60, {"q": []})
+
+
+def mrr(run: Any, alpha: float, collection: Any) -> float:
+    """Of the checkpoint with another alpha, by the validation of a run with no mixtures."""
+    from encoders.checkpoint import load_checkpoint
+    from encoders.models import ARCHITECTURES
+    from encoders.training.finishing import adopt
+    from encoders.training.recipe import Validation
+    from encoders.training.retrieval import encode
+    from encoders.training.validation import Validator
+
+    model = load_checkpoint(run.folder)
+    adopt(model, {"alpha": alpha}, next(model.weighers.parameters()).device)
+    assert model.settings.alpha == alpha
+    assert ARCHITECTURES["spade"].mixtures(model.settings)
+
+    def weights(side: str, texts: list[str]) -> Any:
+        from contextlib import nullcontext
+
+        import torch
+
+        module = model.weighers.query if side == "query" else model.weighers.document
+        length = model.max_length[side]
+        return encode(
+            module, model.tokenizer, texts, max_length=length, autocast=nullcontext, device=torch.device("cpu")
+        )
+
+    return Validator(Validation(collection=str(collection), every=1, queries=None), 0).score(weights)
+
+
+def test_the_best_alpha_of_validation_is_in_the_checkpoint(
+    spade_recipe: Spade, trained: Trained, tiny_collection: Any
+) -> None:
+    validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
+    stages = [{"component": name, "steps": 10, "learning_rate": 3e-3} for name in ("weighting", "expansion")]
+    run = trained(spade_recipe(*stages, validation=validation))
+    chosen = run.notes()["settings"]["alpha"]
+    scores = [mrr(run, tenths / 10, tiny_collection) for tenths in range(11)]
+    assert chosen == np.argmax(scores) / 10
+    assert max(scores) > min(scores)
+    assert run.notes()["training"]["mixture"] == {"alpha": chosen}
+    assert run.logged("MRR@10")[-1] == pytest.approx(max(scores), abs=1e-6)
+    assert run.logged("MRR@10")[0] == pytest.approx(scores[0], abs=1e-6)  # weighting alone, in its own stage
+    unmixed = trained(spade_recipe(*stages, validation=validation, mix=False), "unmixed")
+    assert unmixed.notes()["settings"]["alpha"] == 0.5
+    assert "mixture" not in unmixed.notes()["training"]
+
+
+def test_validation_of_all_components_takes_the_best_mixture(
+    spade_recipe: Spade, trained: Trained, tiny_collection: Any
+) -> None:
+    validation = {"collection": str(tiny_collection), "every": 2, "queries": None}
+    run = trained(spade_recipe({"steps": 2}, validation=validation))
+    (score,) = run.logged("MRR@10")
+    alpha = run.notes()["settings"]["alpha"]
+    assert run.logged("mixture") == [{"alpha": alpha}]
+    assert score == pytest.approx(mrr(run, alpha, tiny_collection), abs=1e-6)
+    assert score >= max(mrr(run, other, tiny_collection) for other in (0.0, 0.5, 1.0)) - 1e-6

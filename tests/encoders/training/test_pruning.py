@@ -1,0 +1,193 @@
+"""Pruning in training: document frequencies by hand, windows and schedule, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from encoders.training.pruning import Pruner, Supports
+from encoders.training.recipe import CoTraining, Pruning, Recipe, Stage
+from learned_sparse.errors import LearnedSparseError
+
+Spade = Callable[..., Recipe]
+Trained = Callable[..., Any]
+
+
+class Table(nn.Module):
+    """Gives each token id's row of a table, added up: weights that a pencil can follow."""
+
+    def __init__(self, rows: list[list[float]]) -> None:
+        super().__init__()
+        self.rows = torch.tensor(rows)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return (self.rows[input_ids] * attention_mask.unsqueeze(2)).sum(dim=1)
+
+
+class Document(nn.Module):
+    """Two tables side by side, and a record of what was pruned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.components = nn.ModuleDict(
+            {"one": Table([[1, 0, 0, 0], [0, 2, 0, 0]]), "two": Table([[0, 0, 3, 0], [0, 0, 3, 0]])}
+        )
+        self.pruned: list[tuple[list[float], float]] = []
+
+    def set_frequencies(self, shares: Tensor, gamma: float) -> None:
+        self.pruned.append((shares.tolist(), gamma))
+
+
+def stage(cotraining: CoTraining | None = None, **pruning: Any) -> Stage:
+    return Stage(
+        name="s",
+        steps=9,
+        batch_size=4,
+        cotraining=cotraining,
+        pruning=Pruning(**{"gamma": 0.5, "window": 2, **pruning}),
+    )
+
+
+FIRST = torch.tensor([[0], [1], [1], [1]])
+SECOND = torch.tensor([[0], [0]])
+
+
+def feed(document: Document, ids: Tensor, *names: str) -> None:
+    for name in names:
+        document.components[name](ids, torch.ones_like(ids))
+
+
+def test_each_document_counts_once_with_the_terms_of_all_components() -> None:
+    document = Document()
+    supports = Supports(dict(document.components.items()))
+    with supports.counting():
+        feed(document, FIRST, "one", "two")
+        feed(document, SECOND, "two")
+    feed(document, SECOND, "one")  # nobody counts now
+    assert supports.documents == 6
+    assert supports.counts is not None
+    assert supports.counts.tolist() == [1, 3, 6, 0]
+
+
+def test_windows_and_schedule() -> None:
+    """Counting begins at step 1; a window is two steps; the schedule comes first, then gamma."""
+    document = Document()
+    pruner = Pruner(stage(begin=1, schedule=(0.9, 0.7)), document, lambda tensor: tensor)
+    found = []
+    for step in range(9):
+        with pruner.counting(step):
+            feed(document, FIRST if step % 2 else SECOND, "one", "two")
+        found.append(pruner.after(step))
+    assert [step for step, (logs, _) in enumerate(found) if logs] == [2, 4, 6, 8]
+    # steps 1 and 2: four documents 0, 1, 1, 1 and two documents 0, 0
+    assert document.pruned == [([0.5, 0.5, 1.0, 0.0], gamma) for gamma in (0.9, 0.7, 0.5, 0.5)]
+    assert [logs["pruned_terms"] for logs, _ in found if logs] == [1, 1, 1, 1]
+    assert [restart for logs, restart in found if logs] == [True, True, True, False]
+
+
+def test_the_terms_of_one_component_can_be_counted_alone() -> None:
+    document, parts = Document(), CoTraining(components=("one", "two"))
+    pruner = Pruner(stage(parts, window=1, counted="one"), document, lambda tensor: tensor)
+    with pruner.counting(0):
+        feed(document, FIRST, "one", "two")
+    assert pruner.after(0) == ({"gamma": 0.5, "pruned_terms": 1.0}, True)
+    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
+
+
+def test_a_window_goes_on_where_it_was_saved() -> None:
+    document = Document()
+    first, second = (Pruner(stage(), document, lambda tensor: tensor) for _ in range(2))
+    assert first.tensors() == {}
+    with first.counting(0):
+        feed(document, FIRST, "one")
+    second.restore(first.tensors(), torch.device("cpu"))
+    with second.counting(1):
+        feed(document, SECOND, "one")
+    second.after(1)
+    assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
+
+
+def test_what_cannot_be_counted_is_an_error() -> None:
+    with pytest.raises(LearnedSparseError, match="neither 'document' nor one of the components one, two"):
+        Pruner(stage(counted="three"), Document(), lambda tensor: tensor)
+    with pytest.raises(LearnedSparseError, match="cannot prune terms"):
+        Pruner(stage(), nn.Linear(1, 1), lambda tensor: tensor)
+    alone = Stage(name="s", steps=1, batch_size=2, component="one", pruning=Pruning(window=1, counted="two"))
+    with pytest.raises(LearnedSparseError, match="'two' is not trained here"):
+        Pruner(alone, Document(), lambda tensor: tensor)
+
+
+CO = {"components": ["weighting", "expansion"], "select_from": 12}
+
+
+def frequencies(run: Any) -> Mapping[str, float]:
+    found: Mapping[str, float] = run.notes()["settings"]["frequencies"]
+    return found
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_counts_are_of_the_documents_looked_at(spade_recipe: Spade, trained: Trained, share: float) -> None:
+    """12 examples with a negative each: 24 documents, whether some are selected or all are trained on."""
+    stage = {"steps": 1, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 0.0, "dropout": False}
+    cotraining = {"cotraining": {**CO, "share": share}, "pruning": {"gamma": 0.5, "window": 1}}
+    run = trained(spade_recipe({**stage, **cotraining}))
+    found = frequencies(run)
+    assert found
+    assert all(round(value * 24, 3) == pytest.approx(round(value * 24)) for value in found.values())
+    assert run.notes()["settings"]["gamma"] == 0.5
+
+
+def test_both_ways_of_cotraining_count_the_same(spade_recipe: Spade, trained: Trained) -> None:
+    """With a learning rate of 0 the documents are the same, and so are their terms."""
+    stage = {
+        "steps": 2,
+        "batch_size": 4,
+        "learning_rate": 0.0,
+        "dropout": False,
+        "pruning": {"gamma": 0.5, "window": 2},
+    }
+    runs = [
+        trained(spade_recipe({**stage, "cotraining": {**CO, "share": share}}), f"run-{share}") for share in (0.3, 1.0)
+    ]
+    assert frequencies(runs[0]) == frequencies(runs[1])
+    joint = trained(spade_recipe({**stage, "batch_size": 12}), "joint")
+    assert frequencies(joint) == frequencies(runs[0])
+
+
+def test_pruned_terms_are_in_no_document_of_the_checkpoint(spade_recipe: Spade, trained: Trained) -> None:
+    from encoders.checkpoint import load_checkpoint
+
+    stage = {"steps": 2, "batch_size": 8, "cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}
+    run = trained(spade_recipe(stage))
+    model = load_checkpoint(run.folder)
+    pruned = [term for term, value in frequencies(run).items() if value > 0.2]
+    assert pruned
+    ids = model.tokenizer.convert_tokens_to_ids(pruned)
+    tokens = model.tokenizer(["w1 w2 w3", "w7 w11 w30"], return_tensors="pt")
+    weights = model.weighers.document(tokens["input_ids"], tokens["attention_mask"]).detach()
+    assert float(weights[:, ids].abs().sum()) == 0
+    assert float(weights.sum()) > 0
+
+
+def test_a_smaller_gamma_starts_the_search_for_the_best_anew(
+    spade_recipe: Spade, trained: Trained, tiny_collection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from encoders.training.judging import Judge
+
+    scores = iter([0.9, 0.2, 0.3, 0.1])
+    monkeypatch.setattr(Judge, "judge", lambda self, stage: (next(scores), {"alpha": 0.4}))
+    validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
+    pruning = {"gamma": 0.6, "begin": 1, "window": 1}
+    stage = {"steps": 4, "batch_size": 8, "pruning": pruning}
+    run = trained(spade_recipe(stage, validation=validation))
+    assert run.notes()["training"]["best_step"] == 3
+    assert run.notes()["settings"]["alpha"] == 0.4
+    again = spade_recipe({**stage, "pruning": {**pruning, "restart": False}}, validation=validation)
+    scores = iter([0.9, 0.2, 0.3, 0.1])
+    kept = trained(again, "kept")
+    assert kept.notes()["training"]["best_step"] == 1
+    assert kept.notes()["settings"]["gamma"] == 1.0  # the best weights are from before

@@ -1,0 +1,175 @@
+"""What holds between and within stages: best weights, patience, learning rates, tiny models that learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from encoders.training.judging import Judge
+from encoders.training.optimizing import set_learning_rates
+from encoders.training.recipe import Recipe
+from encoders.training.session import Session
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.settings import parse
+
+Recipes = Callable[..., Recipe]
+Trained = Callable[..., Any]
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``judged(0.5, 0.2)``: what the next validations come to."""
+
+    def make(*scores: float) -> None:
+        rest = iter(scores)
+        monkeypatch.setattr(Judge, "judge", lambda self, stage: (next(rest), None))
+        monkeypatch.setattr(Judge, "best_mixture", lambda self: (0.0, None))
+
+    return make
+
+
+def test_the_next_stage_begins_with_the_best_weights(
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, judged: Callable[..., None], stop_after: Any
+) -> None:
+    validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
+    first = {"component": "weighting", "steps": 3}
+    judged(0.1, 0.5, 0.2, 0.0)
+    whole = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation))
+    judged(0.1, 0.5)
+    stop_after(2)
+    best = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation), "best")
+    assert whole.moved_since(best) == {"expansion"}
+
+
+def test_the_best_weights_survive_a_stop_between_two_stages(
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, judged: Callable[..., None], stop_after: Any
+) -> None:
+    validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
+    recipe = spade_recipe(
+        {"component": "weighting", "steps": 3}, {"component": "expansion", "steps": 2}, validation=validation
+    )
+    judged(0.1, 0.5, 0.2, 0.3, 0.4)
+    whole = trained(recipe, "whole")
+    judged(0.1, 0.5, 0.2)
+    stop_after(3)
+    trained(recipe, "halves")
+    judged(0.3, 0.4)
+    stop_after(0)
+    assert trained(recipe, "halves", resume=True).moved_since(whole) == set()
+
+
+def test_a_stage_ends_when_validation_loses_patience(
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, judged: Callable[..., None], stop_after: Any
+) -> None:
+    validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "patience": 2}
+    stages = {"component": "weighting", "steps": 20}, {"component": "expansion", "steps": 4, "validate_every": 1}
+    judged(0.1, 0.5, 0.4, 0.5, 0.3, 0.6, 0.7, 0.7)
+    run = trained(spade_recipe(*stages, validation=validation))
+    steps = [(line["stage"], line["step"]) for line in run.log() if "MRR@10" in line]
+    assert steps == [(0, 2), (0, 4), (0, 6), (0, 8), (1, 1), (1, 2), (1, 3), (1, 4)]
+    assert run.notes()["training"]["finished"]
+    judged(0.1, 0.5, 0.4)
+    stop_after(7)
+    trained(spade_recipe(*stages, validation=validation), "halves")
+    judged(0.5, 0.3, 0.6, 0.7, 0.7)
+    stop_after(0)
+    halves = trained(spade_recipe(*stages, validation=validation), "halves", resume=True)
+    assert halves.moved_since(run) == set()
+    assert halves.logged("loss") == run.logged("loss")
+
+
+def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
+    stage = {
+        "learning_rate": 1e-3,
+        "learning_rates": {"expansion": 1e-4},
+        "head_learning_rate": 1e-2,
+        "warm_up_steps": 4,
+        "weight_decay": 0.1,
+    }
+    session = Session(spade_recipe(stage), "cpu")
+    learner, towers = session.learner(spade_recipe(stage).stages[0]), session.model.towers
+    set_learning_rates(learner.optimizer, 0.5)
+    rates = {id(p): group["lr"] for group in learner.optimizer.param_groups for p in group["params"]}
+    head = {id(parameter) for parameter in towers["weighting"].new_parameters()}
+    assert {rates[id(p)] for p in towers["weighting"].parameters() if id(p) in head} == {5e-3}
+    assert {rates[id(p)] for p in towers["weighting"].parameters() if id(p) not in head} == {5e-4}
+    assert {rates[id(p)] for p in towers["expansion"].parameters()} == {5e-5}
+    decay = {group["weight_decay"]: {p.ndim for p in group["params"]} for group in learner.optimizer.param_groups}
+    assert decay[0.0] == {1}
+    assert 1 not in decay[0.1]
+
+
+def test_a_head_learning_rate_needs_a_head(tiny_recipe: Recipes) -> None:
+    recipe = tiny_recipe({"head_learning_rate": 1e-3})
+    with pytest.raises(LearnedSparseError, match="no tower has a head of its own"):
+        Session(recipe, "cpu").learner(recipe.stages[0])
+
+
+LEARNS = {"steps": 40, "batch_size": 30, "learning_rate": 1e-2, "dropout": False, "max_gradient_norm": 1.0}
+
+
+@pytest.mark.parametrize("stage", [{"component": "weighting"}, {"component": "expansion"}, {}, {"co": True}])
+def test_spade_overfits_one_batch(spade_recipe: Recipes, trained: Trained, stage: dict[str, Any]) -> None:
+    if stage.pop("co", False):
+        parts = {"components": ["weighting", "expansion"], "select_from": 30, "share": 1.0}
+        stage = {"cotraining": parts, "pointwise": {"weight": 0.01, "component": "expansion"}}
+    run = trained(spade_recipe({**LEARNS, **stage}, negatives={"kind": "none"}))
+    found = run.logged("loss")
+    assert found[0] > 1.0
+    assert found[-1] < 0.35 * found[0]
+
+
+def uhd(recipe_values: Callable[..., dict[str, Any]], stages: list[dict[str, Any]], **changes: Any) -> Recipe:
+    settings = {"dimensions": 64, "k": 8, "layers": [1, 2], **changes.pop("settings", {})}
+    values = recipe_values(architecture="uhd", settings=settings, negatives={"kind": "none"}, **changes)
+    (base,) = values["stages"]
+    values["stages"] = [{**base, "name": str(place), "rank": {"loss": "hinge"}, **s} for place, s in enumerate(stages)]
+    return parse(Recipe, values, "tiny UHD-BERT")
+
+
+@pytest.mark.parametrize("encoders", ["separate", "joint"])
+def test_uhd_overfits_one_batch(recipe_values: Any, trained: Trained, encoders: str) -> None:
+    run = trained(uhd(recipe_values, [{**LEARNS, "learning_rate": 3e-3}], settings={"encoders": encoders}))
+    found = run.logged("loss")
+    assert found[0] > 2.0
+    assert found[-1] < 0.35 * found[0]
+
+
+def test_buckets_are_trained_one_by_one_and_then_weighed(
+    recipe_values: Any, trained: Trained, tiny_collection: Any
+) -> None:
+    validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
+    stages = [{"component": name, "steps": 10, "learning_rate": 3e-3} for name in ("b1", "b2")]
+    run = trained(uhd(recipe_values, stages, validation=validation))
+    chosen = run.notes()["settings"]["bucket_weights"]
+    assert len(chosen) == 2
+    assert run.logged("mixture") == [{"bucket_weights": chosen}]
+    assert run.logged("MRR@10")[-1] >= max(run.logged("MRR@10")[:-1]) - 1e-6
+    first = trained(uhd(recipe_values, stages[:1], validation=validation, mix=False), "first")
+    assert run.moved_since(first) == {"bucket-2"}
+
+
+def test_recorded_training_of_uhd(recipe_values: Any, trained: Trained) -> None:
+    run = trained(uhd(recipe_values, [{"component": "b1", "steps": 3}, {"steps": 3}]))
+    assert run.logged("loss") == pytest.approx([1.0] * 6, rel=1e-3)
+
+
+def test_documents_are_trained_on_with_what_expands_them(
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, tmp_path: Any
+) -> None:
+    import json
+    import shutil
+
+    shutil.copytree(tiny_collection, tmp_path / "more")
+    corpus = tmp_path / "more" / "corpus.jsonl"
+    lines = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    corpus.write_text("".join(json.dumps({**line, "expanded": "w1 w2"}) + "\n" for line in lines), encoding="utf-8")
+    data = [{"collection": str(tmp_path / "more"), "run": str(tmp_path / "more" / "train.run")}]
+    stage = {"component": "weighting", "steps": 1, "dropout": False}
+    plain = trained(spade_recipe(stage), "plain")
+    more = trained(spade_recipe(stage, data=data), "more-run")
+    assert more.logged("terms_per_document")[0] > plain.logged("terms_per_document")[0] + 0.5
