@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from encoders.checkpoint import (
 )
 from encoders.device import DTYPES, choose_device, choose_dtype
 from encoders.encoder_options import check_sizes
-from encoders.models import Side
+from encoders.models import Architecture, Side
 from encoders.notes import CheckpointNotes, as_json
 from encoders.pairs import tokenize_texts
 from encoders.sparse_rows import largest
@@ -174,12 +175,18 @@ def load_checkpoint_encoder(
     )
 
 
+def _as_indexed(family: Architecture, settings: Any) -> Any:
+    """What is free at search at its default: which weights are named must not depend on it."""
+    free = {name: getattr(family.settings(), name) for name in family.free_at_search}
+    return dataclasses.replace(settings, **free)
+
+
 def _identity(folder: Path, notes: CheckpointNotes, settings: Any, side: Side, tokenizer: Any) -> dict[str, Any]:
     """What makes two checkpoints give the same vectors, whatever their names and places."""
     family = architecture_named(notes.architecture)
     weights = {
         name: {path.name: sha256(path) for path in sorted(tower_folder(folder, name).glob("*.safetensors"))}
-        for name in family.towers(settings, side)
+        for name in family.towers(_as_indexed(family, settings), side)
     }
     return {
         "architecture": notes.architecture,

@@ -45,8 +45,8 @@ def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """A checkpoint of such an architecture, with a calibrated quantiser on both sides."""
     family = Architecture(
         settings=ScaledSettings,
-        towers=lambda *_: ("body",),
-        weigher=lambda settings, _side, towers, _vocabulary: Scaled(settings, towers["body"]),
+        towers=lambda settings, side: ("body",) if side == "document" or settings.cut > 1 else (),
+        weigher=lambda settings, _side, towers, _vocabulary: Scaled(settings, towers.get("body")),
         scale=lambda _settings, side: 2.0 if side == "query" else None,
         terms=lambda settings, _: [f"b{layer}" for layer in settings.layers],
         uses_expanded=lambda settings: settings.cut > 5,
@@ -74,6 +74,13 @@ def test_settings_can_be_changed(scaled: str) -> None:
     assert encoder.description["settings"] == {"factor": 2.0, "cut": 9, "layers": [2], "seed": 0}
     whole = encoder.description["settings"]
     assert load_encoder(scaled, "document", settings=whole).description == encoder.description
+
+
+def test_what_is_free_at_search_is_not_in_the_weights_hash(scaled: str) -> None:
+    """A search that leaves a tower away still asks for the model that documents were encoded with."""
+    all_of_it, none = (load_encoder(scaled, "query", settings={"cut": cut}) for cut in (9, 1))
+    assert all_of_it.description["weights_sha256"].keys() == {"body"}
+    assert none.description["weights_sha256"] == all_of_it.description["weights_sha256"]
 
 
 @pytest.mark.parametrize(
