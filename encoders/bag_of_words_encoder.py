@@ -16,6 +16,7 @@ from encoders.pairs import pair_of
 from encoders.sparse_rows import largest
 from encoders.tokenizer_hash import tokenizer_sha256
 from encoders.vocabulary import spellings, unwritable_ids
+from encoders.words import Word, WordFinder
 from learned_sparse.errors import LearnedSparseError, did_you_mean
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import SparseBatch
@@ -54,6 +55,7 @@ class BagOfWordsEncoder:
         """Since creation: texts encoded, texts cut at ``max_length``, weights left out."""
         self.lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
         """Tokens of each text of the last call, special tokens included, after truncation."""
+        self._finder: WordFinder | None = None
         self._binary, self._top_k = bag.weighting == "binary", top_k
         self._in_bag, self._writable = np.ones(len(terms), bool), np.ones(len(terms), bool)
         self._in_bag[list(bag.excluded)] = False
@@ -71,6 +73,12 @@ class BagOfWordsEncoder:
         values = np.concatenate([np.empty(0, np.float32), *(values for _, values in rows)])
         batch = SparseBatch(indptr, indices, values, self.terms)
         return batch if self._top_k is None else largest(batch, self._top_k)
+
+    def words(self, texts: Sequence[str]) -> list[list[Word]]:
+        """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
+        if self._finder is None:
+            self._finder = WordFinder(self.tokenizer)
+        return self._finder(texts)
 
     def _row(self, ids: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         tokens, counts = np.unique(np.array(ids, np.int32), return_counts=True)

@@ -29,6 +29,7 @@ from encoders.pairs import tokenize_texts
 from encoders.sparse_rows import largest
 from encoders.tokenizer_hash import tokenizer_sha256
 from encoders.vocabulary import Vocabulary, unwritable_ids
+from encoders.words import Word, WordFinder
 from learned_sparse.files import sha256
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import SparseBatch
@@ -75,6 +76,7 @@ class CheckpointEncoder:
         """Tokens of each text of the last call, special tokens included, after truncation."""
         self._batch_size = BatchSize.parse(batch_size)
         self._device, self._top_k = device, top_k
+        self._finder: WordFinder | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
@@ -85,6 +87,12 @@ class CheckpointEncoder:
             order.append(places)
             parts.append(self._weigh([sequences[place] for place in places]))
         return SparseBatch.concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
+
+    def words(self, texts: Sequence[str]) -> list[list[Word]]:
+        """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
+        if self._finder is None:
+            self._finder = WordFinder(self.tokenizer)
+        return self._finder(texts)
 
     def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:

@@ -37,6 +37,7 @@ def encode(options: EncodeOptions, checkpoint: str, source: Source) -> Manifest:
     from learned_sparse.encode_documents import DocumentEncoding, DocumentPlan
     from learned_sparse.encode_quantizer import choose_quantizer
     from learned_sparse.encode_queries import encode_queries
+    from learned_sparse.segments import segments_for
 
     check_output(source.output, resume=options.resume, overwrite=options.overwrite)
     encoder = load_encoder(
@@ -80,7 +81,8 @@ def encode(options: EncodeOptions, checkpoint: str, source: Source) -> Manifest:
     )
     with _progress(source.name) as progress:
         run = DocumentEncoding(plan, encoder, quantizer, say=_say, progress=progress)
-        return run.run(source.documents(), describe)
+        cut = options.segmentation()
+        return run.run(segments_for(encoder, source.documents(), cut) if cut else source.documents(), describe)
 
 
 def _default_checkpoint(model: str) -> str:
@@ -104,7 +106,10 @@ def _query_side(options: EncodeOptions, checkpoint: str) -> tuple[dict[str, Any]
     }
     encoder = load_encoder(checkpoint, "query", model=options.model, **settings)
     description = dict(encoder.description)
-    unasked = dataclasses.replace(options, queries=True, num_shards=1, shard_id=0, quantization_factor=None, bits=None)
+    for_documents = dict.fromkeys(
+        ("quantization_factor", "bits", "segment_length", "segments", "segment_overlap", "segment_delimiter")
+    )
+    unasked = dataclasses.replace(options, queries=True, num_shards=1, shard_id=0, **for_documents)
     quantizer = choose_quantizer(unasked, encoder.quantizer, description["scoring"])
     if not isinstance(quantizer, Quantizer):
         raise TypeError("queries have a quantiser unless bits are asked for")
@@ -113,7 +118,8 @@ def _query_side(options: EncodeOptions, checkpoint: str) -> tuple[dict[str, Any]
 
 def _report(manifest: Manifest, source: Source, seconds: float) -> None:
     counts = manifest.counts
-    print(f"{counts.written:,} {manifest.kind} of {source.name} by {manifest.model} ({manifest.checkpoint})")
+    what = f"segments of {counts.segmented:,} documents" if counts.segmented else manifest.kind
+    print(f"{counts.written:,} {what} of {source.name} by {manifest.model} ({manifest.checkpoint})")
     details = {
         "with an empty vector (kept)": counts.empty_vectors,
         "with text that expands them": counts.expanded,

@@ -18,6 +18,7 @@ from learned_sparse.lucene_terms import LuceneTerms
 from learned_sparse.manifest import Counts, Manifest, exactness_warning
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import Encoder, SparseBatch
+from learned_sparse.segments import SegmentReader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class DocumentEncoding:
         self._notes: dict[int, Note] = {}
         self._pending: Future[None] | None = None
 
-    def run(self, reader: DocumentReader, describe: Describe) -> Manifest:
+    def run(self, reader: DocumentReader | SegmentReader, describe: Describe) -> Manifest:
         """Encode ``reader``'s documents; ``describe`` gives the manifest but for the outcome."""
         quantizer = self._quantizer if isinstance(self._quantizer, Quantizer) else None
         stored = self._parts.begin(describe, quantizer, resume=self._plan.resume, overwrite=self._plan.overwrite)
@@ -156,7 +157,7 @@ class DocumentEncoding:
             self._pending.result()
             self._pending = None
 
-    def _end(self, manifest: Manifest, reader: DocumentReader, elsewhere: int) -> Manifest:
+    def _end(self, manifest: Manifest, reader: DocumentReader | SegmentReader, elsewhere: int) -> Manifest:
         self._parts.refuse_others(self._notes)
         notes = [self._notes[number] for number in sorted(self._notes)]
         written = total(note.counts for note in notes)
@@ -165,6 +166,8 @@ class DocumentEncoding:
             read=reader.read + sum(reader.skipped.values()),
             skipped=dict(reader.skipped),
             other_shards=elsewhere,
+            segmented=reader.documents if isinstance(reader, SegmentReader) else 0,
+            largest_segments=reader.most if isinstance(reader, SegmentReader) else 0,
         )
         if reader.read != counts.written + elsewhere or counts.written != sum(note.part.documents for note in notes):
             raise RuntimeError(f"{reader.read} documents read, {counts.written} written, {elsewhere} in other shards")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from learned_sparse.errors import LearnedSparseError
+from learned_sparse.segments import Segmentation, Which
 from learned_sparse.setting_changes import add_set_option, parse_changes
 
 PART_SIZE = 2048
@@ -36,6 +37,10 @@ class EncodeOptions:
     top_k: int | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     """To the checkpoint's settings."""
+    segment_length: int | None = None
+    segments: Which | None = None
+    segment_overlap: int | None = None
+    segment_delimiter: str | None = None
     quantization_factor: float | None = None
     bits: int | None = None
     calibration: float = 100.0
@@ -65,13 +70,33 @@ class EncodeOptions:
             raise LearnedSparseError("--split is for --queries; all splits share the same documents")
         if self.split is not None and self.input is not None:
             raise LearnedSparseError("--split belongs to a collection; --input names the file of queries itself")
+        if self.queries and self.segment_length is not None:
+            raise LearnedSparseError("--segment-length is for documents; a query is never cut into segments")
+        self.segmentation()
+
+    def segmentation(self) -> Segmentation | None:
+        """How documents are to be cut; None leaves them whole."""
+        given = {"which": self.segments, "overlap": self.segment_overlap, "delimiter": self.segment_delimiter}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.segment_length is None:
+            if given:
+                raise LearnedSparseError("--segments, --segment-overlap and --segment-delimiter need --segment-length")
+            return None
+        return Segmentation(length=self.segment_length, **given)
 
     def recorded(self) -> dict[str, Any]:
         """What changes the vectors or the files, for the manifest; a resumed run must not differ in it.
 
         Options that came later are there only if they are given: manifests of before stay equal.
         """
-        later = {"changes": dict(self.changes)} if self.changes else {}
+        later: dict[str, Any] = {"changes": dict(self.changes)} if self.changes else {}
+        if cut := self.segmentation():
+            later.update(
+                segment_length=cut.length,
+                segments=cut.which,
+                segment_overlap=cut.overlap,
+                segment_delimiter=cut.delimiter,
+            )
         return {
             "revision": self.revision,
             "input": None if self.input is None else str(self.input),
@@ -137,6 +162,14 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--part-size", type=int, default=PART_SIZE, metavar="N", help="documents a file: %(default)s")
     where.add_argument("--num-shards", type=int, default=1, metavar="N", help="share the parts out over N processes")
     where.add_argument("--shard-id", type=int, default=0, metavar="I", help="write parts I, I+N, I+2N, ... (from 0)")
+
+    cut = parser.add_argument_group("long documents")
+    cut.add_argument(
+        "--segment-length", type=int, metavar="TOKENS", help="cut into segments D#0, D#1, ... of document D"
+    )
+    cut.add_argument("--segments", choices=["first", "all"], help="which to encode; default: all")
+    cut.add_argument("--segment-overlap", type=int, metavar="TOKENS", help="that neighbours share; default: 0")
+    cut.add_argument("--segment-delimiter", metavar="SIGN", help="instead of #, where ids of documents hold that")
 
     how = parser.add_argument_group("how")
     how.add_argument("--max-length", type=int, metavar="TOKENS", help="default: the checkpoint's")

@@ -36,7 +36,9 @@ class Counts:
     """What went in and what came out; ``read = written + other_shards + skipped`` (all reasons)."""
 
     read: int = 0
-    """Texts in the input, good and bad."""
+    """Texts in the input, good and bad; with ``segmented``, the segments and the bad documents."""
+    segmented: int = 0
+    """Documents that were cut into segments: the texts that all else counts."""
     skipped: dict[str, int] = field(default_factory=dict)
     other_shards: int = 0
     """Texts that another shard writes."""
@@ -54,6 +56,8 @@ class Counts:
     largest_impact: int = 0
     largest_sum: int = 0
     """The largest sum of the impacts of one text."""
+    largest_segments: int = 0
+    """The most segments of one document."""
 
 
 @dataclass(frozen=True, kw_only=True)

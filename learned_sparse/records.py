@@ -101,7 +101,8 @@ class Encoder(Protocol):
     """One side (documents or queries) of a model: what the encoding pipeline and the searcher ask for.
 
     Some have more, which is asked for where it is there: ``truncated`` and ``dropped`` (counts), ``uses_expanded``
-    (whether documents are handed over as ``Document.with_expanded``), ``free_at_search`` (settings of queries alone).
+    (whether documents are handed over as ``Document.with_expanded``), ``free_at_search`` (settings of queries alone),
+    ``words`` (where a long text may be cut).
     """
 
     @property

@@ -13,6 +13,7 @@ from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import index_folder, run_file
 from learned_sparse.index_folder import IndexNote
+from learned_sparse.passages import Passages, Rows, asks_for_passages, search_documents
 from learned_sparse.queries_export import topic_text
 from learned_sparse.records import Query
 from learned_sparse.setting_changes import add_set_option, parse_changes
@@ -20,7 +21,7 @@ from learned_sparse.topics import read_queries
 
 EPILOG = """\
 Every other option is handed to Pyserini's search.lucene unchanged: --hits, --threads, --batch-size, --remove-query,
---max-passage, --max-passage-hits, --output-format, --rocchio, --k1, --b, ...
+--output-format, --rocchio, --k1, --b, ... An index of segments ranks their documents, which is what --hits counts then.
 
 examples:
   python -m learned_sparse.search --model sparterm --split test
@@ -62,6 +63,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
     parser.add_argument("--encode-batch", type=int, default=256, metavar="N", help="queries a batch (default 256)")
+    parser.add_argument(
+        "--rank-segments", action="store_true", help="in an index of segments: rank these, not their documents (MaxP)"
+    )
     parser.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     parser.add_argument("--impact", action="store_true", help=argparse.SUPPRESS)  # the index itself says so
     return parser
@@ -86,7 +90,11 @@ def main(argv: list[str] | None = None) -> int:
     if note.scoring == "bm25-text" and options.set:
         raise LearnedSparseError(f"--set: {index} holds plain text, which is searched without an encoder")
     encoded = None if note.scoring == "bm25-text" else encode(queries, index, options)
-    outcome = search(index, note.scoring, queries, encoded, output, stock, heap=options.heap)
+    whole = options.rank_segments or asks_for_passages(stock)
+    outcome = search(
+        index, note.scoring, queries, encoded, output, stock,
+        passages=None if whole else Passages.of(note), heap=options.heap,
+    )  # fmt: skip
     print(f"{output}: {outcome.queries:,} queries, {len(outcome.without_hits):,} without a hit")
     for name in outcome.without_hits[:10]:
         print(f"  without a hit: {name}")
@@ -111,16 +119,18 @@ def search(
     index: Path,
     scoring: str,
     queries: Sequence[Query],
-    encoded: Sequence[Mapping[str, int]] | None,
+    encoded: Rows,
     output: Path,
     stock: Sequence[str] = (),
     *,
+    passages: Passages | None = None,
     heap: str | None = None,
 ) -> Outcome:
     """Search ``queries`` with stock search.lucene and the options ``stock``; the run appears whole or not at all.
 
-    ``encoded`` are the impacts of the queries, in order; None to search plain text. Lucene's limit of 1,024 terms is
-    raised to what the longest query needs.
+    ``encoded`` are the impacts of the queries, in order; None to search plain text. With ``passages``, the documents
+    of the segments in the index are ranked, and options such as --hits are about documents. Lucene's limit of 1,024
+    terms is raised to what the longest query needs.
     """
     from learned_sparse import lucene
     from learned_sparse.java import start_jvm
@@ -129,22 +139,28 @@ def search(
     texts = (lucene.longest_analyzed(query.text) for query in queries)
     lucene.allow_clauses(max(map(len, encoded) if encoded is not None else texts, default=0) + FEEDBACK_TERMS)
     output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=output.parent) as beside:
-        arguments = ["--index", str(index), *_topics(Path(folder), scoring, queries, encoded), *stock]
-        if scoring == "impact" and not any(word.split("=")[0] == "--min-idf" for word in stock):
-            arguments += ["--min-idf", "-1"]  # a term of every document counts too
-        run = Path(beside) / "run.txt"
-        status = lucene.run_stock("search.lucene", [*arguments, "--output", str(run)])
+
+    def run_stock(some: Sequence[Query], rows: Rows, options: Sequence[str], run: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["--index", str(index), *_topics(Path(folder), scoring, some, rows), *options]
+            if scoring == "impact" and not any(word.split("=")[0] == "--min-idf" for word in options):
+                arguments += ["--min-idf", "-1"]  # a term of every document counts too
+            status = lucene.run_stock("search.lucene", [*arguments, "--output", str(run)])
         if status or not run.is_file():
             raise LearnedSparseError(f"search.lucene failed with exit status {status}; {output} is not written")
+
+    with tempfile.TemporaryDirectory(dir=output.parent) as beside:
+        run = Path(beside) / "run.txt"
+        if passages is None:
+            run_stock(queries, encoded, stock, run)
+        else:
+            search_documents(passages, queries, encoded, stock, run, run_stock)
         outcome = _compare(queries, run)
         run.replace(output)
     return outcome
 
 
-def _topics(
-    folder: Path, scoring: str, queries: Sequence[Query], encoded: Sequence[Mapping[str, int]] | None
-) -> list[str]:
+def _topics(folder: Path, scoring: str, queries: Sequence[Query], encoded: Rows) -> list[str]:
     """Write the queries as Pyserini reads them; the options that go with the files.
 
     A ``.json`` is the one form of topics that keeps every id and text as it is: the readers of the other forms turn ids

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from learned_sparse.documents import DocumentReader, read_documents
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import Document, EXPANDED
+from learned_sparse.records import EXPANDED, Document
 from learned_sparse.seen import SeenIds
 
 IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)

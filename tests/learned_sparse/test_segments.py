@@ -1,0 +1,131 @@
+"""Long documents cut into segments: names, texts, counts, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from learned_sparse.encode import main
+from learned_sparse.encode_options import EncodeOptions
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.jsonvector import read_vectors
+from learned_sparse.manifest import Manifest
+from learned_sparse.segments import Segmentation, Word
+from tests.fake_encoder import FakeEncoder
+
+DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}
+
+
+class _Worded(FakeEncoder):
+    """Each word is a token."""
+
+    def __init__(self, side: str, **settings: object) -> None:
+        super().__init__(side)
+        self.description["max_length"] = 12
+
+    def words(self, texts: Sequence[str]) -> list[list[Word]]:
+        return [[(*match.span(), 1) for match in re.finditer(r"\S+", text)] for text in texts]
+
+
+@pytest.fixture(autouse=True)
+def worded(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("encoders.loading")
+    module.load_encoder = lambda _, side, **given: _Worded(side, **given)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "encoders.loading", module)
+
+
+def encode(folder: Path, *options: str, out: str = "out") -> Manifest:
+    corpus = folder / "corpus.jsonl"
+    lines = (json.dumps({"id": name, "text": text, "expanded": "more"}) for name, text in DOCUMENTS.items())
+    corpus.write_text("".join(f"{line}\n" for line in lines))
+    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(folder / out)]
+    assert main([*named, "--bits", "8", *options]) == 0
+    return Manifest.load(folder / out)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = sorted((folder / "vectors").glob("*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return {row["id"]: row["contents"] for row in rows}
+
+
+def test_all_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = encode(tmp_path, "--segment-length", "2", "--part-size", "3")
+    assert contents(tmp_path / "out") == {
+        "d1#0": "w1 w2", "d1#1": "w3 w4", "d1#2": "w5", "d2#0": "w1", "d3#0": "w6 w7", "d3#1": "w8 w9",
+    }  # fmt: skip
+    assert (manifest.counts.segmented, manifest.counts.read, manifest.counts.written) == (3, 6, 6)
+    assert manifest.counts.largest_segments == 3
+    assert Segmentation.recorded(manifest.options) == Segmentation(length=2)
+    assert "6 segments of 3 documents" in capsys.readouterr().out
+    assert list(manifest.problems(tmp_path / "out")) == []
+
+
+def test_first_segments_with_another_sign(tmp_path: Path) -> None:
+    manifest = encode(tmp_path, "--segment-length", "3", "--segments", "first", "--segment-delimiter", "%")
+    assert contents(tmp_path / "out") == {"d1%0": "w1 w2  w3", "d2%0": "w1", "d3%0": "w6 w7 w8"}
+    assert manifest.counts.largest_segments == 1
+
+
+def test_shards_of_segments_are_the_whole(tmp_path: Path) -> None:
+    cut = ["--segment-length", "2", "--segment-overlap", "1", "--part-size", "2"]
+    encode(tmp_path, *cut)
+    shards = [encode(tmp_path, *cut, "--num-shards", "2", "--shard-id", str(i), out=f"s{i}") for i in range(2)]
+    union = {**contents(tmp_path / "s0"), **contents(tmp_path / "s1")}
+    assert union == contents(tmp_path / "out")
+    assert len(dict(read_vectors(tmp_path / "out"))) == 4 + 1 + 3
+    assert {shard.counts.largest_segments for shard in shards} == {4}
+
+
+def test_a_resumed_run_must_cut_alike(tmp_path: Path) -> None:
+    encode(tmp_path, "--segment-length", "2")
+    encode(tmp_path, "--segment-length", "2", "--resume")
+    for other in (["--segment-length", "3"], [], ["--segment-length", "2", "--segment-overlap", "1"]):
+        with pytest.raises(LearnedSparseError, match="made with other settings"):
+            encode(tmp_path, *other, "--resume")
+
+
+def test_an_id_with_the_sign_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DOCUMENTS, "a#b", "w1")
+    with pytest.raises(LearnedSparseError, match=r"'a#b'.*--segment-delimiter"):
+        encode(tmp_path, "--segment-length", "2")
+
+
+def test_segments_longer_than_the_encoder_reads(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="give at most 10, or a larger --max-length"):
+        encode(tmp_path, "--segment-length", "11")
+    assert encode(tmp_path, "--segment-length", "10").counts.written == 3
+
+
+def test_an_encoder_without_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(_Worded, "words")
+    with pytest.raises(LearnedSparseError, match="cannot say where its tokens are"):
+        encode(tmp_path, "--segment-length", "2")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"segment_length": 0}, "--segment-length 0: give at least 1"),
+        ({"segment_length": 3, "segment_overlap": 3}, "--segment-overlap 3: give 0 to 2"),
+        ({"segment_length": 3, "segment_delimiter": " "}, "without white space"),
+        ({"segments": "first"}, "need --segment-length"),
+        ({"segment_overlap": 1}, "need --segment-length"),
+        ({"segment_length": 3, "queries": True}, "for documents"),
+    ],
+)
+def test_wrong_usage(options: dict[str, object], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        EncodeOptions(model="m", **options)  # type: ignore[arg-type]
+
+
+def test_a_long_word_is_a_segment_and_an_overlap_never_stands_still() -> None:
+    words = [(0, 1, 9), (2, 3, 1), (4, 5, 2), (6, 7, 9)]
+    assert Segmentation(length=3, overlap=2).spans(words) == [(0, 1), (2, 5), (6, 7)]
+    assert Segmentation(length=3).spans([]) == []
