@@ -11,18 +11,20 @@ from typing import Any
 
 from eval.judged import Judged, add_judged_options, load_judged, read_runs
 from eval.overlap import Overlap, by_class, overlap, with_matches
+from eval.significance import chances, said
 from eval.table import Cell, Column, format_table
 from learned_sparse.cli import run_main
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.errors import LearnedSparseError, did_you_mean
 from learned_sparse.trec import Run
 
 EPILOG = """\
 The classes are those of SpaDE's Table 4: by how many distinct word pieces of the query are in its relevant document; of
-several relevant documents the one that shares the most decides.
+several relevant documents the one that shares the most decides. --compare tests differences with Fisher's paired
+randomisation test, Bonferroni-corrected for the number of runs.
 
 examples:
   python -m eval.breakdown --collection msmarco-v1-passage --split dev --measures MRR@10 R@1000 MAP \\
-      --run bm25=bm25.txt spade=spade.txt
+      --run bm25=bm25.txt spade=spade.txt --compare spade
 """
 Pieces = Callable[[Sequence[str]], list[frozenset[int]]]
 """Texts to the distinct ids of their word pieces."""
@@ -38,23 +40,34 @@ class Class:
     """Queries that share no piece at all."""
     scores: Mapping[str, Mapping[str, float]]
     """Run → measure → mean over the queries of the class."""
+    chances: Mapping[str, Mapping[str, float]]
+    """Run → measure → p of its difference from the run that all are compared with; empty without such a run."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Classify, measure and print."""
     options = _parser().parse_args(argv)
     judged, runs = load_judged(options), read_runs(options.run)
+    if options.compare is not None and options.compare not in runs:
+        raise LearnedSparseError(f"--compare {options.compare}: no such run{did_you_mean(options.compare, runs)}")
     from eval.word_pieces import load_pieces
 
     overlaps = query_overlaps(judged, load_pieces(options.tokenizer, options.revision), options.level)
     if left_out := len(judged.queries) - len(overlaps):
         print(f"note: queries without a document of grade {options.level}, left out: {left_out}", file=sys.stderr)
-    classes = [measure_class("All", list(overlaps), overlaps, judged, runs)]
-    classes += [measure_class(name, ids, overlaps, judged, runs) for name, ids in by_class(overlaps).items()]
+    queries = {"All": list(overlaps), **by_class(overlaps)}
+    classes = [
+        measure_class(name, ids, with_matches(overlaps, ids, 0), judged, runs, options.compare)
+        for name, ids in queries.items()
+    ]
     if options.json:
         print(json.dumps(_as_json(options, judged, classes), indent=2, ensure_ascii=False))
     else:
-        print("\n\n".join(class_table(found, judged.measures, markdown=options.markdown) for found in classes))
+        print(
+            "\n\n".join(
+                class_table(found, judged.measures, options.compare, markdown=options.markdown) for found in classes
+            )
+        )
     return 0
 
 
@@ -74,22 +87,28 @@ def query_overlaps(judged: Judged, pieces: Pieces, level: int = 1) -> dict[str, 
 
 
 def measure_class(
-    name: str, queries: Sequence[str], overlaps: Mapping[str, Overlap], judged: Judged, runs: Mapping[str, Run]
+    name: str, queries: Sequence[str], unmatched: int, judged: Judged, runs: Mapping[str, Run], compare: str | None
 ) -> Class:
     """The means of all runs over ``queries``, by trec_eval; no scores where there is no query."""
     from eval.measures import evaluate
 
     qrels = {query: judged.qrels[query] for query in queries}
-    scores = {
-        run: evaluate(qrels, hits, judged.measures, remove_query=judged.remove_query).mean
+    found = {
+        run: evaluate(qrels, hits, judged.measures, remove_query=judged.remove_query)
         for run, hits in runs.items()
         if queries
     }
-    return Class(name=name, queries=queries, unmatched=with_matches(overlaps, queries, 0), scores=scores)
+    return Class(
+        name=name,
+        queries=queries,
+        unmatched=unmatched,
+        scores={run: scores.mean for run, scores in found.items()},
+        chances=chances({run: scores.per_query for run, scores in found.items()}, compare) if compare and found else {},
+    )
 
 
-def class_table(found: Class, measures: Sequence[str], *, markdown: bool = False) -> str:
-    """A heading with the number of queries, and one row a run."""
+def class_table(found: Class, measures: Sequence[str], compare: str | None = None, *, markdown: bool = False) -> str:
+    """A heading with the number of queries, one row a run, and what differs significantly from ``compare``."""
     some = f", {found.unmatched:,} of them share nothing" if found.unmatched else ""
     number = f"{len(found.queries):,} {'query' if len(found.queries) == 1 else 'queries'}"
     heading = f"{'### ' if markdown else ''}{found.name} ({number}{some})"
@@ -97,7 +116,8 @@ def class_table(found: Class, measures: Sequence[str], *, markdown: bool = False
     rows: list[list[Cell]] = [[run, *(scores[measure] for measure in measures)] for run, scores in found.scores.items()]
     if not rows:
         return heading
-    return f"{heading}\n\n{format_table(columns, rows, markdown=markdown)}"
+    table = f"{heading}\n\n{format_table(columns, rows, markdown=markdown)}"
+    return f"{table}\n\n{said(found.chances, compare)}" if compare else table
 
 
 def _as_json(options: argparse.Namespace, judged: Judged, classes: Sequence[Class]) -> dict[str, Any]:
@@ -106,12 +126,14 @@ def _as_json(options: argparse.Namespace, judged: Judged, classes: Sequence[Clas
         "split": judged.split,
         "tokenizer": options.tokenizer,
         "level": options.level,
+        **({"compare": options.compare} if options.compare else {}),
         "classes": [
             {
                 "name": found.name,
                 "queries": len(found.queries),
                 "unmatched": found.unmatched,
                 "scores": found.scores,
+                **({"p": found.chances} if options.compare else {}),
                 "query_ids": found.queries,
             }
             for found in classes
@@ -136,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--revision", help="of a tokenizer on the Hub")
     add("--level", type=int, default=1, metavar="GRADE", help="relevant from this grade on: %(default)s")
+    add("--compare", metavar="NAME", help="say which runs differ from this one by more than chance (p < 0.05)")
     add("--markdown", action="store_true", help="Markdown tables, the best in bold")
     add("--json", action="store_true", help="everything as JSON, the ids of the queries included")
     return parser

@@ -49,8 +49,9 @@ def save_classifier(folder: Path, labels: int) -> Path:
         torch.manual_seed(labels)
         config = BertConfig(
             vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=32, max_position_embeddings=64, initializer_range=0.35, num_labels=labels,
+            intermediate_size=32, max_position_embeddings=64, initializer_range=0.35,
         )  # fmt: skip
+        config.num_labels = labels
         BertForSequenceClassification(config).eval().save_pretrained(folder)
     return folder
 
