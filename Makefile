@@ -11,7 +11,8 @@ bin := .venv/bin
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
-	@echo "make demo MODELS=splade   the same with one model"
+	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade spade\")"
+	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
 	@echo "make test                 the checks, then the tests"
 	@echo "make check                style, types, and who imports whom"
 	@echo "make clean                remove .venv"

@@ -16,6 +16,8 @@ from learned_sparse.errors import LearnedSparseError, did_you_mean
 from learned_sparse.home import home, index_folder, queries_folder, run_file, vectors_folder
 
 MODELS = ("sparterm-literal", "sparterm", "splade")
+MORE = ("spade", "uhd")
+"""Models that the demo leaves out unless asked, to stay quick."""
 PLACE = steps.Place(collection="pydoc", name="pydoc", split="test")
 HITS = 1000
 _COLUMNS = (
@@ -33,11 +35,14 @@ _COLUMNS = (
 def main(argv: list[str] | None = None) -> int:
     """Run every step that is not done yet, show the commands, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m eval.demo", description=main.__doc__)
-    parser.add_argument("--models", nargs="+", default=MODELS, metavar="MODEL", help=f"of {', '.join(MODELS)}")
-    models = parser.parse_args(argv).models
-    for model in models:
-        if model not in MODELS:
-            raise LearnedSparseError(f"--models {model}: the demo has no such model{did_you_mean(model, MODELS)}")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=MODELS,
+        metavar="MODEL",
+        help=f"of {', '.join((*MODELS, *MORE))}; or all (default: {' '.join(MODELS)})",
+    )
+    models = _chosen(parser.parse_args(argv).models)
     started = time.monotonic()
     for model in (steps.BM25, *models):
         anew = model != steps.BM25 and steps.train(model, f"demo-{model}")
@@ -55,6 +60,16 @@ def main(argv: list[str] | None = None) -> int:
         f"Runs: {run_file(PLACE.name, PLACE.split, '*')}\nEverything is in {home()}; {time.monotonic() - started:.0f} s"
     )
     return 0
+
+
+def _chosen(words: Sequence[str]) -> Sequence[str]:
+    known = (*MODELS, *MORE)
+    if list(words) == ["all"]:
+        return known
+    for word in words:
+        if word not in known:
+            raise LearnedSparseError(f"--models {word}: the demo has no such model{did_you_mean(word, known)}")
+    return words
 
 
 def _row(model: str) -> list[Cell]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from learned_sparse.records import Query
 
@@ -21,8 +21,13 @@ def encode_milliseconds(index: Path, queries: Sequence[Query]) -> float:
     return _median_milliseconds(lambda query: impacts([query.text]), queries)
 
 
-def search_milliseconds(index: Path, queries: Sequence[Query], k: int) -> float:
-    """Median time of stock Pyserini's search for the ``k`` best documents of one query, its encoding left out."""
+def search_milliseconds(
+    index: Path, queries: Sequence[Query], k: int, settings: Mapping[str, Any] | None = None
+) -> float:
+    """Median time of stock Pyserini's search for the ``k`` best documents of one query, its encoding left out.
+
+    ``settings`` are changes to those of the index, as far as only queries depend on them.
+    """
     from learned_sparse import lucene
     from learned_sparse.index_folder import IndexNote
 
@@ -31,7 +36,7 @@ def search_milliseconds(index: Path, queries: Sequence[Query], k: int) -> float:
     else:
         from learned_sparse.query_encoder import QueryImpacts
 
-        rows = QueryImpacts.from_index(index)([query.text for query in queries])
+        rows = QueryImpacts.from_index(index, settings=settings)([query.text for query in queries])
         prepared = {query.id: row for query, row in zip(queries, rows, strict=True)}
         searcher, keys = lucene.impact_searcher(index, prepared), list(prepared)
     try:

@@ -49,9 +49,9 @@ def main(argv: list[str] | None = None) -> int:
             raise LearnedSparseError(f"{options.data / name / 'corpus.jsonl'}: no such file; give --data its folder")
     places = [Place(collection=str(options.data / name), name=name, split=split) for name, split in TESTS]
     _run(BM25, places, anew=False)
-    negatives = _negatives(options.data)
+    sources = negatives(options.data)
     for model in options.models:
-        _run(model, places, anew=steps.train(model, model, negatives))
+        _run(model, places, anew=steps.train(model, model, sources))
     rows = [_measured(model, place) for place in places for model in (BM25, *options.models)]
     _write(options.output, rows, options.models)
     return 0
@@ -70,7 +70,7 @@ def _run(model: str, places: Sequence[Place], *, anew: bool) -> None:
         seen.add(place.name)
 
 
-def _negatives(data: Path) -> list[str]:
+def negatives(data: Path) -> list[str]:
     """Options of encoders.train: the training pairs, each with BM25's best documents to take hard negatives from."""
     words: list[str] = []
     for name in TRAINING:
@@ -104,7 +104,7 @@ def _measured(model: str, place: Place) -> dict[str, Any]:
 
 
 def _write(folder: Path, rows: Sequence[dict[str, Any]], models: Sequence[str]) -> None:
-    budgets = {model: _budget(model) for model in models}
+    budgets = {model: budget(model) for model in models}
     found = {
         "command": "python -m eval.small_real --data DIR",
         "python": platform.python_version(),
@@ -142,20 +142,21 @@ def _preface(budgets: dict[str, dict[str, Any]]) -> str:
         "training queries of msmarco-mini and squad-sent; scifact and vaswani are zero-shot. What each was given:",
         "",
     ]
-    for model, budget in budgets.items():
+    for model, given in budgets.items():
         stages = ", then ".join(
-            f"{stage['name']}: {stage['steps']} steps of {stage['batch_size']} queries" for stage in budget["stages"]
+            f"{stage['name']}: {stage['steps']} steps of {stage['batch_size']} queries" for stage in given["stages"]
         )
         lines.append(
-            f"- {model}: {stages}; {budget['seconds'] / 60:.1f} minutes on {budget['processor']} "
-            f"({budget['threads']} thread{'' if budget['threads'] == 1 else 's'}); the first {budget['layers']} "
-            f"layers of {budget['backbone']}, documents cut at {budget['max_length']['document']} tokens"
+            f"- {model}: {stages}; {given['seconds'] / 60:.1f} minutes on {given['processor']} "
+            f"({given['threads']} thread{'' if given['threads'] == 1 else 's'}); the first {given['layers']} "
+            f"layers of {given['backbone']}, documents cut at {given['max_length']['document']} tokens"
         )
     return "\n".join([*lines, ""])
 
 
-def _budget(model: str) -> dict[str, Any]:
-    from encoders.checkpoint import read_notes
+def budget(model: str) -> dict[str, Any]:
+    """What a finished checkpoint was trained with, for how long."""
+    from encoders.notes import read_notes
 
     notes = read_notes(checkpoint_folder(model))
     recipe = notes.recipe

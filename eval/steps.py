@@ -72,17 +72,28 @@ def index(model: str, place: Place, *, anew: bool) -> None:
     command("learned_sparse.index", "--model", model, "--collection", place.collection, *overwrite)
 
 
-def search(model: str, place: Place, hits: int = 1000) -> Path:
-    """Search the queries of the split; the run file."""
-    which = ("--bm25",) if model == BM25 else ("--model", model)
+def verify(model: str, place: Place, documents: int) -> None:
+    """Compare what the index holds of some documents with what was encoded."""
+    where = ("--model", model, "--collection", place.collection)
+    command("learned_sparse.index", *where, "--verify", str(documents))
+
+
+def search(
+    model: str, place: Place, hits: int = 1000, *, index_of: str | None = None, options: Sequence[str] = ()
+) -> Path:
+    """Search the queries of the split, in the index of another model if it is named; the run file."""
+    which = ("--bm25",) if model == BM25 else ("--model", index_of or model)
     where = ("--collection", place.collection, "--split", place.split)
-    command("learned_sparse.search", *which, *where, "--hits", str(hits), "--threads", "2", "--batch-size", "64")
-    return run_file(place.name, place.split, model)
+    run = run_file(place.name, place.split, model)
+    output = ("--output", run) if index_of not in {None, model} else ()
+    how = ("--hits", str(hits), "--threads", "2", "--batch-size", "64")
+    command("learned_sparse.search", *which, *where, *options, *output, *how)
+    return run
 
 
 def _same_recipe(folder: Path, recipe: str, options: Sequence[str]) -> bool:
     """Whether the checkpoint in ``folder``, if there is one, was made by this recipe."""
-    from encoders.checkpoint import NOTES, read_notes
+    from encoders.notes import NOTES, read_notes
     from encoders.training.recipe_file import load_recipe, to_mapping
 
     if not (folder / NOTES).exists():
