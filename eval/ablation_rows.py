@@ -34,9 +34,9 @@ TRAINED: dict[str, Trained] = {
     "spade-no-cotraining": Trained(
         recipe="small-spade",
         changes=(  # as many updates of each encoder
-            "stages.2.steps=30",
+            "stages.2.steps=12",
             "stages.2.cotraining={components: [weighting, expansion], select_from: 16, share: 1.0}",
-            "stages.2.pruning.window=6",
+            "stages.2.pruning.window=2",
         ),
     ),
     "spade-no-pruning": Trained(recipe="small-spade", changes=("stages.2.pruning=null",)),

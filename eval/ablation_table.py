@@ -33,8 +33,9 @@ def _preface(found: Mapping[str, Any]) -> list[str]:
         f"Written by `{found['command']}`; searched by Lucene, measured by trec_eval. ms/query: median time of stock",
         "Pyserini's search for 100 documents, one query at a time on one thread, its encoding left out. Postings of",
         f"{found['verified documents of each index']} documents of every index were compared with the encoder's files.",
-        "msmarco-mini is a small sample in which nearly every passage answers some query: its scores are far above",
-        "those on the full collection. Models, hyperparameters and training are far smaller than the papers':",
+        "The collections are cut down to what BM25 ranks first for the test queries and what is relevant to them; their",
+        "scores compare the rows with each other and say nothing about the full collections. Models, data and training",
+        "are far smaller than the papers':",
         "",
     ]
     for model, budget in found["training"].items():
