@@ -48,8 +48,8 @@ def parse_json(line: bytes) -> Document:
     return check_text(Document(name, f"{title} {text}" if title else text, _expanded(first_of(record, EXPANDED_KEYS))))
 
 
-def _expanded(value: object) -> str:
-    texts = [] if value is None else value if isinstance(value, list) else [value]
+def _expanded(value: Any) -> str:
+    texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
     for text in texts:
         if not isinstance(text, str):
             raise BadLineError("expanded text is no string", f"nor a list of strings: {type(text).__name__}")

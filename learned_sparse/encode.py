@@ -106,7 +106,7 @@ def _query_side(options: EncodeOptions, checkpoint: str) -> tuple[dict[str, Any]
     }
     encoder = load_encoder(checkpoint, "query", model=options.model, **settings)
     description = dict(encoder.description)
-    for_documents = dict.fromkeys(
+    for_documents: dict[str, Any] = dict.fromkeys(
         ("quantization_factor", "bits", "segment_length", "segments", "segment_overlap", "segment_delimiter")
     )
     unasked = dataclasses.replace(options, queries=True, num_shards=1, shard_id=0, **for_documents)

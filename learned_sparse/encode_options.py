@@ -76,8 +76,8 @@ class EncodeOptions:
 
     def segmentation(self) -> Segmentation | None:
         """How documents are to be cut; None leaves them whole."""
-        given = {"which": self.segments, "overlap": self.segment_overlap, "delimiter": self.segment_delimiter}
-        given = {name: value for name, value in given.items() if value is not None}
+        asked = [("which", self.segments), ("overlap", self.segment_overlap), ("delimiter", self.segment_delimiter)]
+        given: dict[str, Any] = {name: value for name, value in asked if value is not None}
         if self.segment_length is None:
             if given:
                 raise LearnedSparseError("--segments, --segment-overlap and --segment-delimiter need --segment-length")

@@ -1,0 +1,54 @@
+"""The query side of an index by SpaDE, whose queries are bags of words: no torch, whatever its documents needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse.encode import main as encode
+from learned_sparse.index_folder import IndexNote
+from learned_sparse.manifest import Manifest
+
+ENCODE_QUERIES = """
+import json, sys
+from pathlib import Path
+from learned_sparse.query_encoder import QueryImpacts
+impacts = QueryImpacts.from_index(Path(sys.argv[1]))(["Hives, hives!", ""])
+print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"} & set(sys.modules))]))
+"""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
+    """The note of an index of documents that SpaDE encoded, in segments and with another alpha."""
+    from encoders.checkpoint import new_model, save_checkpoint
+
+    folder = tmp_path_factory.mktemp("spade")
+    save_checkpoint(folder / "checkpoint", new_model("spade", {}, str(tiny_bert)))
+    document = {"id": "d", "text": "hives are a rash of the skin", "expanded": "what causes hives"}
+    (folder / "corpus.jsonl").write_text(json.dumps(document) + "\n")
+    named = ["--model", "spade", "--checkpoint", str(folder / "checkpoint"), "--device", "cpu"]
+    files = ["--input", str(folder / "corpus.jsonl"), "--output", str(folder / "out")]
+    assert encode([*named, *files, "--set", "alpha=0.3", "--segment-length", "4"]) == 0
+    (folder / "index").mkdir()
+    IndexNote("impact", (Manifest.load(folder / "out"),), {}).save(folder / "index")
+    return folder / "index"
+
+
+def test_queries_are_encoded_without_torch(index: Path, python: Any) -> None:
+    done = python("-c", ENCODE_QUERIES, str(index))
+    assert done.returncode == 0, done.stderr
+    impacts, loaded = json.loads(done.stdout)
+    assert impacts[0].keys() == {"hives", ",", "!"}
+    assert set(impacts[0].values()) == {1}
+    assert impacts[1] == {}
+    assert loaded == []
+
+
+def test_its_documents_took_all_that_was_asked_for(index: Path) -> None:
+    manifest = IndexNote.load(index).manifests[0]
+    assert (manifest.counts.segmented, manifest.counts.written, manifest.counts.expanded) == (1, 2, 2)
+    assert manifest.encoder["settings"]["alpha"] == (manifest.query_encoder or {})["settings"]["alpha"] == 0.3
