@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 COLOURS = ("#3182bd", "#e6550d", "#31a354", "#756bb1", "#8c8c8c", "#b15928", "#17becf", "#e377c2")
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 80, 24, 34, 44
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 80, 30, 34, 44
 _ROW = 18  # of the legend
 _CHARACTER = 7  # pixels, about
 
@@ -63,9 +63,9 @@ class _Scale:
         elif axis.logarithmic:
             low, high = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
         else:
-            step = _step(low, high)
-            low, high = step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9)
-            high = high if high > low else low + step
+            self._step = _step(low, high)
+            low = self._step * math.floor(low / self._step + 1e-9)
+            high = max(self._step * math.ceil(high / self._step - 1e-9), low + self._step)
         self._low, self._high = low, high
 
     def place(self, value: float) -> float:
@@ -79,10 +79,9 @@ class _Scale:
         if self.axis.logarithmic:
             powers = range(int(self._low), int(self._high) + 1)
             return [(self.place(10.0**power), f"{10.0**power:,.{max(0, -power)}f}") for power in powers]
-        step = _step(self._low, self._high)
-        count = round((self._high - self._low) / step)
-        values = [self._low + step * number for number in range(count + 1)]
-        digits = max(0, -math.floor(math.log10(step)))
+        count = round((self._high - self._low) / self._step)
+        values = [self._low + self._step * number for number in range(count + 1)]
+        digits = max(0, -math.floor(math.log10(self._step)))
         return [(self.place(value), f"{value:,.{digits}f}") for value in values]
 
     def _position(self, value: float) -> float:

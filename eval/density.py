@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from eval.curves import Axis, line_chart
 
@@ -24,30 +25,35 @@ class LengthGroup:
 
 
 def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -> list[LengthGroup]:
-    """Texts in at most ``groups`` groups of about equal size, by ``lengths`` (tokens); equal lengths stay together.
+    """Texts in about ``groups`` groups of about equal size, by ``lengths`` (tokens); equal lengths stay together.
+
+    A length that fills a group is one of its own: all texts cut at the maximum length are.
 
     >>> [(group.shortest, group.longest, group.mean_active) for group in by_length([9, 3, 3, 4], [80, 20, 40, 50], 2)]
     [(3, 3, 30.0), (4, 9, 65.0)]
     """
-    if not len(lengths):
-        return []
-    tokens, terms = np.asarray(lengths), np.asarray(active)
-    edges = np.unique(np.quantile(tokens, np.linspace(0, 1, groups + 1)[1:-1], method="lower"))
-    of_text = np.searchsorted(edges, tokens, side="left")
-    found = []
-    for group in np.unique(of_text).tolist():
-        inside = of_text == group
-        some = tokens[inside]
-        found.append(
-            LengthGroup(
-                texts=len(some),
-                shortest=int(some.min()),
-                longest=int(some.max()),
-                mean_length=float(some.mean()),
-                mean_active=float(terms[inside].mean()),
-            )
-        )
-    return found
+    tokens, terms = np.asarray(lengths, dtype=np.int64), np.asarray(active, dtype=np.int64)
+    enough = len(tokens) / groups
+    found: list[list[int]] = []  # the lengths of each group
+    texts = float("inf")  # in the last group
+    for length, count in zip(*(part.tolist() for part in np.unique(tokens, return_counts=True)), strict=True):
+        if texts >= enough or count >= enough:
+            found.append([])
+            texts = 0
+        found[-1].append(length)
+        texts += count
+    return [_group(tokens, terms, of_group) for of_group in found]
+
+
+def _group(tokens: npt.NDArray[np.int64], terms: npt.NDArray[np.int64], lengths: Sequence[int]) -> LengthGroup:
+    inside = (tokens >= lengths[0]) & (tokens <= lengths[-1])
+    return LengthGroup(
+        texts=int(np.count_nonzero(inside)),
+        shortest=lengths[0],
+        longest=lengths[-1],
+        mean_length=float(tokens[inside].mean()),
+        mean_active=float(terms[inside].mean()),
+    )
 
 
 def density_chart(groups: Mapping[str, Sequence[LengthGroup]], dimensions: int | None) -> str:

@@ -1,4 +1,4 @@
-"""A small collection cut out of a larger one: what BM25 finds for the queries of a split, and what is relevant to them."""
+"""A small collection cut out of a larger one: what BM25 finds for some queries, and what is relevant to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from learned_sparse.trec import read_run
 
 
 def pooled(collection: str, name: str, split: str, run: Path, depth: int) -> Path:
-    """A BEIR folder with the queries of ``split``, their relevant documents, and the ``depth`` best of ``run`` for each.
+    """A BEIR folder: the queries of ``split``, their relevant documents, and the ``depth`` best of ``run`` for each.
 
     As SpaDE's validation corpus of BM25's top 100 (section 4): a stand-in for the whole where many models are compared.
     Every model ranks the same documents, but they are harder for BM25 than those it left out.
