@@ -33,6 +33,16 @@ def test_linear_axes() -> None:
     assert {"A < B", "one & all", "0.0", "0.2", "1.0", "10", "x", "y"} <= set(texts(root))
 
 
+def test_ticks_are_round_and_within_the_chart() -> None:
+    root = parse(line_chart("t", {"a": [(0, 0.653), (1, 0.761)]}, Axis("x"), Axis("y")))
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "end"]
+    ticks = {text.text: round(float(text.get("y")) - 4, 1) for text in texts}
+    assert [*ticks] == ["0.64", "0.66", "0.68", "0.70", "0.72", "0.74", "0.76", "0.78"]
+    assert [*ticks.values()] == [312, 274.9, 237.7, 200.6, 163.4, 126.3, 89.1, 52]
+    level = [line for line in root.iter(f"{SVG}line") if line.get("y1") == line.get("y2")]
+    assert [float(line.get("y1")) for line in level] == [*ticks.values()]
+
+
 def test_logarithmic_axes() -> None:
     x, y = Axis("rank", logarithmic=True), Axis("texts", logarithmic=True)
     root = parse(line_chart("Zipf", {"documents": [(1, 1000), (10, 0.1), (100, 0)]}, x, y))

@@ -59,7 +59,9 @@ def test_groups_of_equal_lengths_stay_together() -> None:
     groups = by_length([5, 5, 5, 5, 5, 9, 30, 31], [1, 2, 3, 4, 5, 10, 20, 30], groups=4)
     assert sum(group.texts for group in groups) == 8
     assert groups[0] == LengthGroup(texts=5, shortest=5, longest=5, mean_length=5, mean_active=3)
-    assert groups[-1].longest == 31
+    assert [(group.shortest, group.longest) for group in groups[1:]] == [(9, 30), (31, 31)]
+    cut = by_length([3, 4, 8, 8, 8, 8, 8, 8], [1, 1, 2, 2, 2, 2, 2, 2], groups=4)
+    assert [(group.shortest, group.longest, group.mean_active) for group in cut] == [(3, 4, 1), (8, 8, 2)]
     assert by_length([], []) == []
     chart = density_chart({"documents": groups}, 1000)
     assert "% of 1,000 dimensions" in chart
