@@ -113,7 +113,7 @@ def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
 
     def make(*stages: dict[str, Any], **changes: Any) -> Recipe:
         (base,) = recipe_values()["stages"]
-        values = recipe_values(architecture="spade", settings={"k": 3}, **changes)
+        values = recipe_values(architecture="spade", **{"settings": {"k": 3}, **changes})
         values["stages"] = [{**base, "name": f"stage {place}", **stage} for place, stage in enumerate(stages)]
         return parse(Recipe, values, "tiny SpaDE")
 

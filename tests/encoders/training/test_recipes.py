@@ -18,32 +18,75 @@ NAMES = recipe_names()
 
 
 def test_all_recipes_are_seen() -> None:
-    assert NAMES == [
-        "demo-sparterm",
-        "demo-sparterm-literal",
-        "demo-splade",
-        "small-sparterm",
-        "small-sparterm-literal",
-        "small-splade",
+    assert [name for name in NAMES if not name.startswith(("demo-", "small-"))] == [
+        "deepimpact",
+        "spade",
+        "spade-expansion",
+        "spade-joint",
+        "spade-weighting",
         "sparterm-expansion",
         "sparterm-literal",
+        "splade-doc",
         "splade-flops",
         "splade-l1",
         "st-exp-flops",
         "st-exp-l1",
         "st-lexical-only",
+        "tildev2",
+        "uhd-bert",
+        "uhd-bert-buckets",
+        "uhd-bert-joint",
+        "unicoil",
+    ]
+    assert [name for name in NAMES if name.startswith("demo-")] == [
+        "demo-spade",
+        "demo-sparterm",
+        "demo-sparterm-literal",
+        "demo-splade",
+        "demo-uhd",
+    ]
+    assert [name for name in NAMES if name.startswith("small-")] == [
+        "small-spade",
+        "small-spade-expansion",
+        "small-spade-joint",
+        "small-spade-weighting",
+        "small-sparterm",
+        "small-sparterm-literal",
+        "small-splade",
+        "small-uhd",
+        "small-uhd-joint",
+        "small-uhd-one",
     ]
 
 
+SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
+"""What else is made small when a recipe's model is built in a test."""
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_recipe_builds_a_model(name: str, tiny_backbone: Path) -> None:
+def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
     from encoders.training.session import Session
 
-    recipe = load_recipe(name, changes=[f"backbone={tiny_backbone}", "num_hidden_layers=1", "max_length={query: 8}"])
+    architecture = load_recipe(name).architecture
+    changes = [f"backbone={backbone_12}", "num_hidden_layers=null", "max_length={query: 8}"]
+    recipe = load_recipe(name, changes=[*changes, *SMALLER.get(architecture, [])])
     session = Session(recipe, "cpu")
     for stage in recipe.stages:
         assert session.learner(stage).parameters()
         assert session.micro_batch_size(stage) >= 1
+        assert (session.pruner(stage) is None) == (stage.pruning is None)
+
+
+@pytest.fixture(scope="session")
+def backbone_12(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny backbone with the twelve layers that the papers' bucket recipes name."""
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+
+    folder = tmp_path_factory.mktemp("backbone_12")
+    config = BertConfig.from_pretrained(tiny_backbone, num_hidden_layers=12)
+    BertForMaskedLM(config).save_pretrained(folder)
+    BertTokenizer.from_pretrained(tiny_backbone).save_pretrained(folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,6 +120,48 @@ def test_numbers_of_the_sparterm_paper() -> None:
         "pairwise",
     )
     assert gate.batch_size == importance.batch_size == 128
+
+
+def test_numbers_of_the_spade_paper() -> None:
+    recipe = load_recipe("spade")
+    weighting, expansion, both = recipe.stages
+    assert [(stage.component, stage.steps, stage.batch_size) for stage in (weighting, expansion)] == [
+        ("weighting", 32_000, 32),
+        ("expansion", 32_000, 32),
+    ]
+    assert (weighting.learning_rate, expansion.learning_rate) == (1e-5, 5e-6)
+    assert (weighting.pointwise.weight, expansion.pointwise.weight) == (0, 1)
+    assert both.learning_rates == {"weighting": 1e-5, "expansion": 5e-6}
+    assert both.cotraining is not None
+    assert both.cotraining.share == 0.3
+    assert both.pruning is not None
+    assert (both.pruning.gamma, both.pruning.schedule[0]) == (0.7, 0.9)
+    # "every 1,600 iterations": ten updates follow a selection
+    assert both.validate_every == 160
+    assert -(-int(both.cotraining.select_from * both.cotraining.share) // both.batch_size) == 10
+    assert both.pruning.window == 2 * both.validate_every
+    assert recipe.validation is not None
+    assert recipe.validation.patience == 5
+    assert load_recipe("spade-joint").stages[0].component is None
+    for part in ("weighting", "expansion"):
+        assert load_recipe(f"spade-{part}").settings["components"] == part
+
+
+def test_numbers_of_the_uhd_paper() -> None:
+    for name, layers in (("uhd-bert", [12]), ("uhd-bert-buckets", [2, 4, 6, 8, 10, 12])):
+        recipe = load_recipe(name)
+        assert (recipe.settings["layers"], recipe.settings["dimensions"], recipe.settings["k"]) == (layers, 81_920, 80)
+        assert len(recipe.stages) == len(layers)
+        for stage in recipe.stages:
+            numbers = (stage.steps, stage.batch_size, stage.learning_rate, stage.warm_up_steps, stage.weight_decay)
+            assert numbers == (39_782_779 // 4 // 32 + 1, 32, 5e-6, 2_000, 0.01)
+            assert (stage.optimizer, stage.decay, stage.rank.loss, stage.rank.margin) == ("adam", True, "hinge", 1.0)
+        assert (recipe.max_length.query, recipe.max_length.document, recipe.negatives.per_query) == (32, 180, 0)
+    assert [stage.component for stage in load_recipe("uhd-bert-buckets").stages] == [
+        f"b{layer}" for layer in range(2, 13, 2)
+    ]
+    assert load_recipe("uhd-bert-joint").settings["encoders"] == "joint"
+    assert load_recipe("uhd-bert-joint").stages[0].component is None
 
 
 @pytest.mark.parametrize(
