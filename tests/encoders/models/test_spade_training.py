@@ -47,6 +47,13 @@ def test_a_component_alone_leaves_the_other_untouched(component: str, tiny_bert:
     assert moved(model) == {"weighting", "expansion"}
 
 
+@pytest.mark.parametrize(("alpha", "computed"), [(0.0, "weighting"), (1.0, "expansion")])
+def test_a_component_without_a_share_is_not_computed(alpha: float, computed: str, tiny_bert: Path) -> None:
+    model = untrained("spade", {"alpha": alpha}, tiny_bert)
+    documents(model).sum().backward()
+    assert moved(model) == {computed}
+
+
 def test_the_weighting_tower_has_no_decoder(tiny_bert: Path) -> None:
     tower = untrained("spade", {}, tiny_bert).towers["weighting"]
     widths = {parameter.shape[0] for name, parameter in tower.named_parameters() if "word_embeddings" not in name}
