@@ -19,7 +19,7 @@ def adopt(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.d
 
     The towers stay the same; a model that found nothing stays as it is.
     """
-    learned = getattr(model.weighers.document, "learned", dict)()
+    learned: dict[str, Any] = getattr(model.weighers.document, "learned", dict)()
     found = {**learned, **(mixture or {})}
     if not found:
         return

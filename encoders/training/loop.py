@@ -186,8 +186,8 @@ class _Run:
         mixed = {} if mixture is None else {"mixture": dict(mixture)}
         self._journal.note(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed})
         if is_better(score, self._progress.best_score):
-            best = {"best_score": score, "best_step": self._progress.step, "mixture": mixture, "stale": 0}
-            self._progress = replace(self._progress, **best)
+            step = self._progress.step
+            self._progress = replace(self._progress, best_score=score, best_step=step, mixture=mixture, stale=0)
             self._session.if_main(lambda: self._folder.save_best(self._progress, self._session.model.weighers))
         else:
             self._progress = replace(self._progress, stale=self._progress.stale + 1)

@@ -12,6 +12,7 @@ from torch import Tensor
 from encoders.training.batches import Batches
 from encoders.training.cotraining import hardest, selected_count
 from encoders.training.learner import Learner
+from encoders.training.parts import part_of
 from encoders.training.recipe import Negatives, Recipe
 from encoders.training.sampler import Sampler
 from encoders.training.session import AnyLearner, Session
@@ -50,7 +51,7 @@ def prepared(recipe: Recipe) -> tuple[Session, AnyLearner, Batches]:
 def losses_by_hand(session: Session, examples: list[Any], name: str, group: int) -> list[float]:
     """Eq. 11 or 12 of each example among ``group`` others, in plain loops."""
     recipe, found = session.model, []
-    document = recipe.weighers.document.components[name].eval()  # type: ignore[union-attr]
+    document = part_of(recipe.weighers, name).document.eval()
 
     def vectors(module: Any, texts: list[str], length: int) -> Tensor:
         tokens = recipe.tokenizer(texts, truncation=True, max_length=length, padding=True, return_tensors="pt")
@@ -120,7 +121,7 @@ def test_the_pairwise_loss_selects_by_the_own_negative_alone(spade_recipe: Spade
     settings = {**CO, "cotraining": {**PARTS, "loss": "pairwise"}}
     session, learner, batches = prepared(spade_recipe(settings))
     batch, model = batches.batch(0), session.model
-    document = model.weighers.document.components["expansion"].eval()  # type: ignore[union-attr]
+    document = part_of(model.weighers, "expansion").document.eval()
     total = 0.0
     for example in batch.examples:
         texts = [[example.query], [example.positive], [example.negatives[0]]]

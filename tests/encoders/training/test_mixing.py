@@ -47,8 +47,8 @@ def test_the_search_equals_ranking_with_each_mixture(coarse: bool, depth: int, m
     found = vectors(rng, coarse=coarse)
     queries = [f"q{row}" for row in range(12)]
     documents = [f"d{row}" for row in rng.permutation(60)]  # ties go by id, not by place
-    sides = [scipy.sparse.hstack([pair[side] for pair in found.values()], format="csr") for side in (0, 1)]
-    likely = search(*sides, queries, documents, 12)
+    asked, pool = (scipy.sparse.hstack([pair[side] for pair in found.values()], format="csr") for side in (0, 1))
+    likely = search(asked, pool, queries, documents, 12)
     positives = {
         query: [likely[query][int(hit)][0] for hit in rng.choice(len(likely[query]), size=1 + place % 3, replace=False)]
         for place, query in enumerate(queries)
@@ -59,7 +59,6 @@ def test_the_search_equals_ranking_with_each_mixture(coarse: bool, depth: int, m
         joined = scipy.sparse.hstack(
             [found[name][0] * np.float32(mixture.factors[name]) for name in NAMES], format="csr"
         )
-        pool = scipy.sparse.hstack([found[name][1] for name in NAMES], format="csr")
         expected.append(mean_reciprocal_rank(search(joined, pool, queries, documents, depth), positives, depth))
     assert scores.tolist() == pytest.approx(expected, abs=1e-9)
     assert len({round(score, 6) for score in expected}) > 3
