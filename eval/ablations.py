@@ -18,7 +18,7 @@ from eval.encoded_files import sparsity_of_files
 from eval.latency import search_milliseconds
 from eval.measures import Scores, evaluate
 from eval.pools import pooled
-from eval.small_real import budget, negatives
+from eval.small_real import TRAINING, budget, negatives
 from eval.steps import BM25, Place
 from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
@@ -27,7 +27,7 @@ from learned_sparse.home import checkpoint_folder, index_folder, queries_folder,
 from learned_sparse.manifest import versions
 from learned_sparse.setting_changes import parse_changes
 
-TESTS = (("msmarco-mini", "test"), ("squad-sent", "test"))
+TESTS = (("msmarco-mini", "test"),)
 DEPTH = 10  # of BM25's documents for each test query that the collections searched are made of
 MEASURES = ("MRR@10", "nDCG@10", "R@100")
 COSTS = ("FLOPS", "terms/document", "terms/query", "ms/query", "index MB")
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"only these steps, no report: {', '.join(ROWS)}")
     parser.add_argument("--output", type=Path, default=_RESULTS, metavar="DIR", help="where to (default: %(default)s)")
     options = parser.parse_args(argv)
-    for name, _ in TESTS:
+    for name in TRAINING:
         if not (options.data / name / "corpus.jsonl").is_file():
             raise LearnedSparseError(f"{options.data / name / 'corpus.jsonl'}: no such file; give --data its folder")
     places = [_pool(options.data, name, split) for name, split in TESTS]
