@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def python_block(heading: str) -> str:
 def run(words: list[str], folder: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "LEARNED_SPARSE_HOME": ""}
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
     )
     assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -47,23 +48,27 @@ def checkpoint(folder: Path, model: str, backbone: Path) -> None:
     from encoders.checkpoint import new_model, save_checkpoint
     from learned_sparse.quantize import Quantizer
 
-    architecture, settings = {
-        "splade": ("splade", {"pooling": "max"}),
-        "sparterm": ("sparterm", {"gate_pool": "raw_max"}),
-    }[model]
-    made = new_model(architecture, settings, str(backbone), output_bias=-1.0)
-    if model == "sparterm":
-        made.quantizers = {"query": Quantizer(10.0, 8), "document": Quantizer(10.0, 8)}
+    by_model: dict[str, dict[str, Any]] = {
+        "splade": {"pooling": "max"},
+        "sparterm": {"gate_pool": "raw_max"},
+        "spade": {"k": 10, "alpha": 0.4},
+        "uhd": {"dimensions": 64, "k": 4, "layers": [1, 2], "normalize": "token", "binarize": True},
+    }
+    made = new_model(model, by_model[model], str(backbone), output_bias=-1.0)
+    for side, quantizer in made.quantizers.items():
+        made.quantizers[side] = quantizer or Quantizer(10.0, 8)
     save_checkpoint(folder / "learned_sparse_home" / "checkpoints" / model, made)
 
 
 def test_the_readme_has_commands_for_each_system() -> None:
     assert len(commands("SparTerm, step by step")) == 9
     assert len(commands("SPLADE, step by step")) == 5
+    assert len(commands("SpaDE, step by step")) == 7
+    assert len(commands("UHD-BERT, step by step")) == 7
     assert "make demo\nmake test\n" in README
 
 
-@pytest.mark.parametrize("heading", ["SparTerm, step by step", "SPLADE, step by step"])
+@pytest.mark.parametrize("heading", [f"{name}, step by step" for name in ("SparTerm", "SPLADE", "SpaDE", "UHD-BERT")])
 def test_the_recipes_of_the_readme_are_there(heading: str) -> None:
     recipes = re.findall(r"--recipe (\S+)", "\n".join(commands(heading)))
     assert recipes
@@ -100,6 +105,29 @@ def test_splade_as_written(tmp_path: Path) -> None:
             shown = run(words, tmp_path)
     assert re.search(r"^run +[01]\.\d{4} +1\.0000", shown, re.MULTILINE), shown
     run(["-c", python_block("SPLADE, step by step") + "\nassert hits and hits[0].docid"], tmp_path)
+
+
+@pytest.mark.jvm
+def test_spade_as_written(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
+    shown = {command: run(shlex.split(command)[1:], tmp_path) for command in trained("SpaDE, step by step")}
+    swept = next(text for command, text in shown.items() if "eval.sweep" in command)
+    assert len(re.findall(r"^ *\*? *(?:0|0\.4|1)(?:\.0)? +(?:2|10) ", swept, re.MULTILINE)) == 6, swept
+    assert "Match" in next(text for command, text in shown.items() if "eval.breakdown" in command)
+
+
+@pytest.mark.jvm
+def test_uhd_bert_as_written(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "uhd", save_tiny("headless", tmp_path / "backbone"))
+    shown = {command: run(shlex.split(command)[1:], tmp_path) for command in trained("UHD-BERT, step by step")}
+    assert "500 documents" in next(text for command, text in shown.items() if "--verify" in command)
+    page = (tmp_path / "dimensions" / "dimensions.md").read_text(encoding="utf-8")
+    assert re.search(r"\bb[12]d\d+\b", page)
+
+
+def trained(heading: str) -> list[str]:
+    """The commands below a heading but for training, which the demo's test runs."""
+    return [command for command in commands(heading) if "encoders.train" not in command]
 
 
 def ranking(path: Path) -> dict[str, list[tuple[str, float]]]:

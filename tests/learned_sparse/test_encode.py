@@ -240,4 +240,6 @@ def test_every_option_that_changes_vectors_is_recorded() -> None:
     elsewhere = {"model", "checkpoint", "collection", "queries", "split"}  # fields of the manifest itself
     no_matter = {"output", "resume", "overwrite", "data"}
     fields = {field.name for field in dataclasses.fields(EncodeOptions)}
-    assert EncodeOptions(model="m", changes={"k": 1}, segment_length=9).recorded().keys() == fields - elsewhere - no_matter
+    assert (
+        EncodeOptions(model="m", changes={"k": 1}, segment_length=9).recorded().keys() == fields - elsewhere - no_matter
+    )
