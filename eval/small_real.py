@@ -79,6 +79,7 @@ def negatives(data: Path) -> list[str]:
         place = Place(collection=str(data / name), name=name, split="train")
         run = run_file(name, "train", BM25)
         if not run.exists():
+            steps.index(BM25, place, anew=False)
             steps.search(BM25, place, NEGATIVES)
         words += ["--set", f"data.{number}.run={run}"]
     return words
