@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="MODEL",
         help=f"of {', '.join((*MODELS, *MORE))}; or all (default: {' '.join(MODELS)})",
     )
-    models = _chosen(parser.parse_args(argv).models)
+    models = chosen(parser.parse_args(argv).models)
     started = time.monotonic()
     for model in (steps.BM25, *models):
         anew = model != steps.BM25 and steps.train(model, f"demo-{model}")
@@ -62,7 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _chosen(words: Sequence[str]) -> Sequence[str]:
+def chosen(words: Sequence[str]) -> Sequence[str]:
+    """The models that ``--models`` names."""
     known = (*MODELS, *MORE)
     if list(words) == ["all"]:
         return known

@@ -14,6 +14,7 @@ from encoders.models import TermWeighers
 from encoders.training.batches import MicroBatch, StepBatch
 from encoders.training.examples import Example
 from encoders.training.learner import Counting, Learner, Processes
+from encoders.training.modes import begin_training, evaluating
 from encoders.training.optimizing import freeze, make_optimizer
 from encoders.training.recipe import CoTraining, Stage
 
@@ -34,7 +35,7 @@ class CoLearner:
         self._settings: CoTraining = stage.cotraining
         self._processes = processes
         freeze(stage, weighers, towers)
-        weighers.train(stage.dropout)
+        begin_training(weighers, towers, dropout=stage.dropout)
         trained = [parameter for parameter in weighers.parameters() if parameter.requires_grad]
         self.optimizer = make_optimizer(stage, weighers, towers, trained)
         alone = [replace(stage, component=name, cotraining=None) for name in self._settings.components]
@@ -77,15 +78,13 @@ class CoLearner:
         """What each component loses on this process's examples, without dropout."""
         pairwise, found = self._settings.loss == "pairwise", []
         start = self._processes.process_index * (len(batch.examples) // self._processes.num_processes)
-        self.module.eval()
         for group in self._groups([micro.to(self._processes.device) for micro in batch.micro_batches]):
             end = start + sum(len(micro.queries.input_ids) for micro in group)
-            with counting():
+            with evaluating(self.module), counting():
                 found.append(
                     [learner.losses(batch.examples[start:end], group, pairwise=pairwise) for learner in self._learners]
                 )
             start = end
-        self.module.train(self.stage.dropout)
         return [torch.cat(part) for part in zip(*found, strict=True)]
 
     def _groups(self, micro_batches: Sequence[MicroBatch]) -> list[Sequence[MicroBatch]]:

@@ -14,6 +14,7 @@ from encoders.models import TermWeighers
 from encoders.training.batches import MicroBatch, StepBatch, bag_of_words, known_positives
 from encoders.training.examples import Example
 from encoders.training.gradients import over_batch, per_micro_batch
+from encoders.training.modes import begin_training
 from encoders.training.objective import Outputs, example_losses, negatives_per_query, objective
 from encoders.training.optimizing import GATE, freeze, learning_rate_share, make_optimizer, set_learning_rates
 from encoders.training.parts import part_of
@@ -71,7 +72,7 @@ class Learner:
         self._dimensions = int(next(iter(towers.values())).vocabulary_size)
         if optimizer is None:
             freeze(stage, weighers, towers)
-            self.module.train(stage.dropout)
+            begin_training(weighers, towers, dropout=stage.dropout)
             optimizer = make_optimizer(stage, weighers, towers, self.parameters())
         self.optimizer = optimizer
 

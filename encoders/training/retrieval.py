@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from encoders.training.batches import tokenize
+from encoders.training.modes import evaluating
 from learned_sparse.trec import ranked
 
 Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
@@ -29,17 +30,14 @@ def encode(
     batch_tokens: int = 4096,
 ) -> Vectors:
     """Weights of ``texts``, one row each, without dropout; batches are of texts of similar length."""
-    was_training = weigher.training
-    weigher.eval()
     order = sorted(range(len(texts)), key=lambda place: (len(texts[place]), place))
     rows: list[Any] = []
-    with torch.inference_mode():
+    with evaluating(weigher), torch.inference_mode():
         for batch in _batches([texts[place] for place in order], max_length, batch_tokens):
             tokens = tokenize(tokenizer, batch, max_length).to(device)
             with autocast():
                 weights = weigher(tokens.input_ids, tokens.attention_mask)
             rows.append(scipy.sparse.csr_array(weights.float().cpu().numpy()))
-    weigher.train(was_training)
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
     return scipy.sparse.vstack(rows, format="csr")[back]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from encoders.training import recipe, recipe_file
 from eval import demo, steps
+from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import checkpoint_folder, index_folder, run_file, vectors_folder
 
 
@@ -60,6 +62,49 @@ def test_the_demo_runs_every_step_once(tmp_home: Path, tiny_recipe: Path, capsys
     }
     rows = [line for line in again.splitlines() if line.startswith(("bm25 ", "splade "))]
     assert [row.split()[:6] for row in rows] == [[name, *cells[:5]] for name, cells in table.items()]
+
+
+def test_all_means_more_than_the_default() -> None:
+    assert demo.chosen(["all"]) == (*demo.MODELS, *demo.MORE)
+    assert demo.chosen(demo.MODELS) == demo.MODELS
+    assert not set(demo.MODELS) & set(demo.MORE)
+    with pytest.raises(LearnedSparseError, match="did you mean 'spade'"):
+        demo.chosen(["spad"])
+
+
+@pytest.mark.jvm
+def test_spade_and_uhd_bert_in_the_demo(
+    tmp_home: Path,
+    tmp_path: Path,
+    tiny_headless: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    for name in demo.MORE:
+        values = yaml.safe_load((recipe.RECIPES / f"demo-{name}.yaml").read_text(encoding="utf-8"))
+        (folder / f"demo-{name}.yaml").write_text(yaml.safe_dump(tiny(values, tiny_headless)), encoding="utf-8")
+    monkeypatch.setattr(recipe_file, "RECIPES", folder)
+    assert demo.main(["--models", *demo.MORE]) == 0
+    table = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line}
+    for name in demo.MORE:
+        assert len(table[name]) == 7
+        assert 0 <= float(table[name][0]) < float(table["bm25"][0])  # a random BERT
+
+
+def tiny(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
+    """The recipe ``values``, two steps a stage on a tiny BERT of two layers."""
+    values |= {"backbone": str(backbone), "num_hidden_layers": None, "max_length": {"query": 16, "document": 16}}
+    values["validation"] |= {"queries": 5, "pool": 20}
+    if values["architecture"] == "uhd":
+        values["settings"] |= {"dimensions": 32, "k": 4, "layers": [1, 2]}
+        values["stages"] = [{**values["stages"][0], "name": f"layer {i}", "component": f"b{i}"} for i in (1, 2)]
+    for stage in values["stages"]:
+        stage |= {"steps": 2, "batch_size": 4}
+        if stage.get("cotraining"):
+            stage["cotraining"]["select_from"] = 8
+    return values
 
 
 @pytest.mark.parametrize("change", [[], ["--set", "seed=1"]])
