@@ -102,4 +102,4 @@ def test_a_misspelt_setting(tiny_bert: Path) -> None:
     with pytest.raises(LearnedSparseError, match="did you mean 'pooling'"):
         new_model("splade", {"poling": "max"}, str(tiny_bert))
     with pytest.raises(LearnedSparseError, match="did you mean 'splade'"):
-        new_model("spade", {}, str(tiny_bert))
+        new_model("splada", {}, str(tiny_bert))
