@@ -21,6 +21,7 @@ def page(found: Mapping[str, Any]) -> str:
     """All of ``ablations.json`` as Markdown: budgets, one table a split, one of claims."""
     places = list(dict.fromkeys((row["collection"], row["split"]) for row in found["results"]))
     lines = ["# SpaDE and UHD-BERT: ablations", "", *_preface(found)]
+    lines += ["", "![MRR@10](ablations.svg)"]
     for place in places:
         rows = [row for row in found["results"] if (row["collection"], row["split"]) == place]
         lines += ["", f"## {place[0]}, {place[1]}", "", _table(rows)]

@@ -18,6 +18,7 @@ from eval.encoded_files import sparsity_of_files
 from eval.latency import search_milliseconds
 from eval.measures import Scores, evaluate
 from eval.pools import pooled
+from eval.row_chart import row_chart
 from eval.small_real import TRAINING, budget, negatives
 from eval.steps import BM25, Place
 from learned_sparse.collection import load_collection
@@ -127,7 +128,13 @@ def _write(folder: Path, places: Sequence[Place]) -> None:
         "claims": claims,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for file, content in (("ablations.json", json.dumps(found, indent=2)), ("ablations.md", page(found))):
+    drawn = {row["row"]: row["scores"]["MRR@10"] for row in rows if row["split"] == TESTS[0][1]}
+    files = {
+        "ablations.json": json.dumps(found, indent=2),
+        "ablations.md": page(found),
+        "ablations.svg": row_chart("MRR@10, msmarco-mini (documents that BM25 ranks first)", drawn),
+    }
+    for file, content in files.items():
         with atomic_write(folder / file) as out:
             out.write(f"{content.rstrip()}\n".encode())
     print(f"\n{page(found)}\n\nwritten: {folder / 'ablations.md'}, ablations.json")
