@@ -34,9 +34,10 @@ def _preface(found: Mapping[str, Any]) -> list[str]:
         f"Written by `{found['command']}`; searched by Lucene, measured by trec_eval. ms/query: median time of stock",
         "Pyserini's search for 100 documents, one query at a time on one thread, its encoding left out. Postings of",
         f"{found['verified documents of each index']} documents of every index were compared with the encoder's files.",
-        "The collections are cut down to what BM25 ranks first for the test queries and what is relevant to them: the",
-        "scores compare the rows with each other and say nothing about the full collections. Models, data and training",
-        "are far smaller than the papers':",
+        "The collection is cut down to what BM25 ranks first for the test queries and what is relevant to them. Scores",
+        "compare the learned rows with each other; they say nothing about the full collection, and BM25 is at a",
+        "disadvantage: whatever misleads it is there, what would mislead the others need not be. Models, data and",
+        "training are far smaller than the papers':",
         "",
     ]
     for model, budget in found["training"].items():
