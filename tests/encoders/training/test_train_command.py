@@ -56,8 +56,8 @@ def test_a_stopped_run_can_be_made_a_checkpoint_and_goes_on(
 def test_mistakes(recipe_file: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give one of them"):
         main(["--recipe", str(recipe_file), "--resume", "--overwrite"])
-    with pytest.raises(LearnedSparseError, match="no recipe 'demo-spade'; did you mean 'demo-splade'"):
-        main(["--recipe", "demo-spade"])
+    with pytest.raises(LearnedSparseError, match="no recipe 'demo-splad'; did you mean 'demo-splade'"):
+        main(["--recipe", "demo-splad"])
     with pytest.raises(LearnedSparseError, match="no hard negatives; give the source a 'run'"):
         main(
             ["--recipe", str(recipe_file), "--data", str(_collection(recipe_file)), "--output", str(recipe_file.parent)]
