@@ -37,7 +37,7 @@ def _preface(found: Mapping[str, Any]) -> list[str]:
         "The collection is cut down to what BM25 ranks first for the test queries and what is relevant to them. Scores",
         "compare the learned rows with each other; they say nothing about the full collection, and BM25 is at a",
         "disadvantage: whatever misleads it is there, what would mislead the others need not be. Models, data and",
-        "training are far smaller than the papers':",
+        "training are far smaller than the papers'. One seed; p is not corrected for the number of claims.",
         "",
     ]
     for model, budget in found["training"].items():
