@@ -50,9 +50,18 @@ class BatchSize:
 
 def pad(sequences: Sequence[Sequence[int]], padding_id: int) -> tuple[Tensor, Tensor]:
     """``input_ids`` and ``attention_mask``, ``(batch, tokens)``, padded on the right to the longest."""
-    width = max(1, *(len(sequence) for sequence in sequences))
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    mask = (torch.arange(width) < lengths[:, None]).long()
-    ids = torch.full((len(sequences), width), padding_id)
-    ids[mask.bool()] = torch.tensor([token for sequence in sequences for token in sequence], dtype=torch.long)
-    return ids, mask
+    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+    tokens = np.fromiter((token for sequence in sequences for token in sequence), np.int64, int(lengths.sum()))
+    return pad_slices(tokens, np.cumsum(lengths) - lengths, lengths, padding_id)
+
+
+def pad_slices(
+    tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], padding_id: int
+) -> tuple[Tensor, Tensor]:
+    """As :func:`pad`, for the ``lengths`` tokens from ``starts`` in ``tokens``."""
+    columns = np.arange(max(1, int(lengths.max())))
+    mask = columns < lengths[:, None]
+    places = starts[:, None] + columns
+    ids = np.full(mask.shape, padding_id)
+    ids[mask] = tokens[places[mask]]
+    return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from encoders.batching import BatchSize, pad
+from encoders.batching import BatchSize, pad_slices
 from encoders.checkpoint import (
     architecture_named,
     change_settings,
@@ -36,6 +37,21 @@ from learned_sparse.records import SparseBatch
 
 DEFAULT_BATCH_SIZE = "4096t"
 _MOST_WEIGHTS = 2**26  # of one batch, zeros included: 256 MB in float32
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Tokenised texts, text after text."""
+
+    tokens: npt.NDArray[np.int64]
+    """Token ids of all texts, special tokens included, after truncation; ``(lengths.sum(),)``."""
+    lengths: npt.NDArray[np.int64]
+    """Tokens of each text, ``(texts,)``."""
+    truncated: int
+    """How many texts were cut."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
 
 
 class CheckpointEncoder:
@@ -81,23 +97,12 @@ class CheckpointEncoder:
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts`` in the order given, one row each."""
-        sequences = self._tokenize(texts)
-        order, parts = [np.empty(0, np.int64)], [self._empty()]
-        for places in self._batch_size.batches(self.lengths, max(_MOST_WEIGHTS // max(len(self.terms), 1), 1)):
-            order.append(places)
-            parts.append(self._weigh([sequences[place] for place in places]))
-        return SparseBatch.concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
+        return self.encode_prepared(self.prepare(texts))
 
-    def words(self, texts: Sequence[str]) -> list[list[Word]]:
-        """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
-        if self._finder is None:
-            self._finder = WordFinder(self.tokenizer)
-        return self._finder(texts)
-
-    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+    def prepare(self, texts: Sequence[str]) -> Prepared:
+        """Tokenise; touches no device and no counter, so it may run in another thread than ``encode_prepared``."""
         if not texts:
-            self.lengths = np.empty(0, np.int64)
-            return []
+            return Prepared(tokens=np.empty(0, np.int64), lengths=np.empty(0, np.int64), truncated=0)
         tokenized = tokenize_texts(
             self.tokenizer,
             texts,
@@ -108,13 +113,33 @@ class CheckpointEncoder:
             return_token_type_ids=False,
         )
         sequences: list[list[int]] = tokenized["input_ids"]
-        self.lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        self.texts += len(sequences)
-        self.truncated += sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
-        return sequences
+        lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        tokens = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths.sum()))
+        truncated = sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
+        return Prepared(tokens=tokens, lengths=lengths, truncated=truncated)
 
-    def _weigh(self, sequences: Sequence[Sequence[int]]) -> SparseBatch:
-        input_ids, mask = pad(sequences, self.tokenizer.pad_token_id or 0)
+    def encode_prepared(self, prepared: Prepared) -> SparseBatch:
+        """Weights of the texts that were prepared, in their order, one row each; counts them."""
+        self.lengths = prepared.lengths
+        self.texts += len(prepared)
+        self.truncated += prepared.truncated
+        order, parts = [np.empty(0, np.int64)], [self._empty()]
+        starts = np.cumsum(prepared.lengths) - prepared.lengths
+        for places in self._batch_size.batches(prepared.lengths, max(_MOST_WEIGHTS // max(len(self.terms), 1), 1)):
+            order.append(places)
+            parts.append(self._weigh(prepared.tokens, starts[places], prepared.lengths[places]))
+        return SparseBatch.concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
+
+    def words(self, texts: Sequence[str]) -> list[list[Word]]:
+        """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
+        if self._finder is None:
+            self._finder = WordFinder(self.tokenizer)
+        return self._finder(texts)
+
+    def _weigh(
+        self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> SparseBatch:
+        input_ids, mask = pad_slices(tokens, starts, lengths, self.tokenizer.pad_token_id or 0)
         with torch.inference_mode():
             weights = self.weigher(input_ids.to(self._device), mask.to(self._device))
             if self.unwritable:

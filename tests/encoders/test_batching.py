@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.batching import BatchSize, pad
+from encoders.batching import BatchSize, pad, pad_slices
 from learned_sparse.errors import LearnedSparseError
 
 
@@ -37,3 +37,10 @@ def test_padding() -> None:
     assert ids.tolist() == [[4, 8, 5], [4, 7, 7], [7, 7, 7]]
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0]]
     assert pad([[]], 0)[0].shape == (1, 1)
+
+
+def test_slices_of_a_long_sequence() -> None:
+    tokens, starts, lengths = np.array([9, 4, 8, 5, 6]), np.array([4, 1, 0]), np.array([1, 3, 0])
+    ids, mask = pad_slices(tokens, starts, lengths, padding_id=0)
+    assert ids.tolist() == [[6, 0, 0], [4, 8, 5], [0, 0, 0]]
+    assert mask.tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 0]]

@@ -104,6 +104,22 @@ def test_lengths_and_truncation(saved: dict[str, str]) -> None:
     same(encoder.encode(["wing lift drag flow"]), encoder.encode(["wing lift drag"]))
 
 
+def test_preparing_touches_neither_counters_nor_weights(saved: dict[str, str]) -> None:
+    encoder = load_encoder(saved["splade"], "document", max_length=5, dtype="fp32")
+    assert isinstance(encoder, CheckpointEncoder)
+    weigher, encoder.weigher = encoder.weigher, torch.nn.Identity()
+    first, second, none = (encoder.prepare(texts) for texts in (MANY[:7], ["wing lift drag flow heat"], []))
+    assert (encoder.texts, encoder.truncated, len(encoder.lengths)) == (0, 0, 0)
+    assert (len(first), len(second), second.truncated, len(none)) == (7, 1, 1, 0)
+    encoder.weigher = weigher
+    one_by_one = encoder.encode_prepared(first)
+    assert (encoder.texts, encoder.lengths.tolist()) == (7, first.lengths.tolist())
+    encoder.encode_prepared(second)
+    assert (encoder.texts, encoder.lengths.tolist(), encoder.truncated) == (8, [5], first.truncated + 1)
+    assert len(encoder.encode_prepared(none)) == 0
+    same(one_by_one, encoder.encode(MANY[:7]))
+
+
 def test_top_k(saved: dict[str, str]) -> None:
     everything, few = (load_encoder(saved["splade"], "document", top_k=k, dtype="fp32") for k in (None, 4))
     all_terms, four = everything.encode(TEXTS), few.encode(TEXTS)
