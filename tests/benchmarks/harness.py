@@ -1,0 +1,137 @@
+"""How every benchmark measures: contenders in turn, ratios of medians, fresh processes, and what machine it was."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import read_json, write_json
+from learned_sparse.java import find_java
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
+"""Instructions that decide how fast a matrix product can be."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
+
+
+def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 1) -> dict[str, list[float]]:
+    """Seconds of each contender in each round, after ``warm`` rounds that do not count.
+
+    Everyone runs once a round, and each round begins one later in the list: noise of the machine hits all alike.
+    """
+    names = list(contenders)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-warm, rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            began = time.perf_counter()
+            contenders[name]()
+            took = time.perf_counter() - began
+            if number >= 0:
+                seconds[name].append(took)
+    return seconds
+
+
+def median_ratio(base: list[float], other: list[float]) -> float:
+    """How many times the median of ``other`` goes into that of ``base``: above 1 where ``other`` is faster.
+
+    >>> median_ratio([4.0, 9.0, 4.0], [2.0, 2.0, 1.0])
+    2.0
+    """
+    return statistics.median(base) / statistics.median(other)
+
+
+def child(target: str, **arguments: Any) -> dict[str, Any]:
+    """What ``target`` ("tests.benchmarks.x:function") gives for ``arguments`` in a fresh process, and its ``peak_mb``.
+
+    Arguments and result are JSON. What the process prints goes to standard error; if it fails, that is in the error.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        command = [sys.executable, "-m", "tests.benchmarks.harness", target, json.dumps(arguments), str(answer)]
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{target} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        sys.stderr.write(done.stdout + done.stderr)
+        found: dict[str, Any] = read_json(answer)
+    return found
+
+
+def installed(*distributions: str) -> dict[str, str]:
+    """The versions of those that are installed; one that is not is left out."""
+    versions = {}
+    for name in distributions:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def peak_mb() -> float:
+    """The most memory this process has had so far, in megabytes of 10**6 bytes."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # ru_maxrss is no less than that of the process we were forked from
+        line = next(line for line in status.read_text("ascii").splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def environment() -> dict[str, Any]:
+    """The machine and what is set about threads; ``load_before`` shows whether something else was running."""
+    fields = _cpu_fields()
+    known = set(fields.get("flags", "").split())
+    return {
+        "python": platform.python_version(),
+        "os": platform.platform(terse=True),
+        "cpu": fields.get("model name") or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "flags": [flag for flag in FLAGS if flag in known],
+        "load_before": [round(load, 2) for load in os.getloadavg()],
+        "variables": {name: os.environ[name] for name in _THREADS if name in os.environ},
+        "java": _java(),
+    }
+
+
+def torch_threads() -> int | None:
+    """The threads torch computes with; ``None`` in a process that has not imported it."""
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.get_num_threads())
+
+
+def _cpu_fields() -> dict[str, str]:
+    """The first processor of ``/proc/cpuinfo``; empty where there is no such file."""
+    file = Path("/proc/cpuinfo")
+    text = file.read_text("utf-8").split("\n\n")[0] if file.is_file() else ""
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def _java() -> str | None:
+    try:
+        return find_java().version
+    except LearnedSparseError:
+        return None
+
+
+def _answer(target: str, arguments: str, file: str) -> None:
+    module, _, function = target.partition(":")
+    result = getattr(importlib.import_module(module), function)(**json.loads(arguments))
+    write_json(file, {**result, "peak_mb": round(peak_mb(), 1)})
+
+
+if __name__ == "__main__":
+    _answer(*sys.argv[1:])

