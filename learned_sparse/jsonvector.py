@@ -52,18 +52,44 @@ def write_part(
     A document with an empty row is written with ``EMPTY_TERM`` as its only term. Everything Anserini would drop, split
     or mangle in silence is an error that names document and term. ``terms`` is ``LuceneTerms(batch.terms)``, made once.
     """
-    terms = terms or LuceneTerms(batch.terms)
-    check_impacts(ids, batch, terms)
+    with open_part(path, terms or LuceneTerms(batch.terms), compress=compress) as part:
+        part.add(ids, texts, batch)
+    return part.written()
+
+
+class PartFile:
+    """A part file that is being written, some documents at a time; see :func:`open_part`."""
+
+    def __init__(self, out: Any, digest: Any, terms: LuceneTerms) -> None:
+        """``digest`` sees the bytes as the disk gets them."""
+        self._out, self._digest, self._terms = out, digest, terms
+        self._documents = self._empty = self._postings = 0
+
+    def add(self, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch) -> None:
+        """Write further documents; what Anserini would drop, split or mangle is an error (see :func:`write_part`)."""
+        check_impacts(ids, batch, self._terms)
+        for line in _lines(ids, texts, batch, self._terms):
+            self._out.write(line)
+        self._documents += len(ids)
+        self._empty += int(np.count_nonzero(np.diff(batch.indptr) == 0))
+        self._postings += len(batch.values)
+
+    def written(self) -> WrittenPart:
+        """What the file holds, once it is closed."""
+        return WrittenPart(
+            documents=self._documents,
+            empty_vectors=self._empty,
+            postings=self._postings,
+            sha256=self._digest.hexdigest(),
+        )
+
+
+@contextlib.contextmanager
+def open_part(path: Path, terms: LuceneTerms, *, compress: bool = False) -> Iterator[PartFile]:
+    """A part file to add documents to: it appears as ``path`` when the block ends well, else not at all."""
     digest = hashlib.sha256()
     with atomic_write(path) as file, _compressed(_Hashing(file, digest), compress) as out:
-        for line in _lines(ids, texts, batch, terms):
-            out.write(line)
-    return WrittenPart(
-        documents=len(ids),
-        empty_vectors=int(np.count_nonzero(np.diff(batch.indptr) == 0)),
-        postings=len(batch.values),
-        sha256=digest.hexdigest(),
-    )
+        yield PartFile(out, digest, terms)
 
 
 def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,24 +65,36 @@ class SparseBatch:
         names = (self.terms[j] for j in self.indices[start:end].tolist())
         return dict(zip(names, self.values[start:end].tolist(), strict=True))
 
+    def rows(self, start: int, end: int) -> SparseBatch:
+        """The rows from ``start`` to before ``end``; their terms and values are views, not copies."""
+        bounds = self.indptr[start : end + 1]
+        first, after = bounds[0], bounds[-1]
+        return SparseBatch(bounds - first, self.indices[first:after], self.values[first:after], self.terms)
+
     def take(self, order: Sequence[int] | npt.NDArray[np.int64]) -> SparseBatch:
         """The rows ``order``, in that order."""
-        order = np.asarray(order, dtype=np.int64)
-        lengths = np.diff(self.indptr)[order]
-        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        places = np.repeat(self.indptr[order] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return SparseBatch(indptr, self.indices[places], self.values[places], self.terms)
+        return self.concatenate([self], order)
 
     @classmethod
-    def concatenate(cls, batches: Sequence[SparseBatch]) -> SparseBatch:
-        """All rows of ``batches`` (at least one, over the same terms) in order."""
+    def concatenate(
+        cls, batches: Sequence[SparseBatch], order: Sequence[int] | npt.NDArray[np.int64] | None = None
+    ) -> SparseBatch:
+        """All rows of ``batches`` (at least one, over the same terms), or the rows ``order`` of them all.
+
+        Beside the batches and the result nothing large is in memory.
+        """
         lengths = np.concatenate([np.diff(batch.indptr) for batch in batches])
-        return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.concatenate([batch.indices for batch in batches]),
-            np.concatenate([batch.values for batch in batches]),
-            batches[0].terms,
-        )
+        if order is None:
+            indices, values = [batch.indices for batch in batches], [batch.values for batch in batches]
+        else:
+            rows = [(batch, slice(*ends)) for batch in batches for ends in pairwise(batch.indptr.tolist())]
+            places = np.asarray(order, dtype=np.int64)
+            lengths, rows = lengths[places], [rows[place] for place in places.tolist()]
+            indices = [batches[0].indices[:0], *(batch.indices[row] for batch, row in rows)]
+            values = [batches[0].values[:0], *(batch.values[row] for batch, row in rows)]
+        indptr = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        return cls(indptr, np.concatenate(indices), np.concatenate(values), batches[0].terms)
 
     @classmethod
     def from_dicts(cls, rows: Iterable[Mapping[str, float]], dtype: npt.DTypeLike = np.float32) -> SparseBatch:
@@ -102,7 +115,8 @@ class Encoder(Protocol):
 
     Some have more, which is asked for where it is there: ``truncated`` and ``dropped`` (counts), ``uses_expanded``
     (whether documents are handed over as ``Document.with_expanded``), ``free_at_search`` (settings of queries alone),
-    ``words`` (where a long text may be cut).
+    ``words`` (where a long text may be cut), and the two halves of ``encode``: ``prepare(texts)`` (tokenises, may run in
+    another thread meanwhile) and ``encode_prepared`` (the rest; it alone changes the counts).
     """
 
     @property
