@@ -80,9 +80,9 @@ def encode(options: EncodeOptions, checkpoint: str, source: Source) -> Manifest:
         overwrite=options.overwrite,
     )
     with _progress(source.name) as progress:
-        run = DocumentEncoding(plan, encoder, quantizer, say=_say, progress=progress)
         cut = options.segmentation()
-        return run.run(segments_for(encoder, source.documents(), cut) if cut else source.documents(), describe)
+        reader = segments_for(encoder, source.documents(), cut) if cut else source.documents()
+        return DocumentEncoding(plan, reader, encoder, quantizer, say=_say, progress=progress).run(describe)
 
 
 def _default_checkpoint(model: str) -> str:

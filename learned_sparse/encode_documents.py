@@ -1,23 +1,27 @@
-"""Documents through an encoder into part files: a window of the input is encoded while the one before is written."""
+"""Documents through an encoder into part files: read ahead, encoded, and written, all at the same time."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
 from learned_sparse.documents import DocumentReader
-from learned_sparse.encode_parts import Describe, Note, PartFolder, Window, largest_sum, total, windows
+from learned_sparse.encode_outcome import Outcome, finish
+from learned_sparse.encode_parts import Describe, Note, PartFolder, Window, windows
 from learned_sparse.encode_quantizer import Calibration
+from learned_sparse.encode_slices import Finished, Halves, Slice, one_ahead, slice_size, slices
+from learned_sparse.encode_writer import Encoded, background_writer
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.lucene_terms import LuceneTerms
-from learned_sparse.manifest import Counts, Manifest, exactness_warning
+from learned_sparse.manifest import Counts, Manifest
 from learned_sparse.quantize import Quantizer
-from learned_sparse.records import Encoder, SparseBatch
+from learned_sparse.records import Encoder
 from learned_sparse.segments import SegmentReader
 
 
@@ -29,9 +33,20 @@ class DocumentPlan:
     part_size: int
     num_shards: int = 1
     shard_id: int = 0
+    workers: int = 1
+    """Processes that share the parts of this shard and write into the same folder."""
+    worker: int = 0
     compress: bool = False
     resume: bool = False
     overwrite: bool = False
+
+    def in_shard(self, part: int) -> bool:
+        """Whether a part belongs to this shard."""
+        return part % self.num_shards == self.shard_id
+
+    def mine(self, part: int) -> bool:
+        """Whether a part is to be written by this process."""
+        return self.in_shard(part) and part // self.num_shards % self.workers == self.worker
 
 
 class Progress(Protocol):
@@ -41,166 +56,131 @@ class Progress(Protocol):
         """``n`` more documents are done."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Encoded:
-    """The weights of a window, and what the encoder left out of them."""
-
-    weights: SparseBatch
-    expanded: int
-    truncated: int
-    unwritable: int
-
-
 class DocumentEncoding:
     """One run over a collection; ``run`` returns the finished manifest.
 
     Part ``p`` holds documents ``p * part_size`` and following, in the order of the input, and belongs to shard
     ``p % num_shards``: the parts of all shards together are, byte for byte, those of a run without shards.
+    While a slice of documents goes through the model, the next one is read and tokenised, and the one before is written.
     """
 
     def __init__(
         self,
         plan: DocumentPlan,
+        reader: DocumentReader | SegmentReader,
         encoder: Encoder,
         quantizer: Quantizer | Calibration,
         *,
         say: Callable[[str], None],
         progress: Progress,
     ) -> None:
-        """``say`` is given remarks for the user, ``progress`` is told of each part."""
-        self._plan, self._encoder, self._quantizer = plan, encoder, quantizer
+        """``say`` is given remarks for the user, ``progress`` is told of the documents this process is done with."""
+        self._plan, self._reader, self._encoder, self._quantizer = plan, reader, encoder, quantizer
         self._say, self._progress = say, progress
         self._parts = PartFolder(plan.folder, compress=plan.compress)
-        self._terms = LuceneTerms(encoder.terms)
-        self._notes: dict[int, Note] = {}
-        self._pending: Future[None] | None = None
+        self._halves = Halves(encoder)
+        self._windows = windows(reader, plan.part_size)
+        self._first: Window | None = None
+        self._size: int | None = None
+        self._calibrated: Encoded | None = None
+        self._elsewhere = 0
 
-    def run(self, reader: DocumentReader | SegmentReader, describe: Describe) -> Manifest:
-        """Encode ``reader``'s documents; ``describe`` gives the manifest but for the outcome."""
-        quantizer = self._quantizer if isinstance(self._quantizer, Quantizer) else None
-        stored = self._parts.begin(describe, quantizer, resume=self._plan.resume, overwrite=self._plan.overwrite)
-        quantizer = stored.quantizer if stored is not None else quantizer
-        manifest: Manifest | None = None
-        elsewhere = 0
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="part-writer") as writer:
-            for window in windows(reader, self._plan.part_size):
-                encoded = None
-                if quantizer is None:  # only in the first window, which all shards calibrate on
-                    encoded = self._encode(window)
-                    quantizer = self._calibrate(window, encoded.weights)
-                if manifest is None:
-                    manifest = self._begin(stored or describe(quantizer))
-                if window.number % self._plan.num_shards != self._plan.shard_id:
-                    elsewhere += len(window.documents)
-                elif not self._keep(window):
-                    self._write(writer, window, encoded or self._encode(window), quantizer)
-                self._progress.update(len(window.documents))
-            self._wait()
-        if manifest is None:
-            raise LearnedSparseError(f"{reader.source}: no documents; {reader.summary()}")
-        return self._end(manifest, reader, elsewhere)
+    def run(self, describe: Describe) -> Manifest:
+        """Encode the documents; ``describe`` gives the manifest but for the outcome."""
+        manifest = self.begin(describe)
+        return finish(self._parts, manifest, self.encode_parts(), self._say)
 
-    def _calibrate(self, window: Window, weights: SparseBatch) -> Quantizer:
-        calibration = cast(Calibration, self._quantizer)
-        quantizer = calibration.find(weights, window.ids)
+    def begin(self, describe: Describe) -> Manifest:
+        """Find the quantiser, and say in the folder that it is being worked on; the unfinished manifest."""
+        asked = self._quantizer if isinstance(self._quantizer, Quantizer) else None
+        stored = self._parts.begin(describe, asked, resume=self._plan.resume, overwrite=self._plan.overwrite)
+        self._quantizer = stored.quantizer if stored is not None else self._quantizer
+        self._first_window()  # an input without documents is an error before anything is written
+        if isinstance(self._quantizer, Calibration):
+            self._quantizer = self._calibrate(self._quantizer)
+        manifest = stored or describe(self._quantizer)
+        manifest = dataclasses.replace(manifest, complete=False, counts=Counts(), parts=(), warnings=())
+        manifest.save(self._plan.folder)
+        return manifest
+
+    def encode_parts(self) -> Outcome:
+        """Encode and write the parts of this process that are not there yet, into a folder that was begun."""
+        if not isinstance(self._quantizer, Quantizer):
+            raise TypeError("the quantiser must be calibrated before parts are written")
+        finished: dict[int, Note] = {}
+        with (
+            background_writer(self._parts, LuceneTerms(self._encoder.terms)) as writer,
+            contextlib.closing(one_ahead(self._items(self._slice_size()))) as items,
+        ):
+            for item in items:
+                if isinstance(item, Finished):
+                    finished[item.window.number] = item.note
+                    self._progress.update(len(item.window.documents))
+                else:
+                    encoded = self._encode(item) if isinstance(item, Slice) else item
+                    writer.add(encoded, self._quantizer)
+                    self._progress.update(len(encoded.part.documents))
+        return Outcome.of(
+            self._reader,
+            {**finished, **writer.notes},
+            elsewhere=self._elsewhere,
+            reads_expanded=self._halves.reads_expanded,
+        )
+
+    def _items(self, size: int) -> Iterator[Finished | Slice | Encoded]:
+        """What there is to do for each part of this process; runs in the reader's thread."""
+        for window in chain([self._first_window()], self._windows):
+            if not self._plan.in_shard(window.number):
+                self._elsewhere += len(window.documents)
+            if not self._plan.mine(window.number):
+                continue
+            note, problem = self._parts.finished(window)
+            if problem is not None:
+                self._say(problem)
+            if note is not None:
+                yield Finished(window, note)
+                continue
+            done = 0
+            if self._calibrated is not None and window.number == 0:
+                done = self._calibrated.part.end
+                yield self._calibrated
+            self._calibrated = self._first = None  # no longer needed, so not to be kept
+            yield from slices(window, size, self._halves.prepare, start=done)
+
+    def _encode(self, part: Slice) -> Encoded:
+        before = _left_out(self._encoder)
+        weights = self._halves.encode(part.prepared)
+        if len(weights) != len(part.documents):
+            raise RuntimeError(f"the encoder returned {len(weights)} vectors for {len(part.documents)} texts")
+        truncated, unwritable = np.subtract(_left_out(self._encoder), before).tolist()
+        expanded = sum(bool(document.expanded) for document in part.documents) if self._halves.reads_expanded else 0
+        return Encoded(part, weights, expanded, truncated, unwritable)
+
+    def _calibrate(self, calibration: Calibration) -> Quantizer:
+        """On the first slice of the whole input (as a rule the first part), whoever is to write it."""
+        first = next(slices(self._first_window(), self._slice_size(), self._halves.prepare))
+        self._calibrated = self._encode(first)
+        quantizer = calibration.find(self._calibrated.weights, [document.id for document in first.documents])
         self._say(
-            f"quantiser calibrated on the first {len(window.documents)} documents: "
+            f"quantiser calibrated on the first {len(first.documents)} documents: "
             f"factor {quantizer.scale:.6g}, {quantizer.bits} bits"
         )
         return quantizer
 
-    def _begin(self, base: Manifest) -> Manifest:
-        """Say that the folder is being worked on, before the first part is written."""
-        manifest = dataclasses.replace(base, complete=False, counts=Counts(), parts=(), warnings=())
-        manifest.save(self._plan.folder)
-        return manifest
+    def _slice_size(self) -> int:
+        if self._size is None:
+            documents = self._first_window().documents
+            self._size = slice_size(self._encoder, self._halves, documents, self._plan.part_size)
+        return self._size
 
-    def _encode(self, window: Window) -> _Encoded:
-        before = _left_out(self._encoder)
-        uses = _uses_expanded(self._encoder)
-        weights = self._encoder.encode([d.with_expanded if uses else d.text for d in window.documents])
-        if len(weights) != len(window.documents):
-            raise RuntimeError(f"the encoder returned {len(weights)} vectors for {len(window.documents)} texts")
-        truncated, unwritable = np.subtract(_left_out(self._encoder), before).tolist()
-        expanded = sum(bool(document.expanded) for document in window.documents) if uses else 0
-        return _Encoded(weights, expanded, truncated, unwritable)
-
-    def _keep(self, window: Window) -> bool:
-        note, problem = self._parts.finished(window)
-        if problem is not None:
-            self._say(problem)
-        if note is not None:
-            self._notes[window.number] = note
-        return note is not None
-
-    def _write(self, writer: ThreadPoolExecutor, window: Window, encoded: _Encoded, quantizer: Quantizer) -> None:
-        self._wait()  # at most one part is being written: memory stays bounded, and an error ends the run here
-        self._pending = writer.submit(self._quantize_and_write, window, encoded, quantizer)
-
-    def _quantize_and_write(self, window: Window, encoded: _Encoded, quantizer: Quantizer) -> None:
-        impacts, statistics = quantizer.quantize(encoded.weights, window.ids)
-        counts = Counts(
-            read=len(window.documents),
-            expanded=encoded.expanded,
-            truncated=encoded.truncated,
-            unwritable=encoded.unwritable,
-            postings=statistics.postings,
-            clipped=statistics.clipped,
-            lost_to_rounding=statistics.lost_to_rounding,
-            largest_impact=int(impacts.values.max(initial=0)),
-            largest_sum=largest_sum(impacts),
-        )
-        self._notes[window.number] = self._parts.write(window, impacts, counts, self._terms)
-
-    def _wait(self) -> None:
-        if self._pending is not None:
-            self._pending.result()
-            self._pending = None
-
-    def _end(self, manifest: Manifest, reader: DocumentReader | SegmentReader, elsewhere: int) -> Manifest:
-        self._parts.refuse_others(self._notes)
-        notes = [self._notes[number] for number in sorted(self._notes)]
-        written = total(note.counts for note in notes)
-        counts = dataclasses.replace(
-            written,
-            read=reader.read + sum(reader.skipped.values()),
-            skipped=dict(reader.skipped),
-            other_shards=elsewhere,
-            segmented=reader.documents if isinstance(reader, SegmentReader) else 0,
-            largest_segments=reader.most if isinstance(reader, SegmentReader) else 0,
-        )
-        if reader.read != counts.written + elsewhere or counts.written != sum(note.part.documents for note in notes):
-            raise RuntimeError(f"{reader.read} documents read, {counts.written} written, {elsewhere} in other shards")
-        if _uses_expanded(self._encoder) and counts.written and not counts.expanded:
-            self._say(
-                "this model also reads text that expands a document, and no document has any "
-                '("expanded" or "predicted_queries" in JSON lines)'
-            )
-        finished = dataclasses.replace(
-            manifest,
-            complete=True,
-            counts=counts,
-            parts=tuple(note.part for note in notes),
-            warnings=tuple(_warnings(manifest, counts)),
-        )
-        finished.save(self._plan.folder)
-        return finished
-
-
-def _uses_expanded(encoder: Encoder) -> bool:
-    return bool(getattr(encoder, "uses_expanded", False))
+    def _first_window(self) -> Window:
+        if self._first is None:
+            self._first = next(self._windows, None)
+        if self._first is None:
+            raise LearnedSparseError(f"{self._reader.source}: no documents; {self._reader.summary()}")
+        return self._first
 
 
 def _left_out(encoder: Encoder) -> tuple[int, int]:
     """Texts cut and weights left out so far, by encoders that count them."""
     return getattr(encoder, "truncated", 0), getattr(encoder, "dropped", 0)
-
-
-def _warnings(manifest: Manifest, counts: Counts) -> Iterator[str]:
-    query = manifest.query_quantizer
-    if manifest.scoring == "impact" and (
-        warning := exactness_warning(counts.largest_sum, 1 if query is None or query.bits is None else query.largest)
-    ):
-        yield warning
-    if counts.written and counts.empty_vectors == counts.written:
-        yield "every vector is empty: no query will find anything; is the checkpoint trained?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -14,7 +15,7 @@ import numpy as np
 
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import read_json, sha256, write_json
-from learned_sparse.jsonvector import write_part
+from learned_sparse.jsonvector import PartFile, WrittenPart, open_part
 from learned_sparse.lucene_terms import LuceneTerms
 from learned_sparse.manifest import MANIFEST, Counts, Manifest, Part, differences
 from learned_sparse.quantize import Quantizer
@@ -112,12 +113,14 @@ class PartFolder:
             return None, f"{file}: missing or changed since it was written; making this part again"
         return note, None
 
-    def write(self, window: Window, impacts: SparseBatch, counts: Counts, terms: LuceneTerms) -> Note:
-        """Write a part, then its note; what was written is added to ``counts``."""
+    def open(self, number: int, terms: LuceneTerms) -> contextlib.AbstractContextManager[PartFile]:
+        """The file of part ``number``, for its documents to be added."""
+        return open_part(self.file(number), terms, compress=self._compress)
+
+    def note(self, window: Window, written: WrittenPart, counts: Counts) -> Note:
+        """Write the note of a part whose file is whole; what was written is added to ``counts``."""
         file = self.file(window.number)
-        texts = [document.text for document in window.documents]
-        written = write_part(file, window.ids, texts, impacts, terms=terms, compress=self._compress)
-        if written.postings != counts.postings:
+        if (written.documents, written.postings) != (len(window.documents), counts.postings):
             raise RuntimeError(f"{file}: {counts.postings} impacts to write, {written.postings} written")
         counts = dataclasses.replace(counts, written=written.documents, empty_vectors=written.empty_vectors)
         part = Part(file=str(file.relative_to(self.folder)), documents=written.documents, sha256=written.sha256)

@@ -115,8 +115,8 @@ class Encoder(Protocol):
 
     Some have more, which is asked for where it is there: ``truncated`` and ``dropped`` (counts), ``uses_expanded``
     (whether documents are handed over as ``Document.with_expanded``), ``free_at_search`` (settings of queries alone),
-    ``words`` (where a long text may be cut), and the two halves of ``encode``: ``prepare(texts)`` (tokenises, may run in
-    another thread meanwhile) and ``encode_prepared`` (the rest; it alone changes the counts).
+    ``words`` (where a long text may be cut), and the two halves of ``encode``: ``prepare(texts)``, which may run in
+    another thread meanwhile, and ``encode_prepared``, which alone changes the counts.
     """
 
     @property
