@@ -1,13 +1,15 @@
 # Every target makes .venv on its first use, and again when what it is made from changes.
-# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains).
+# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains),
+# BENCH=searching (what `make bench` measures).
 
 PYTHON ?= python3
 MODELS ?=
+BENCH ?=
 
 ready := .venv/.ready
 bin := .venv/bin
 
-.PHONY: help demo test check clean
+.PHONY: help demo test check bench clean
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
@@ -15,6 +17,8 @@ help:
 	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
 	@echo "make test                 the checks, then the tests"
 	@echo "make check                style, types, and who imports whom"
+	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"
+	@echo "make bench BENCH=training the same with one benchmark (or BENCH=\"training encoding\")"
 	@echo "make clean                remove .venv"
 
 demo: $(ready)
@@ -28,6 +32,11 @@ check: $(ready)
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
+
+bench: $(ready)
+	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(bin)/python -m tests.benchmarks.run $(BENCH)
+	$(bin)/python -m tests.benchmarks.report
 
 clean:
 	rm -rf .venv

@@ -54,6 +54,15 @@ def test_demo(folder: Path, arguments: tuple[str, ...], expected: str) -> None:
     assert make(folder, "-n", "demo", *arguments).stdout.splitlines()[-1] == f".venv/bin/{expected}"
 
 
+def test_benchmarks_bring_their_peers(folder: Path) -> None:
+    lines = make(folder, "-n", "bench", "BENCH=training").stdout.splitlines()
+    assert "'.[bench]'" in lines[-3]
+    assert lines[-2:] == [
+        ".venv/bin/python -m tests.benchmarks.run training",
+        ".venv/bin/python -m tests.benchmarks.report",
+    ]
+
+
 @pytest.mark.parametrize("program", ["#!/bin/sh\nexit 1\n", None], ids=["old", "missing"])
 def test_python_that_will_not_do(folder: Path, program: str | None) -> None:
     python = folder / "python-for-make"
