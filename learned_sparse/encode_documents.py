@@ -61,7 +61,7 @@ class DocumentEncoding:
 
     Part ``p`` holds documents ``p * part_size`` and following, in the order of the input, and belongs to shard
     ``p % num_shards``: the parts of all shards together are, byte for byte, those of a run without shards.
-    While a slice of documents goes through the model, the next one is read and tokenised, and the one before is written.
+    While a slice of documents goes through the model, the next is read and tokenised, and the one before is written.
     """
 
     def __init__(

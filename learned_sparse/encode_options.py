@@ -33,7 +33,10 @@ class EncodeOptions:
     batch_size: str | None = None
     part_size: int = PART_SIZE
     device: str | None = None
+    devices: tuple[str, ...] | None = None
+    """A process for each; ``device`` is None then."""
     dtype: str | None = None
+    compile: bool = False
     top_k: int | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     """To the checkpoint's settings."""
@@ -72,7 +75,20 @@ class EncodeOptions:
             raise LearnedSparseError("--split belongs to a collection; --input names the file of queries itself")
         if self.queries and self.segment_length is not None:
             raise LearnedSparseError("--segment-length is for documents; a query is never cut into segments")
+        self._check_devices()
         self.segmentation()
+
+    def _check_devices(self) -> None:
+        if self.devices is None:
+            return
+        if self.device is not None:
+            raise LearnedSparseError("--device names one device and --devices several: give one of them")
+        if self.queries:
+            raise LearnedSparseError("--devices is for documents; queries are few: give --device")
+        if len({_kind(name) for name in self.devices}) != 1:
+            raise LearnedSparseError(
+                f"--devices {' '.join(self.devices)}: give devices of one kind: two kinds give other weights"
+            )
 
     def segmentation(self) -> Segmentation | None:
         """How documents are to be cut; None leaves them whole."""
@@ -90,6 +106,8 @@ class EncodeOptions:
         Options that came later are there only if they are given: manifests of before stay equal.
         """
         later: dict[str, Any] = {"changes": dict(self.changes)} if self.changes else {}
+        if self.compile:
+            later["compile"] = True
         if cut := self.segmentation():
             later.update(
                 segment_length=cut.length,
@@ -103,7 +121,7 @@ class EncodeOptions:
             "max_length": self.max_length,
             "batch_size": self.batch_size,
             "part_size": self.part_size,
-            "device": self.device,
+            "device": _kind(self.devices[0]) if self.devices else self.device,  # how many changes nothing
             "dtype": self.dtype,
             "top_k": self.top_k,
             "quantization_factor": self.quantization_factor,
@@ -122,17 +140,24 @@ class EncodeOptions:
             "revision": self.revision,
             "max_length": self.max_length,
             "batch_size": self.batch_size,
-            "device": self.device,
+            "device": self.devices[0] if self.devices else self.device,
             "dtype": self.dtype,
             "top_k": self.top_k,
             "settings": dict(self.changes) or None,
+            **({"compile": True} if self.compile else {}),
         }
 
 
 def parse_arguments(argv: list[str] | None) -> EncodeOptions:
     """The options given on the command line (``sys.argv`` for None)."""
     given = vars(_parser().parse_args(argv))
-    return EncodeOptions(changes=parse_changes(given.pop("set")), **given)
+    devices = given.pop("devices")
+    return EncodeOptions(changes=parse_changes(given.pop("set")), devices=devices and tuple(devices), **given)
+
+
+def _kind(device: str) -> str:
+    """``cuda`` of ``cuda:1``."""
+    return device.partition(":")[0]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -175,7 +200,9 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--max-length", type=int, metavar="TOKENS", help="default: the checkpoint's")
     how.add_argument("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) of one forward pass")
     how.add_argument("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
-    how.add_argument("--dtype", help="fp32, bf16 or fp16; default: what the device does fastest")
+    how.add_argument("--devices", nargs="+", metavar="D", help="instead: a process for each, such as cuda:0 cuda:1")
+    how.add_argument("--dtype", help="fp32, bf16, fp16 or int8 (CPU); default: what the device does fastest")
+    how.add_argument("--compile", action="store_true", help="torch.compile the model: pays on a GPU, in long runs")
     how.add_argument("--top-k", type=int, metavar="K", help="keep the K heaviest terms of each text")
     add_set_option(how, "change a setting of the checkpoint, for instance alpha=0.3; may be repeated")
     how.add_argument("--quantization-factor", type=float, metavar="X", help="impact = round(X * weight)")

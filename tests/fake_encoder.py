@@ -58,9 +58,11 @@ def fake_module(**fixed: Any) -> types.ModuleType:
     return module
 
 
+if __name__ in {"__main__", "__mp_main__"}:  # the latter in processes that were spawned from here
+    sys.modules["encoders.loading"] = fake_module(pause=float(os.environ.get("FAKE_PAUSE", "0")))
+
 if __name__ == "__main__":
     from learned_sparse.cli import run_main
     from learned_sparse.encode import main
 
-    sys.modules["encoders.loading"] = fake_module(pause=float(os.environ.get("FAKE_PAUSE", "0")))
     run_main(main)

@@ -186,6 +186,9 @@ def test_a_place_that_is_taken(tmp_path: Path, corpus: Path) -> None:
         (["--input", "x.jsonl"], "--input needs --output"),
         (["--split", "test"], "--split is for --queries"),
         (["--queries", "--num-shards", "2"], "--num-shards is for documents"),
+        (["--device", "cpu", "--devices", "cpu", "cpu"], "give one of them"),
+        (["--queries", "--devices", "cpu", "cpu"], "--devices is for documents"),
+        (["--devices", "cpu", "cuda:0"], "--devices cpu cuda:0: give devices of one kind"),
         (["--queries", "--split", "tset"], "did you mean 'test'"),
         (["--bits", "40", "--output", "{tmp}/x"], "40 bits: give 1 to 31"),
         (["--quantization-factor", "0", "--output", "{tmp}/x"], "quantisation factor 0.0"),
@@ -238,8 +241,8 @@ def test_which_quantiser() -> None:
 
 def test_every_option_that_changes_vectors_is_recorded() -> None:
     elsewhere = {"model", "checkpoint", "collection", "queries", "split"}  # fields of the manifest itself
-    no_matter = {"output", "resume", "overwrite", "data"}
+    no_matter = {"output", "resume", "overwrite", "data", "devices"}
     fields = {field.name for field in dataclasses.fields(EncodeOptions)}
-    assert (
-        EncodeOptions(model="m", changes={"k": 1}, segment_length=9).recorded().keys() == fields - elsewhere - no_matter
-    )
+    options = EncodeOptions(model="m", changes={"k": 1}, segment_length=9, compile=True)
+    assert options.recorded().keys() == fields - elsewhere - no_matter
+    assert EncodeOptions(model="m", devices=("cuda:0", "cuda:1")).recorded()["device"] == "cuda"
