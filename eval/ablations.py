@@ -61,11 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 def _pool(data: Path, name: str, split: str) -> Place:
     """The collection cut down to what makes the test hard, with BM25's run on it."""
     whole = Place(collection=str(data / name), name=name, split=split)
-    run = run_file(name, split, BM25)
-    if not run.exists():
-        steps.index(BM25, whole, anew=False)
-        steps.search(BM25, whole, HITS)
-    folder = pooled(whole.collection, name, split, run, DEPTH)
+    folder = pooled(whole.collection, name, split, steps.bm25_run(whole, HITS), DEPTH)
     pool = Place(collection=str(folder), name=folder.name, split=split)
     steps.index(BM25, pool, anew=False)
     steps.search(BM25, pool, HITS)

@@ -77,11 +77,7 @@ def negatives(data: Path) -> list[str]:
         words += ["--data", f"{data / name}:train"]
     for number, name in enumerate(TRAINING):
         place = Place(collection=str(data / name), name=name, split="train")
-        run = run_file(name, "train", BM25)
-        if not run.exists():
-            steps.index(BM25, place, anew=False)
-            steps.search(BM25, place, NEGATIVES)
-        words += ["--set", f"data.{number}.run={run}"]
+        words += ["--set", f"data.{number}.run={steps.bm25_run(place, NEGATIVES)}"]
     return words
 
 

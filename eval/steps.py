@@ -91,6 +91,15 @@ def search(
     return run
 
 
+def bm25_run(place: Place, hits: int) -> Path:
+    """BM25's run of the split, indexed and searched unless it is there; the file."""
+    run = run_file(place.name, place.split, BM25)
+    if not run.exists():
+        index(BM25, place, anew=False)
+        search(BM25, place, hits)
+    return run
+
+
 def _same_recipe(folder: Path, recipe: str, options: Sequence[str]) -> bool:
     """Whether the checkpoint in ``folder``, if there is one, was made by this recipe."""
     from encoders.notes import NOTES, read_notes

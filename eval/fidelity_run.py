@@ -1,0 +1,161 @@
+"""One collection encoded in several dtypes, searched exactly, and compared with what fp32 gives."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoders.device import choose_device, cpu_has_bf16
+from encoders.loading import load_encoder
+from encoders.models import Side
+from eval import steps
+from eval.fidelity_naive import against_naive
+from eval.fidelity_page import MEASURES
+from eval.fidelity_vectors import agreement, shared_at_the_top
+from eval.measures import evaluate
+from eval.significance import chances
+from eval.steps import Place
+from learned_sparse.collection import load_collection
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.exact import ExactSearcher, Hits
+from learned_sparse.home import queries_folder, vectors_folder
+from learned_sparse.jsonvector import read_vectors
+from learned_sparse.manifest import Manifest
+from learned_sparse.queries_export import TOPICS, read_topics
+
+REFERENCE = "fp32"
+TOP = 10
+HITS = 100
+PART_SIZE = 512  # documents that are encoded again where a run was interrupted
+SAMPLE = 64  # texts of each side for the plain formula, and documents for the speed
+SIDES: tuple[Side, ...] = ("document", "query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A checkpoint, and where it computes."""
+
+    checkpoint: str
+    device: str | None
+    anew: bool
+    """Encode again what is there."""
+
+    def description(self) -> dict[str, Any]:
+        """What a reader of the numbers wants to know, as JSON values; a model scored by BM25 is refused."""
+        told = dict(load_encoder(self.checkpoint, "document", dtype=REFERENCE, device=self.device).description)
+        if told["scoring"] != "impact":
+            raise LearnedSparseError(f"{self.checkpoint}: scored by BM25, which counts words in any dtype alike")
+        device = choose_device(self.device)
+        return {
+            "checkpoint": Path(self.checkpoint).name,
+            **{key: told[key] for key in ("architecture", "settings", "weights_sha256", "max_length")},
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "threads": torch.get_num_threads(),
+            "bf16 instructions": device.type == "cuda" or cpu_has_bf16(),
+        }
+
+    def called(self, dtype: str) -> str:
+        """In the home folder."""
+        return f"{Path(self.checkpoint).name}-{dtype}"
+
+
+def compare(model: Model, place: Place, dtypes: Sequence[str]) -> dict[str, Any]:
+    """fp32 and each of ``dtypes`` on one collection, as JSON values."""
+    collection = load_collection(place.collection)
+    some = {
+        "document": [document.text for document in itertools.islice(collection.documents(), SAMPLE)],
+        "query": [query.text for query in collection.queries(place.split)[:SAMPLE]],
+    }
+    for dtype in (REFERENCE, *dtypes):
+        _encode(model, place, dtype)
+    stored = {side: _manifest(model, place, side) for side in SIDES}
+    runs = {dtype: _search(model, place, dtype) for dtype in (REFERENCE, *dtypes)}
+    remove = collection.split(place.split).remove_query
+    qrels = collection.qrels(place.split)
+    scores = {dtype: evaluate(qrels, run, MEASURES, remove_query=remove) for dtype, run in runs.items()}
+    values = {dtype: of_run.per_query for dtype, of_run in scores.items()}
+    rows: list[dict[str, Any]] = []
+    for dtype, run in runs.items():
+        row = {
+            "dtype": dtype,
+            "scores": dict(scores[dtype].mean),
+            "documents/s": _speed(model, dtype, some["document"]),
+        }
+        if dtype != REFERENCE:
+            pair = {name: values[name] for name in (REFERENCE, dtype)}
+            means = {name: scores[name].mean for name in pair}
+            row |= {
+                "difference": {m: round(means[dtype][m] - means[REFERENCE][m], 4) for m in MEASURES},
+                "p": {m: round(p, 4) for m, p in chances(pair, REFERENCE)[dtype].items()},
+                f"overlap of the top {TOP}": round(shared_at_the_top(runs[REFERENCE], run, TOP), 4),
+                **{side: _agreement(model, place, dtype, side) for side in SIDES},
+            }
+        rows.append(row)
+    return {
+        "collection": place.name,
+        "split": place.split,
+        **{f"{side} texts": stored[side].counts.written for side in SIDES},
+        "quantizers": {side: stored[side].quantizer.to_json() for side in SIDES},
+        "plain formula": {
+            side: against_naive(model.checkpoint, side, some[side], stored[side].quantizer, device=model.device)
+            for side in SIDES
+        },
+        "rows": rows,
+    }
+
+
+def _encode(model: Model, place: Place, dtype: str) -> None:
+    """Both sides; all dtypes have the quantisers that fp32 has, also where those were calibrated."""
+    words = ["--checkpoint", model.checkpoint, "--dtype", dtype]
+    words += ["--device", model.device] if model.device else []
+    of_side = {side: words + ([] if dtype == REFERENCE else _quantizer(model, place, side)) for side in SIDES}
+    name = model.called(dtype)
+    steps.encode(name, place, anew=model.anew, options=[*of_side["document"], "--part-size", str(PART_SIZE)])
+    steps.encode_queries(name, place, anew=model.anew, options=of_side["query"])
+
+
+def _quantizer(model: Model, place: Place, side: Side) -> list[str]:
+    quantizer = _manifest(model, place, side).quantizer
+    bits = [] if quantizer.bits is None else ["--bits", str(quantizer.bits)]
+    return ["--quantization-factor", repr(quantizer.scale), *bits]
+
+
+def _manifest(model: Model, place: Place, side: Side) -> Manifest:
+    """Of what fp32 gave."""
+    return Manifest.load(_folder(model, place, REFERENCE, side))
+
+
+def _folder(model: Model, place: Place, dtype: str, side: Side) -> Path:
+    name = model.called(dtype)
+    return vectors_folder(place.name, name) if side == "document" else queries_folder(place.name, place.split, name)
+
+
+def _search(model: Model, place: Place, dtype: str) -> dict[str, Hits]:
+    queries = read_topics(_folder(model, place, dtype, "query") / TOPICS)
+    return ExactSearcher.from_vectors(_folder(model, place, dtype, "document")).search_batch(queries, HITS)
+
+
+def _agreement(model: Model, place: Place, dtype: str, side: Side) -> dict[str, float]:
+    """With what fp32 gave."""
+    ours, others = (_vectors(_folder(model, place, name, side), side) for name in (REFERENCE, dtype))
+    found = agreement((one, other) for (_, one), (_, other) in zip(ours, others, strict=True))
+    return {name: round(value, 6) for name, value in asdict(found).items()}
+
+
+def _vectors(folder: Path, side: Side) -> Iterable[tuple[str, Mapping[str, int]]]:
+    return read_vectors(folder) if side == "document" else read_topics(folder / TOPICS).items()
+
+
+def _speed(model: Model, dtype: str, texts: Sequence[str]) -> float:
+    """Documents a second of processor time, so that it says something on a busy machine too."""
+    encoder = load_encoder(model.checkpoint, "document", dtype=dtype, device=model.device)
+    encoder.encode(texts[:4])
+    started = time.process_time()
+    encoder.encode(texts)
+    return round(len(texts) / (time.process_time() - started), 2)
