@@ -58,11 +58,13 @@ def child(target: str, **arguments: Any) -> dict[str, Any]:
     """What ``target`` ("tests.benchmarks.x:function") gives for ``arguments`` in a fresh process, and its ``peak_mb``.
 
     Arguments and result are JSON. What the process prints goes to standard error; if it fails, that is in the error.
+    There are no progress bars in it, and no downloads.
     """
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         command = [sys.executable, "-m", "tests.benchmarks.harness", target, json.dumps(arguments), str(answer)]
-        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{target} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
         sys.stderr.write(done.stdout + done.stderr)

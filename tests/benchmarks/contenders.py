@@ -1,0 +1,123 @@
+"""Texts to a JsonVector file: by this toolkit, by its peers as their users call them, and by the plain loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from learned_sparse.encode_options import EncodeOptions
+from learned_sparse.encode_setup import document_encoding, load_side, plan_run
+from learned_sparse.encode_source import open_source
+from learned_sparse.java import start_jvm
+
+SCALE = 256 / 5
+"""Impact per unit of weight: Pyserini's is fixed, so all contenders write these integers."""
+BATCH = 32
+"""Texts a batch, for those that count texts: the default of sentence-transformers and naver/splade. Pyserini's own is
+64, which is slower here and takes twice the memory."""
+
+Contender = Callable[[], object]
+
+
+def ours(folder: Path, corpus: Path, output: Path, *, dtype: str, max_length: int, scale: float = SCALE) -> Contender:
+    """What ``python -m learned_sparse.encode`` does once the model is loaded."""
+    options = EncodeOptions(
+        model=folder.name, checkpoint=str(folder), input=corpus, output=output, overwrite=True, device="cpu",
+        dtype=dtype, max_length=max_length, quantization_factor=scale,
+    )  # fmt: skip
+    encoder = load_side(options, str(folder))
+    quantizer, describe = plan_run(options, str(folder), open_source(options), encoder)
+    silent = _Silent()
+
+    def encode() -> None:
+        source = open_source(options)  # can be read once
+        document_encoding(options, source, encoder, quantizer, say=silent.say, progress=silent).run(describe)
+
+    return encode
+
+
+class _Silent:
+    """No remarks, no progress bar."""
+
+    def say(self, line: str) -> None:
+        """Nothing."""
+
+    def update(self, n: int) -> None:
+        """Nothing."""
+
+
+def pyserini(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
+    """The parts and the loop of ``python -m pyserini.encode``, with ``--encoder-class splade``."""
+    start_jvm()
+    from pyserini.encode import JsonlCollectionIterator, JsonlRepresentationWriter, SpladeDocumentEncoder
+
+    encoder = SpladeDocumentEncoder(str(folder), device="cpu")
+    writer = JsonlRepresentationWriter(str(output))
+    collection = JsonlCollectionIterator(str(corpus), ["text"])
+
+    def encode() -> None:
+        with writer:
+            for batch in collection(BATCH):
+                batch["vector"] = encoder.encode(texts=batch["text"], max_length=max_length)
+                writer.write(batch, ["text"])
+
+    return encode
+
+
+def sentence_transformers(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
+    """``SparseEncoder.encode`` and ``decode``, and a line of JSON for each."""
+    from sentence_transformers import SparseEncoder
+
+    encoder = SparseEncoder(str(folder), device="cpu")
+    encoder.max_seq_length = max_length
+
+    def encode() -> None:
+        ids, texts = _read(corpus)
+        embeddings = encoder.encode(texts, batch_size=BATCH, show_progress_bar=False)
+        _write(output, ids, texts, encoder.decode(embeddings))
+
+    return encode
+
+
+def plain_loop(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
+    """The formula as research code runs it: batches as they come, all logits of a batch at once."""
+    model: Any = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
+    terms = {number: term for term, number in tokenizer.get_vocab().items()}
+
+    def encode() -> None:
+        ids, texts = _read(corpus)
+        vectors = []
+        for start in range(0, len(texts), BATCH):
+            batch = tokenizer(
+                texts[start : start + BATCH], padding=True, truncation=True, max_length=max_length, return_tensors="pt"
+            )
+            with torch.inference_mode():
+                logits = model(**batch).logits
+                weights = torch.log1p(torch.relu(logits)) * batch["attention_mask"].unsqueeze(-1)
+                pooled = weights.max(dim=1).values
+            for row in pooled:
+                places = torch.nonzero(row).squeeze(1)
+                named = (terms[place] for place in places.tolist())
+                vectors.append(list(zip(named, row[places].tolist(), strict=True)))
+        _write(output, ids, texts, vectors)
+
+    return encode
+
+
+def _read(corpus: Path) -> tuple[list[str], list[str]]:
+    documents = [json.loads(line) for line in corpus.read_text("utf-8").splitlines()]
+    return [document["_id"] for document in documents], [document["text"] for document in documents]
+
+
+def _write(output: Path, ids: list[str], texts: list[str], vectors: Iterable[list[tuple[str, float]]]) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / "vectors.jsonl").open("w", encoding="utf-8") as file:
+        for name, text, weights in zip(ids, texts, vectors, strict=True):
+            vector = {term: impact for term, weight in weights if (impact := round(weight * SCALE)) > 0}
+            file.write(json.dumps({"id": name, "contents": text, "vector": vector}) + "\n")

@@ -1,0 +1,163 @@
+"""Documents a second from texts to a JsonVector file, 6 layers of 384: this toolkit beside its peers."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import torch
+
+from encoders.checkpoint import load_tokenizer
+from encoders.device import choose_dtype, cpu_has_bf16
+from learned_sparse.errors import LearnedSparseError
+from tests.benchmarks import contenders, harness
+from tests.benchmarks.agreement import agreement, read, require_same, spread
+from tests.benchmarks.passages import described, passages
+from tests.benchmarks.shapes import SMALL, TINY, Shape
+
+SEED = 0
+OURS = "learned_sparse "
+PEERS = {
+    "pyserini": contenders.pyserini,
+    "sentence-transformers": contenders.sentence_transformers,
+    "plain loop": contenders.plain_loop,
+}
+
+
+def run(toy: bool) -> dict[str, Any]:
+    """All contenders."""
+    return measure(TINY, 8, 1, PEERS) if toy else measure(SMALL, 128, 5, PEERS)
+
+
+def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) -> dict[str, Any]:
+    """Encode ``number`` passages with a model of ``shape``, everyone in turn."""
+    texts = passages(number, SEED)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        model = shape.save(folder / "model", texts[:16])
+        corpus = write_corpus(folder / "corpus.jsonl", texts)
+        makers, missing = _makers(peers)
+        racing = {
+            name: make(model, corpus, folder / name, max_length=shape.max_length) for name, make in makers.items()
+        }
+        found = _check(racing, folder)
+        seconds = harness.interleave(racing, rounds, warm=0)  # the check was the warm-up
+        lengths = token_lengths(model, texts, shape.max_length)
+    rows = [row(name, seconds[name], number, found[name]) for name in racing]
+    return {
+        "sizes": {
+            "shape": shape.name,
+            "seed": SEED,
+            "rounds": rounds,
+            "scale": contenders.SCALE,
+            "max_length": shape.max_length,
+            **described(texts, lengths, contenders.BATCH),
+            "neighbours_cosine": found["spread"],
+            "terms": found["terms"],
+        },
+        "rows": rows,
+        "ratios": {
+            f"{mine}/{other}": round(harness.median_ratio(seconds[other], seconds[mine]), 3)
+            for mine in racing
+            if mine.startswith(OURS)
+            for other in racing
+            if not other.startswith(OURS)
+        },
+        "missing": missing,
+    }
+
+
+def row(name: str, seconds: list[float], number: int, same: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """One line of a result."""
+    middle = statistics.median(seconds)
+    return {
+        "contender": name,
+        "seconds": [round(took, 4) for took in seconds],
+        "documents_per_second": round(number / middle, 2),
+        "best_documents_per_second": round(number / min(seconds), 2),
+        "agreement": dict(same or {}),
+    }
+
+
+def write_corpus(path: Path, texts: list[str]) -> Path:
+    """The texts as BEIR writes them."""
+    path.write_bytes(b"".join(orjson.dumps({"_id": f"d{n}", "text": text}) + b"\n" for n, text in enumerate(texts)))
+    return path
+
+
+def token_lengths(model: Path, texts: list[str], max_length: int) -> list[int]:
+    """Tokens of each text, special ones included, after truncation."""
+    return [len(ids) for ids in load_tokenizer(model)(texts, truncation=True, max_length=max_length)["input_ids"]]
+
+
+def _makers(peers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Who can run here, and why others cannot."""
+    makers: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for name, make in peers.items():
+        if name == "plain loop" or harness.installed(name):
+            makers[name] = make
+        else:
+            missing[name] = "not installed"
+    for dtype in ("fp32", "bf16", "int8"):
+        if reason := unfit(dtype):
+            missing[OURS + dtype] = reason
+        else:
+            makers[OURS + dtype] = _with_dtype(dtype)
+    return makers, missing
+
+
+def unfit(dtype: str) -> str | None:
+    """Why this machine or version does not run ``dtype``; None if it does."""
+    try:
+        choose_dtype(dtype, torch.device("cpu"))
+    except LearnedSparseError:
+        return "not built in"
+    return "no bf16 instructions" if dtype == "bf16" and not cpu_has_bf16() else None
+
+
+def _with_dtype(dtype: str) -> Any:
+    return lambda *places, **sizes: contenders.ours(*places, dtype=dtype, **sizes)
+
+
+def _check(racing: Mapping[str, contenders.Contender], folder: Path) -> dict[str, Any]:
+    """Run each once; how its vectors agree with ours in float32. Peers must give the same."""
+    for encode in racing.values():
+        encode()
+    vectors = {name: read(folder / name) for name in racing}
+    reference = vectors[OURS + "fp32"]
+    found: dict[str, Any] = {name: agreement(reference, other) for name, other in vectors.items()}
+    for name in racing:
+        if not name.startswith(OURS):
+            require_same(name, found[name])
+    terms = statistics.fmean(map(len, reference.values()))
+    return {**found, "spread": spread(reference), "terms": round(terms, 1)}
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A table of contenders and what they are compared on."""
+    sizes, ratios = result["sizes"], result["ratios"]
+    others = [row["contender"] for row in result["rows"] if not row["contender"].startswith(OURS)]
+    texts = f"{sizes['texts']} passages of {sizes['words']} words, {sizes['tokens']} tokens, {sizes['terms']} terms"
+    padding = f"padding factor {sizes['padding']} in batches of {contenders.BATCH}"
+    lines = [
+        f"{sizes['shape']}: {texts}; {padding}; {sizes['rounds']} rounds.",
+        "",
+        "| " + " | ".join(["", "documents/s", "best", *(f"against {name}" for name in others), "cosine", "±1"]) + " |",
+        "|---|" + "---:|" * (len(others) + 4),
+    ]
+    for line in result["rows"]:
+        name, same = line["contender"], line["agreement"]
+        against = [f"{ratios[f'{name}/{other}']:.2f} ×" if f"{name}/{other}" in ratios else "" for other in others]
+        lines.append(
+            "| " + " | ".join([
+                name, f"{line['documents_per_second']:.1f}", f"{line['best_documents_per_second']:.1f}", *against,
+                f"{same['cosine_mean']:.5f}", f"{100 * same['within_one']:.2f} %",
+            ]) + " |"
+        )  # fmt: skip
+    lines += [f"| {name} | not run: {why} |" + " |" * (len(others) + 3) for name, why in result["missing"].items()]
+    return "\n".join(lines)

@@ -1,0 +1,75 @@
+"""English passages of about 56 words out of the standard library's docstrings: what is encoded."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from learned_sparse.docstrings import docstrings, library, source_files
+
+FULL = 75
+"""Words at which a passage is full; the sentence that fills it is its last."""
+_FEWEST = 26
+_PROSE = 0.93  # share of letters and spaces: no tables, no code
+_ENDS = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
+
+
+def passages(number: int, seed: int = 0, full: int = FULL) -> list[str]:
+    """So many passages of the running Python's own documentation, drawn without replacement.
+
+    Their lengths spread as MS MARCO's do (60 words, 83 tokens, padding 2.15 by ``described``). Another version of
+    Python gives other passages. If there are too few, they are repeated in another order.
+    """
+    everything = _all(full)
+    chosen: list[str] = []
+    source = random.Random(seed)
+    while len(chosen) < number:
+        chosen += source.sample(everything, min(number - len(chosen), len(everything)))
+    return chosen
+
+
+def described(texts: Sequence[str], lengths: Sequence[int], batch: int) -> dict[str, Any]:
+    """What these texts are like; ``lengths`` are their tokens, special ones included, after truncation.
+
+    ``padding`` is how many tokens a model sees for each real one if ``batch`` texts are padded together as they come.
+    """
+    words = [len(text.split()) for text in texts]
+    starts = range(0, len(lengths), batch)
+    seen = sum(max(lengths[start : start + batch]) * len(lengths[start : start + batch]) for start in starts)
+    return {
+        "texts": len(texts),
+        "words": round(statistics.fmean(words), 1),
+        "words_deviation": round(statistics.pstdev(words), 1),
+        "tokens": round(statistics.fmean(lengths), 1),
+        "longest": max(lengths),
+        "padding": round(seen / sum(lengths), 2),
+        "sha256": hashlib.sha256("\n".join(texts).encode("utf-8")).hexdigest(),
+    }
+
+
+@cache
+def _all(full: int) -> list[str]:
+    folder = library()
+    texts = docstrings(folder, source_files(folder))
+    return [passage for _, text in texts for passage in cut(text, full) if _is_prose(passage)]
+
+
+def cut(text: str, full: int = FULL) -> Iterator[str]:
+    """Whole sentences until ``full`` words are reached; a rest of fewer than 26 words is left out."""
+    words: list[str] = []
+    for sentence in _ENDS.split(text):
+        words += sentence.split()
+        if len(words) >= full:
+            yield " ".join(words[: 2 * full])
+            words = []
+    if len(words) >= min(_FEWEST, full):
+        yield " ".join(words)
+
+
+def _is_prose(text: str) -> bool:
+    return sum(letter.isalpha() or letter == " " for letter in text) >= _PROSE * len(text)

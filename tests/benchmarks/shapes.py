@@ -1,0 +1,82 @@
+"""Models to measure with: the speed of a real one, made without training and without a download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from encoders.backbone import load_backbone, minilm_folder
+from encoders.batching import pad
+from encoders.checkpoint import load_tokenizer, new_model, save_checkpoint
+from encoders.masked_lm import Tower
+from encoders.vocabulary_head import pool
+from tests.tiny_models import save_tiny
+
+ACTIVE = 190
+"""Terms with weight in a passage, on average: as trained SPLADE models have them, within a factor of two."""
+_SHARPNESS = 4.0  # of random outputs: weights then spread over integers as trained ones do
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A kind of model; ``make(folder)`` writes a masked-LM and its tokenizer, the bias still to be set."""
+
+    name: str
+    make: Callable[[Path], None]
+    active: int = ACTIVE
+    max_length: int = 256
+
+    def save(self, folder: Path, texts: Sequence[str]) -> Path:
+        """The model in ``folder``, with the output bias that gives ``texts`` about ``active`` terms each."""
+        self.make(folder)
+        tower, tokenizer = Tower.load(folder), load_tokenizer(folder)
+        sequences = tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
+        ids, mask = pad(sequences, tokenizer.pad_token_id)
+        with torch.inference_mode():
+            largest = pool(
+                tower.eval()(ids, mask), mask, tower.decoder_weight, torch.zeros(len(tower.decoder_weight)),
+                pooling="max", relu=False,
+            )  # fmt: skip
+            place = largest.numel() - self.active * len(texts)
+            threshold = float(largest.flatten().kthvalue(place).values)
+        with torch.no_grad():
+            tower.decoder_bias.fill_(-threshold)
+        tower.save(folder)
+        return folder
+
+
+def minilm(folder: Path) -> None:
+    """The encoder of all-MiniLM-L6-v2, 6 layers of 384; each state scores the vocabulary by its embeddings."""
+    load_backbone("minilm").save(folder)
+    load_tokenizer(minilm_folder()).save_pretrained(folder)
+
+
+def bert_base(folder: Path) -> None:
+    """BERT-base's 12 layers of 768 at random, with the vocabulary of its uncased version."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model: Any = BertForMaskedLM(BertConfig())
+    torch.nn.init.constant_(model.cls.predictions.transform.LayerNorm.weight, _SHARPNESS)
+    model.save_pretrained(folder)
+    load_tokenizer(minilm_folder()).save_pretrained(folder)
+
+
+def tiny(folder: Path) -> None:
+    """Two layers of 16 over a few hundred terms."""
+    save_tiny("bert", folder)
+
+
+SMALL = Shape(name="6 layers, 384", make=minilm)
+BASE = Shape(name="BERT-base, 12 layers, 768", make=bert_base)
+TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64)
+
+
+def save_architecture(folder: Path, name: str, settings: Mapping[str, Any], backbone: Path) -> Path:
+    """An untrained checkpoint of ours in ``folder``, each tower a copy of ``backbone`` with its output bias."""
+    save_checkpoint(folder, new_model(name, settings, str(backbone)))
+    return folder
