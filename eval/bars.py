@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from eval.svg import svg
+
 COLOURS = ("#8c8c8c", "#9ecae1", "#3182bd", "#e6550d", "#31a354", "#756bb1")
 _BAR, _GAP, _HEIGHT, _LEFT, _TOP, _BOTTOM = 26, 30, 220, 44, 58, 34
 
@@ -14,19 +16,11 @@ def bar_chart(title: str, groups: Mapping[str, Sequence[float]], series: Sequenc
     group_width = _BAR * len(series)
     width = _LEFT + len(groups) * (group_width + _GAP)
     height = _TOP + _HEIGHT + _BOTTOM
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12" role="img">',
-        f"<title>{escape(title)}</title>",
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{_LEFT}" y="18" font-size="14">{escape(title)}</text>',
-        *_legend(series),
-        *_grid(width),
-    ]
+    parts = [*_legend(series), *_grid(width)]
     for place, (name, values) in enumerate(groups.items()):
         left = _LEFT + _GAP / 2 + place * (group_width + _GAP)
         parts += _group(left, name, values, group_width)
-    return "\n".join([*parts, "</svg>", ""])
+    return svg(title, width, height, parts, at=(_LEFT, 18))
 
 
 def _legend(series: Sequence[str]) -> list[str]:

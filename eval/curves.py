@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from eval.svg import svg
+
 COLOURS = ("#3182bd", "#e6550d", "#31a354", "#756bb1", "#8c8c8c", "#b15928", "#17becf", "#e377c2")
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 80, 30, 34, 44
 _ROW = 18  # of the legend
@@ -33,14 +35,7 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axi
     legend = _legend(list(lines))
     top = _TOP + _ROW * (1 + max((row for row, _ in legend.values()), default=0))
     up = _Scale(y, [point[1] for points in shown.values() for point in points], top + _HEIGHT, top)
-    width, height = _LEFT + _WIDTH + _RIGHT, top + _HEIGHT + _BOTTOM
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12" role="img">',
-        f"<title>{escape(title)}</title>",
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{_LEFT}" y="18" font-size="14">{escape(title)}</text>',
-    ]
+    parts: list[str] = []
     for number, (name, (row, left)) in enumerate(legend.items()):
         colour, middle = _colour(number), _TOP + _ROW * row
         parts.append(f'<rect x="{left}" y="{middle - 4}" width="12" height="4" fill="{colour}"/>')
@@ -48,7 +43,7 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axi
     parts += _grid(across, up)
     for number, points in enumerate(shown.values()):
         parts += _line([(across.place(a), up.place(b)) for a, b in points], _colour(number))
-    return "\n".join([*parts, "</svg>", ""])
+    return svg(title, _LEFT + _WIDTH + _RIGHT, top + _HEIGHT + _BOTTOM, parts, at=(_LEFT, 18))
 
 
 class _Scale:
@@ -123,7 +118,7 @@ def _legend(names: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 
 def _grid(across: _Scale, up: _Scale) -> list[str]:
-    parts = []
+    parts: list[str] = []
     for y, text in up.ticks():
         parts.append(f'<line x1="{across.start}" x2="{across.end}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e0e0e0"/>')
         parts.append(f'<text x="{across.start - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>')

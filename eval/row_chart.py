@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
+from eval.svg import svg
+
 _ROW, _LEFT, _WIDTH, _TOP = 22, 190, 380, 40
 _COLOURS = {"SpaDE": "#3182bd", "UHD": "#31a354"}
 _OTHER = "#8c8c8c"
@@ -12,14 +14,7 @@ _OTHER = "#8c8c8c"
 
 def row_chart(title: str, values: Mapping[str, float]) -> str:
     """Bars from 0 to 1 in the order given; the first word of a name decides the colour."""
-    height = _TOP + _ROW * len(values) + 12
-    size = f'viewBox="0 0 {_LEFT + _WIDTH + 60} {height}" width="{_LEFT + _WIDTH + 60}" height="{height}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12" role="img">',
-        f"<title>{escape(title)}</title>",
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="12" y="22" font-size="14">{escape(title)}</text>',
-    ]
+    parts: list[str] = []
     for place, (name, value) in enumerate(values.items()):
         y = _TOP + place * _ROW
         colour = _COLOURS.get(name.split()[0], _OTHER)
@@ -29,4 +24,4 @@ def row_chart(title: str, values: Mapping[str, float]) -> str:
             f'<rect x="{_LEFT}" y="{y}" {bar}/>',
             f'<text x="{_LEFT + _WIDTH * value + 6:.1f}" y="{y + 12}">{value:.3f}</text>',
         ]
-    return "\n".join([*parts, "</svg>", ""])
+    return svg(title, _LEFT + _WIDTH + 60, _TOP + _ROW * len(values) + 12, parts, at=(12, 22))
