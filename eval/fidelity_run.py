@@ -18,7 +18,7 @@ from eval import steps
 from eval.fidelity_naive import against_naive
 from eval.fidelity_page import MEASURES
 from eval.fidelity_vectors import agreement, shared_at_the_top
-from eval.measures import evaluate
+from eval.measures import Scores, evaluate
 from eval.significance import chances
 from eval.steps import Place
 from learned_sparse.collection import load_collection
@@ -76,27 +76,16 @@ def compare(model: Model, place: Place, dtypes: Sequence[str]) -> dict[str, Any]
         _encode(model, place, dtype)
     stored = {side: _manifest(model, place, side) for side in SIDES}
     runs = {dtype: _search(model, place, dtype) for dtype in (REFERENCE, *dtypes)}
-    remove = collection.split(place.split).remove_query
-    qrels = collection.qrels(place.split)
+    qrels, remove = collection.qrels(place.split), collection.split(place.split).remove_query
     scores = {dtype: evaluate(qrels, run, MEASURES, remove_query=remove) for dtype, run in runs.items()}
-    values = {dtype: of_run.per_query for dtype, of_run in scores.items()}
-    rows: list[dict[str, Any]] = []
-    for dtype, run in runs.items():
-        row = {
-            "dtype": dtype,
-            "scores": dict(scores[dtype].mean),
-            "documents/s": _speed(model, dtype, some["document"]),
-        }
-        if dtype != REFERENCE:
-            pair = {name: values[name] for name in (REFERENCE, dtype)}
-            means = {name: scores[name].mean for name in pair}
-            row |= {
-                "difference": {m: round(means[dtype][m] - means[REFERENCE][m], 4) for m in MEASURES},
-                "p": {m: round(p, 4) for m, p in chances(pair, REFERENCE)[dtype].items()},
-                f"overlap of the top {TOP}": round(shared_at_the_top(runs[REFERENCE], run, TOP), 4),
-                **{side: _agreement(model, place, dtype, side) for side in SIDES},
-            }
-        rows.append(row)
+    rows: list[dict[str, Any]] = [
+        {"dtype": dtype, "scores": dict(scores[dtype].mean), "documents/s": _speed(model, dtype, some["document"])}
+        for dtype in runs
+    ]
+    for row in rows[1:]:
+        row |= _differences(scores[REFERENCE], scores[row["dtype"]])
+        row |= {f"overlap of the top {TOP}": shared_at_the_top(runs[REFERENCE], runs[row["dtype"]], TOP)}
+        row |= {side: _agreement(model, place, row["dtype"], side) for side in SIDES}
     return {
         "collection": place.name,
         "split": place.split,
@@ -107,6 +96,14 @@ def compare(model: Model, place: Place, dtypes: Sequence[str]) -> dict[str, Any]
             for side in SIDES
         },
         "rows": rows,
+    }
+
+
+def _differences(reference: Scores, other: Scores) -> dict[str, Any]:
+    pair = {REFERENCE: reference.per_query, "other": other.per_query}
+    return {
+        "difference": {name: round(other.mean[name] - reference.mean[name], 4) for name in MEASURES},
+        "p": {name: round(p, 4) for name, p in chances(pair, REFERENCE)["other"].items()},
     }
 
 
@@ -144,8 +141,7 @@ def _search(model: Model, place: Place, dtype: str) -> dict[str, Hits]:
 def _agreement(model: Model, place: Place, dtype: str, side: Side) -> dict[str, float]:
     """With what fp32 gave."""
     ours, others = (_vectors(_folder(model, place, name, side), side) for name in (REFERENCE, dtype))
-    found = agreement((one, other) for (_, one), (_, other) in zip(ours, others, strict=True))
-    return {name: round(value, 6) for name, value in asdict(found).items()}
+    return asdict(agreement((one, other) for (_, one), (_, other) in zip(ours, others, strict=True)))
 
 
 def _vectors(folder: Path, side: Side) -> Iterable[tuple[str, Mapping[str, int]]]:
