@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import hashlib
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -121,9 +121,14 @@ def read_vectors(path: str | Path) -> Iterator[tuple[str, dict[str, int]]]:
     ``path`` is a file, a folder of files, or a folder that ``learned_sparse.encode`` wrote. Lines that Anserini would
     drop or mangle, and repeated ids, are errors with file and line.
     """
+    return read_vector_files(vector_files(Path(path)))
+
+
+def read_vector_files(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, int]]]:
+    """As ``read_vectors``, from ``files``; an id must not occur in two of them either."""
     seen: set[str] = set()
     reader = LineReader()
-    for file in vector_files(Path(path)):
+    for file in files:
         with contextlib.closing(numbered_lines(file)) as lines:
             for number, line in lines:
                 try:
