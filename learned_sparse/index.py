@@ -17,6 +17,7 @@ examples:
   python -m learned_sparse.index --model sparterm                     what learned_sparse.encode wrote by default
   python -m learned_sparse.index --input SHARD-0 SHARD-1 --index INDEX
   python -m learned_sparse.index --input VECTORS --no-manifest --index INDEX      JsonVectorCollection files of others
+  python -m learned_sparse.index --model sparterm --anserini --storeRaw           by Anserini's own, slower way
   python -m learned_sparse.index --bm25 --collection scifact                      the baseline
   python -m learned_sparse.index --model sparterm --verify 1000       compare 1,000 documents with an index made before
 """
@@ -37,8 +38,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", nargs="+", type=Path, metavar="DIR", help="encoded folder, or all shards of one")
     parser.add_argument("--index", type=Path, metavar="DIR", help="where to (default: by --collection and --model)")
     parser.add_argument("--bm25", action="store_true", help="index the text of --collection (or of --input) for BM25")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--direct", action="store_true", help="each impact as one number (default for vectors)")
+    how.add_argument("--anserini", action="store_true", help="Anserini's IndexCollection: each term impact times")
     parser.add_argument("--no-manifest", action="store_true", help="plain vectors, not from learned_sparse.encode")
-    parser.add_argument("--threads", type=int, help="default: one for each processor, at most one for each file")
+    parser.add_argument(
+        "--threads", type=int, help="default: one for each processor, at most 4 (--anserini: one for each file)"
+    )
     parser.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there already")
     parser.add_argument(
@@ -58,8 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     if options.threads is not None and options.threads < 1:
         raise LearnedSparseError(f"--threads {options.threads}: give at least 1")
     model = "bm25" if options.bm25 else options.model
-    if options.bm25 and (options.model or options.no_manifest or options.store):
-        raise LearnedSparseError("--bm25 indexes text: it takes neither --model, --no-manifest nor --store...")
+    if options.bm25 and (options.model or options.no_manifest or options.store or options.direct):
+        raise LearnedSparseError("--bm25 indexes text: it takes neither --model, --no-manifest, --direct nor --store*")
     if not options.input and not model:
         raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
     if not options.index and not model:
@@ -104,6 +110,7 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
             store=options.store or (),
             overwrite=options.overwrite,
             heap=options.heap,
+            direct=not options.anserini,
             say=print,
         )
     return (

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from learned_sparse import anserini
+from learned_sparse.direct_index import index_directly
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.index_folder import IndexNote, new_index
 from learned_sparse.java import anserini_jar
@@ -74,28 +75,33 @@ def build_index(
     store: Sequence[str] = (),
     overwrite: bool = False,
     heap: str | None = None,
+    direct: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> IndexNote:
-    """Index ``vectors`` into ``index`` and verify it; the folder appears only when everything is as it should be."""
+    """Index ``vectors`` into ``index`` and verify it; the folder appears only when everything is as it should be.
+
+    ``direct``: each impact as one number; else Anserini's own indexing, which repeats each term that often.
+    """
     if not sum(vectors.documents):
         raise LearnedSparseError("no documents to index; encode a collection first")
-    threads = max(1, min(threads or os.cpu_count() or 1, len(vectors.files)))
     options = [
         "-pretokenized",
         *(["-impact"] if vectors.scoring == "impact" else []),
         *(f"-store{name}" for name in store),
     ]
     with new_index(index, overwrite=overwrite) as folder:
-        source = folder / "source"
-        _link(vectors.files, source)
-        say(f"indexing {sum(vectors.documents):,} documents of {len(vectors.files):,} files with {threads} threads")
-        counts = anserini.index_collection("JsonVectorCollection", source, folder, options, threads=threads, heap=heap)
-        for link in source.iterdir():
-            link.unlink()
-        source.rmdir()
-        contents, sampled = verify(vectors, folder, counts)
+        say(f"indexing {sum(vectors.documents):,} documents of {len(vectors.files):,} files")
+        if direct:
+            impact = vectors.scoring == "impact"
+            read = index_directly(vectors.files, folder, impact=impact, store=store, threads=threads, heap=heap)
+            contents, sampled = verify(vectors, folder)
+            _compare(index, "sum of impacts", read.total_impacts, contents.total_impacts)
+        else:
+            counts = _with_anserini(vectors.files, folder, options, threads, heap)
+            contents, sampled = verify(vectors, folder, counts)
         facts = {
             "anserini": anserini_jar().name,
+            "indexer": "direct" if direct else "IndexCollection",
             "documents": contents.documents,
             "postings": contents.postings,
             "total_impacts": contents.total_impacts,
@@ -164,8 +170,22 @@ def _vectors_at(file: Path, places: set[int]) -> dict[str, dict[str, int]]:
     return found
 
 
+def _with_anserini(
+    files: Sequence[Path], folder: Path, options: Sequence[str], threads: int | None, heap: str | None
+) -> anserini.IndexedCounts:
+    """Anserini reads one folder, each file on one thread."""
+    threads = max(1, min(threads or os.cpu_count() or 1, len(files)))
+    source = folder / "source"
+    _link(files, source)
+    counts = anserini.index_collection("JsonVectorCollection", source, folder, options, threads=threads, heap=heap)
+    for link in source.iterdir():
+        link.unlink()
+    source.rmdir()
+    return counts
+
+
 def _link(files: Sequence[Path], folder: Path) -> None:
-    """Anserini reads one folder: one of links, named so that no two are alike."""
+    """A folder of links, named so that no two are alike."""
     folder.mkdir()
     for number, file in enumerate(files):
         (folder / f"{number:05d}-{file.name}").symlink_to(file.resolve())

@@ -1,0 +1,90 @@
+"""Everything a search can see of an index, as plain values: for comparing two indexes of the same vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from learned_sparse import anserini
+
+END = 2**31 - 1
+
+
+def statistics(index: Path) -> dict[str, Any]:
+    """Fields, totals, terms, postings and norms; documents by their ids, since threads number them as they come."""
+    reader = anserini._open(index)
+    try:
+        (leaf,) = [leaf.reader() for leaf in anserini._leaves(reader)]
+        names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
+        terms = leaf.terms("contents")
+        return {
+            "documents": (reader.numDocs(), reader.maxDoc(), sorted(names)),
+            "order": _order(leaf, names),
+            "fields": dict(_fields(leaf)),
+            "totals": (terms.size(), terms.getDocCount(), terms.getSumDocFreq(), terms.getSumTotalTermFreq()),
+            "terms": dict(_terms(terms, names)),
+            "ids": dict(_terms(leaf.terms("id"), names)),
+            "norms": _norms(leaf, names),
+            "vectors": _vectors(reader, names),
+            "blocks": _segment(leaf).getHasBlocks(),
+            "codec": _segment(leaf).getCodec().getName(),
+        }
+    finally:
+        reader.close()
+
+
+def _segment(leaf: Any) -> Any:
+    from jnius import cast
+
+    return cast("org.apache.lucene.index.SegmentReader", leaf).getSegmentInfo().info
+
+
+def _fields(leaf: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    every = leaf.getFieldInfos().iterator()
+    while every.hasNext():
+        field = every.next()
+        yield (
+            field.getName(),
+            (
+                field.getIndexOptions().toString(),
+                field.getDocValuesType().toString(),
+                field.hasNorms(),
+                field.omitsNorms(),
+                field.hasVectors(),
+                field.hasPayloads(),
+                dict(pair.split("=") for pair in field.attributes().toString()[1:-1].split(", ")),
+            ),
+        )
+
+
+def _terms(terms: Any, names: list[str]) -> Iterator[tuple[str, tuple[int, int, dict[str, int]]]]:
+    every = terms.iterator()
+    while (term := every.next()) is not None:
+        postings, found = every.postings(None), {}
+        while (document := postings.nextDoc()) != END:
+            found[names[document]] = postings.freq()
+        yield term.utf8ToString(), (every.docFreq(), every.totalTermFreq(), found)
+
+
+def _norms(leaf: Any, names: list[str]) -> dict[str, int]:
+    norms, found = leaf.getNormValues("contents"), {}
+    while (document := norms.nextDoc()) != END:
+        found[names[document]] = norms.longValue()
+    return found
+
+
+def _order(leaf: Any, names: list[str]) -> bool:
+    """Whether the bytes that break ties are the ids."""
+    values, found = leaf.getBinaryDocValues("id"), []
+    while values.nextDoc() != END:
+        found.append(values.binaryValue().utf8ToString())
+    return found == names
+
+
+def _vectors(reader: Any, names: list[str]) -> dict[str, Any]:
+    found = {}
+    for number, name in enumerate(names):
+        terms = reader.termVectors().get(number, "contents")
+        found[name] = terms and (terms.hasPositions(), dict(_terms(terms, [name])))
+    return found

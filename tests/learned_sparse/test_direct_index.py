@@ -1,0 +1,129 @@
+"""Indexes made directly and by Anserini: equal in every number, and searched by stock Pyserini with equal hits."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse import index
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.index_folder import IndexNote
+from learned_sparse.index_vectors import build_index, encoded_files
+from tests.learned_sparse.encoded_folder import Vectors, write_folder
+from tests.learned_sparse.lucene_statistics import statistics
+
+ODD = {
+    "longest": {"x" * 254: 20_000, "y" * 253: 1, "𝔘" * 127: 3},
+    "marks": {
+        "|": 3,
+        "##ing": 200,
+        ":": 4,
+        ",": 5,
+        '"': 6,
+        "\\": 7,
+        ":,": 8,
+        ',":': 9,
+        "{": 10,
+        "\ue000": 11,
+        "\uffff": 12,
+    },
+    "scripts": {"日本": 1, "é": 2, "e\u0301": 3, "𝔘𝔫𝔦": 4, "\ufeff": 6, "👩‍🔬": 7},
+    "large": {"all": 400_000, "large": 1},
+    "empty": {},
+    "ünï-𝔡": {"all": 1},
+}
+QUERIES: list[dict[str, int]] = [{"all": 1}, {"all": 3, "t1": 2, "|": 9, "日本": 100}, {"x" * 254: 1, "gone": 5}]
+
+
+def random_vectors(seed: int, documents: int = 60) -> dict[str, dict[str, int]]:
+    """Few terms, so that scores tie often; impacts of all magnitudes."""
+    drawn = random.Random(seed)
+    return {
+        f"d{number}": {
+            "all": 1 + number % 3,
+            **{f"t{min(40, int(drawn.paretovariate(0.7)))}": int(10 ** drawn.uniform(0, 4)) for _ in range(9)},
+        }
+        for number in drawn.sample(range(1_000), documents)
+    }
+
+
+def both_ways(vectors: Vectors, place: Path, parts: int = 3, **options: Any) -> tuple[Path, Path]:
+    """The places of the index made directly and the one made by Anserini."""
+    scoring = options.pop("scoring", "impact")
+    files = encoded_files([write_folder(place / "in", vectors, parts=parts, scoring=scoring)])
+    build_index(files, place / "direct", **options)
+    build_index(files, place / "anserini", direct=False, **options)
+    return place / "direct", place / "anserini"
+
+
+def stock_hits(place: Path, queries: list[dict[str, int]], **settings: int) -> list[list[tuple[str, float]]]:
+    """What Pyserini's own searcher finds."""
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    class Spelled:
+        def encode(self, text: str, **_: Any) -> dict[str, int]:
+            return queries[int(text)]
+
+    searcher = LuceneImpactSearcher(str(place), Spelled(), **settings)
+    return [[(hit.docid, hit.score) for hit in searcher.search(str(n), k=100)] for n in range(len(queries))]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return both_ways({**random_vectors(1), **ODD}, tmp_path_factory.mktemp("impact"), store=["Docvectors"])
+
+
+@pytest.mark.jvm
+def test_every_number_of_the_index_is_anserinis(pair: tuple[Path, Path]) -> None:
+    made, stock = (statistics(place) for place in pair)
+    vectors, with_positions = made.pop("vectors"), stock.pop("vectors")
+    for what, expected in stock.items():
+        assert made[what] == expected, what
+    # The frequencies are the same; only words that are really repeated have positions.
+    assert vectors == {name: (False, terms) for name, (_, terms) in with_positions.items()}
+    assert made["terms"]["x" * 254] == (1, 20_000, {"longest": 20_000})
+    assert made["terms"]["|"][2] == {"marks": 3}
+    assert [IndexNote.load(place).facts["indexer"] for place in pair] == ["direct", "IndexCollection"]
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("settings", [{}, {"min_idf": -1}])
+def test_stock_pyserini_finds_the_same(pair: tuple[Path, Path], settings: dict[str, int]) -> None:
+    drawn = random.Random(7)
+    queries = QUERIES + [
+        {f"t{drawn.randrange(45)}": drawn.randrange(1, 50) for _ in range(drawn.randrange(1, 8))} for _ in range(30)
+    ]
+    made, stock = (stock_hits(place, queries, **settings) for place in pair)
+    assert made == stock
+    assert sum(map(len, made)) > 500
+
+
+@pytest.mark.jvm
+def test_terms_scored_by_bm25_keep_their_lengths(tmp_path: Path) -> None:
+    pair = both_ways(random_vectors(2), tmp_path, scoring="bm25")
+    made, stock = (statistics(place) for place in pair)
+    assert made == stock
+    assert len(set(made["norms"].values())) > 10
+
+
+@pytest.mark.jvm
+def test_one_thread_keeps_the_order_of_the_files(tmp_path: Path) -> None:
+    vectors = random_vectors(3, 250)
+    build_index(encoded_files([write_folder(tmp_path / "in", vectors)]), tmp_path / "index", threads=1)
+    from learned_sparse import anserini
+
+    reader = anserini._open(tmp_path / "index")
+    names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
+    reader.close()
+    assert names == list(vectors)
+
+
+def test_what_only_anserini_stores(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "in", {"d1": {"a": 1}})
+    arguments = ["--input", str(folder), "--index", str(tmp_path / "index"), "--storeRaw", "--storePositions"]
+    with pytest.raises(LearnedSparseError, match=r"--storeRaw, --storePositions: .* add --anserini"):
+        index.main(arguments)
+    assert not (tmp_path / "index").exists()
