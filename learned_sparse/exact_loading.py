@@ -155,17 +155,19 @@ def _compare(folder: Path, read: dict[Path, tuple[int, int]]) -> None:
         raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be searched")
     if not manifest.complete:
         raise LearnedSparseError(f"{where}: not complete; run learned_sparse.encode with --resume")
+    if manifest.scoring != "impact":
+        raise LearnedSparseError(f"{where}: scored by BM25, which is no sum of impacts; index it, and search the index")
     recorded = {folder / part.file: part.documents for part in manifest.parts}
-    for path in sorted(recorded.keys() | read.keys()):
-        there, found = recorded.get(path), read.get(path, (None, 0))[0]
-        if there != found:
-            raise LearnedSparseError(f"{path}: {_count(there)} in the manifest, {_count(found)} read; encode anew")
+    for path in sorted(recorded.keys() ^ read.keys()):
+        what = "missing" if path in recorded else "not in the manifest"
+        raise LearnedSparseError(f"{path}: {what}; encode anew, or search the files without the manifest")
+    for path, (documents, _) in read.items():
+        if documents != recorded[path]:
+            raise LearnedSparseError(
+                f"{path}: {recorded[path]:,} documents in the manifest, {documents:,} read; encode anew"
+            )
     postings = sum(count for _, count in read.values())
     if postings != manifest.counts.postings:
         raise LearnedSparseError(
             f"{where}: {manifest.counts.postings:,} impacts in the manifest, {postings:,} read; encode anew"
         )
-
-
-def _count(documents: int | None) -> str:
-    return "no such file" if documents is None else f"{documents:,} documents"
