@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eval.budgets import stages, threads
 from eval.table import Cell, Column, format_table
 
 _MEASURES = ("MRR@10", "nDCG@10", "R@100")
@@ -41,11 +42,8 @@ def _preface(found: Mapping[str, Any]) -> list[str]:
         "",
     ]
     for model, budget in found["training"].items():
-        stages = ", then ".join(
-            f"{stage['name']}: {stage['steps']} steps of {stage['batch_size']} queries" for stage in budget["stages"]
-        )
-        threads = f"{budget['threads']} thread{'' if budget['threads'] == 1 else 's'}"
-        lines.append(f"- {model}: {stages}; {budget['seconds'] / 60:.1f} minutes ({threads}, {budget['processor']})")
+        minutes = f"{budget['seconds'] / 60:.1f} minutes"
+        lines.append(f"- {model}: {stages(budget)}; {minutes} ({threads(budget)}, {budget['processor']})")
     return lines
 
 

@@ -13,17 +13,18 @@ from typing import Any
 from eval import steps
 from eval.ablation_rows import CLAIMS, ROWS, TRAINED, Row, Trained
 from eval.ablation_table import page
+from eval.budgets import budget
 from eval.claims import Claim, Verdict, judge, judge_cost
 from eval.encoded_files import sparsity_of_files
 from eval.latency import search_milliseconds
 from eval.measures import Scores, evaluate
 from eval.pools import pooled
 from eval.row_chart import row_chart
-from eval.small_real import TRAINING, budget, negatives
+from eval.small_real import TRAINING, negatives
 from eval.steps import BM25, Place
+from eval.written import write_texts
 from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write
 from learned_sparse.home import checkpoint_folder, index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.manifest import versions
 from learned_sparse.setting_changes import parse_changes
@@ -45,9 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"only these steps, no report: {', '.join(ROWS)}")
     parser.add_argument("--output", type=Path, default=_RESULTS, metavar="DIR", help="where to (default: %(default)s)")
     options = parser.parse_args(argv)
-    for name in TRAINING:
-        if not (options.data / name / "corpus.jsonl").is_file():
-            raise LearnedSparseError(f"{options.data / name / 'corpus.jsonl'}: no such file; give --data its folder")
+    steps.check_data(options.data, TRAINING)
     places = [_pool(options.data, name, split) for name, split in TESTS]
     for name in options.rows or ROWS:
         if name not in ROWS:
@@ -123,16 +122,13 @@ def _write(folder: Path, places: Sequence[Place]) -> None:
         "results": rows,
         "claims": claims,
     }
-    folder.mkdir(parents=True, exist_ok=True)
     drawn = {row["row"]: row["scores"]["MRR@10"] for row in rows if row["split"] == TESTS[0][1]}
     files = {
         "ablations.json": json.dumps(found, indent=2),
         "ablations.md": page(found),
         "ablations.svg": row_chart("MRR@10, msmarco-mini (documents that BM25 ranks first)", drawn),
     }
-    for file, content in files.items():
-        with atomic_write(folder / file) as out:
-            out.write(f"{content.rstrip()}\n".encode())
+    write_texts(folder, files)
     print(f"\n{page(found)}\n\nwritten: {folder / 'ablations.md'}, ablations.json")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from eval.written import write_texts
 from learned_sparse.cli import run_main
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write, write_json
+from learned_sparse.files import write_json
 from learned_sparse.home import queries_folder, vectors_folder
 from learned_sparse.manifest import versions
 
@@ -48,13 +49,11 @@ def main(argv: list[str] | None = None) -> int:
         about = {"vectors": str(vectors), "queries": str(queries), "options": asked, "versions": versions()}
         write_json(options.output / "dimensions.json", about | as_json(found))
         files = {
-            "dimensions.md": page(found, top=options.top, chosen=options.dimension, markdown=True) + "\n",
+            "dimensions.md": page(found, top=options.top, chosen=options.dimension, markdown=True),
             "dimensions-frequency.svg": frequency_chart(found.documents, found.queries),
             "dimensions-density.svg": density_chart(found.lengths, found.dimensions),
         }
-        for name, content in files.items():
-            with atomic_write(options.output / name) as file:
-                file.write(content.encode())
+        write_texts(options.output, files)
         print(f"\nwritten to {options.output}: {', '.join([*files, 'dimensions.json'])}")
     return 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.encoded_files import Sparsity, sparsity_of_files
+from eval.judged import chosen_split
 from eval.measures import evaluate
 from eval.notation import parse_measure
 from eval.results import Result, notes, queries_table, result_as_json, results_table
@@ -100,10 +101,7 @@ def _task(options: argparse.Namespace) -> Task:
         split, measures, remove_query = options.split, options.measures, options.remove_query
         return Task(collection=None, split=split, qrels=qrels, measures=tuple(measures), remove_query=remove_query)
     collection = load_collection(options.collection)
-    if options.split is None and len(collection.splits) > 1:
-        known = ", ".join(collection.splits)
-        raise LearnedSparseError(f"collection {collection.name} has several splits; give --split one of {known}")
-    name = options.split or next(iter(collection.splits))
+    name = chosen_split(collection, options.split)
     split = collection.split(name)
     return Task(
         collection=collection.name,

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from eval.fidelity_page import page, verdict
+from eval.pools import pooled
+from eval.steps import Place, bm25_run, check_data
+from eval.written import write_texts
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write, write_json
+from learned_sparse.files import write_json
 from learned_sparse.manifest import versions
 
 SPLIT = "test"
@@ -38,8 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     found = {**about, "verdicts": verdicts, "collections": compared}
     written = page(found)
     write_json(options.output.with_suffix(".json"), found)
-    with atomic_write(options.output.with_suffix(".md")) as file:
-        file.write(f"{written}\n".encode())
+    write_texts(options.output.parent, {f"{options.output.name}.md": written})
     print(f"\n{written}\n\nwritten: {options.output.with_suffix('.md')}, {options.output.name}.json")
     return 0
 
@@ -70,9 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> None:
-    for name in options.collections:
-        if not (options.data / name / "corpus.jsonl").is_file():
-            raise LearnedSparseError(f"{options.data / name / 'corpus.jsonl'}: no such file; give --data its folder")
+    check_data(options.data, options.collections)
     for name in options.pooled:
         if name not in options.collections:
             raise LearnedSparseError(f"--pooled {name}: not one of --collections {' '.join(options.collections)}")
@@ -80,11 +80,8 @@ def _check(options: argparse.Namespace) -> None:
         raise LearnedSparseError("--dtypes fp32: it is what the others are compared with; leave it out")
 
 
-def _place(options: argparse.Namespace, name: str) -> Any:
+def _place(options: argparse.Namespace, name: str) -> Place:
     """The whole collection, or its pool."""
-    from eval.pools import pooled
-    from eval.steps import Place, bm25_run
-
     whole = Place(collection=str(options.data / name), name=name, split=SPLIT)
     if name not in options.pooled:
         return whole

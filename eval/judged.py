@@ -55,10 +55,7 @@ def add_judged_options(parser: argparse.ArgumentParser) -> None:
 def load_judged(options: argparse.Namespace) -> Judged:
     """What the options of ``add_judged_options`` name."""
     collection = load_collection(options.collection, data=options.data)
-    if options.split is None and len(collection.splits) > 1:
-        known = ", ".join(collection.splits)
-        raise LearnedSparseError(f"collection {collection.name} has several splits; give --split one of {known}")
-    name = options.split or next(iter(collection.splits))
+    name = chosen_split(collection, options.split)
     split = collection.split(name)
     measures = tuple(options.measures or split.measures)
     for measure in measures:
@@ -71,6 +68,14 @@ def load_judged(options: argparse.Namespace) -> Judged:
         measures=measures,
         remove_query=split.remove_query,
     )
+
+
+def chosen_split(collection: Collection, asked: str | None) -> str:
+    """``asked``, or the only split there is."""
+    if asked is None and len(collection.splits) > 1:
+        known = ", ".join(collection.splits)
+        raise LearnedSparseError(f"collection {collection.name} has several splits; give --split one of {known}")
+    return asked or next(iter(collection.splits))
 
 
 def read_runs(words: Sequence[str]) -> dict[str, Run]:

@@ -11,14 +11,14 @@ from typing import Any
 
 from eval import steps
 from eval.bars import bar_chart
+from eval.budgets import budget, stages, threads
 from eval.encoded_files import sparsity_of_files
 from eval.measures import evaluate
 from eval.steps import BM25, Place
 from eval.table import Cell, Column, format_table
+from eval.written import write_texts
 from learned_sparse.collection import load_collection
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write
-from learned_sparse.home import checkpoint_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.home import queries_folder, run_file, vectors_folder
 from learned_sparse.manifest import versions
 
 MODELS = ("small-sparterm-literal", "small-sparterm", "small-splade")
@@ -44,9 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS, metavar="MODEL")
     parser.add_argument("--output", type=Path, default=_RESULTS, metavar="DIR", help="where to (default: %(default)s)")
     options = parser.parse_args(argv)
-    for name in _names():
-        if not (options.data / name / "corpus.jsonl").is_file():
-            raise LearnedSparseError(f"{options.data / name / 'corpus.jsonl'}: no such file; give --data its folder")
+    steps.check_data(options.data, _names())
     places = [Place(collection=str(options.data / name), name=name, split=split) for name, split in TESTS]
     _run(BM25, places, anew=False)
     sources = negatives(options.data)
@@ -115,10 +113,7 @@ def _write(folder: Path, rows: Sequence[dict[str, Any]], models: Sequence[str]) 
         "small-real.md": "\n".join([*head, *_tables(rows)]),
         "small-real.svg": chart(rows),
     }
-    for name, content in files.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder / name) as file:
-            file.write(f"{content.rstrip()}\n".encode())
+    write_texts(folder, files)
     print("\n" + "\n".join(_tables(rows)) + f"\n\nwritten: {folder / 'small-real.md'}, small-real.json")
 
 
@@ -140,32 +135,12 @@ def _preface(budgets: dict[str, dict[str, Any]]) -> str:
         "",
     ]
     for model, given in budgets.items():
-        stages = ", then ".join(
-            f"{stage['name']}: {stage['steps']} steps of {stage['batch_size']} queries" for stage in given["stages"]
-        )
         lines.append(
-            f"- {model}: {stages}; {given['seconds'] / 60:.1f} minutes on {given['processor']} "
-            f"({given['threads']} thread{'' if given['threads'] == 1 else 's'}); the first {given['layers']} "
+            f"- {model}: {stages(given)}; {given['seconds'] / 60:.1f} minutes on {given['processor']} "
+            f"({threads(given)}); the first {given['layers']} "
             f"layers of {given['backbone']}, documents cut at {given['max_length']['document']} tokens"
         )
     return "\n".join([*lines, ""])
-
-
-def budget(model: str) -> dict[str, Any]:
-    """What a finished checkpoint was trained with, for how long."""
-    from encoders.notes import read_notes
-
-    notes = read_notes(checkpoint_folder(model))
-    recipe = notes.recipe
-    return {
-        "processor": notes.training["device"],
-        "threads": notes.training["threads"],
-        "seconds": round(notes.training["seconds"]),
-        "backbone": recipe["backbone"],
-        "layers": recipe["num_hidden_layers"],
-        "max_length": recipe["max_length"],
-        "stages": [{key: stage[key] for key in ("name", "steps", "batch_size")} for stage in recipe["stages"]],
-    }
 
 
 def _tables(rows: Sequence[dict[str, Any]]) -> list[str]:

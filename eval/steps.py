@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,14 @@ class Place:
     name: str
     """As the default folders are called."""
     split: str
+
+
+def check_data(folder: Path, collections: Iterable[str]) -> None:
+    """Raise if one of ``collections`` is not in ``folder``, in BEIR's layout."""
+    for name in collections:
+        corpus = folder / name / "corpus.jsonl"
+        if not corpus.is_file():
+            raise LearnedSparseError(f"{corpus}: no such file; give --data its folder")
 
 
 def command(module: str, *words: str | Path) -> float:

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eval.judged import chosen_split
 from eval.notation import parse_measure
 from eval.variants import read_settings, spelled
+from eval.written import write_texts
 from learned_sparse.cli import run_main
-from learned_sparse.collection import Collection, load_collection
+from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write, write_json
+from learned_sparse.files import write_json
 from learned_sparse.home import checkpoint_folder
 from learned_sparse.manifest import versions
 from learned_sparse.trec import Run, write_run
@@ -33,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     settings = read_settings(options.set)
     collection = load_collection(options.collection, data=options.data)
-    split = _split(collection, options.split)
+    split = chosen_split(collection, options.split)
     measures = tuple(options.measures or collection.split(split).measures)
     for measure in measures:
         parse_measure(measure)
@@ -62,19 +64,10 @@ def main(argv: list[str] | None = None) -> int:
         about = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
         found = {**model.description(), **about, "rows": [row_as_json(row) for row in rows]}
         write_json(options.output / "sweep.json", found)
-        _write(options.output / "sweep.md", sweep_table(rows, markdown=True) + "\n")
         charts = {f"sweep-{_plain(measure)}.svg": chart for measure, chart in sweep_charts(rows).items()}
-        for name, chart in charts.items():
-            _write(options.output / name, chart)
+        write_texts(options.output, {"sweep.md": sweep_table(rows, markdown=True), **charts})
         print(f"\nwritten to {options.output}: {', '.join(['sweep.md', 'sweep.json', *charts])}")
     return 0
-
-
-def _split(collection: Collection, asked: str | None) -> str:
-    if asked is None and len(collection.splits) > 1:
-        known = ", ".join(collection.splits)
-        raise LearnedSparseError(f"collection {collection.name} has several splits; give --split one of {known}")
-    return asked or next(iter(collection.splits))
 
 
 def _plain(measure: str) -> str:
@@ -110,11 +103,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", type=Path, metavar="DIR", help="write sweep.md, sweep.json and charts (SVG) there")
     add("--markdown", action="store_true", help="print a Markdown table, the best in bold")
     return parser
-
-
-def _write(path: Path, content: str) -> None:
-    with atomic_write(path) as file:
-        file.write(content.encode())
 
 
 if __name__ == "__main__":
