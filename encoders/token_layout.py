@@ -13,6 +13,8 @@ class Layout(Protocol):
     """Pooling of ``scores`` ``(rows, columns)`` over the rows of each text that count, to ``(texts, columns)``."""
 
     texts: int
+    empty: Tensor
+    """Which texts have no row that counts, ``(texts,)``."""
 
     def max(self, scores: Tensor) -> Tensor:
         """The maxima (anything for a text without rows)."""
@@ -38,6 +40,7 @@ class Rectangle:
 
     def __init__(self, texts: int, tokens: int, keep: Tensor | None) -> None:
         self.texts, self._tokens, self._keep = texts, tokens, None if keep is None else keep.reshape(-1, 1)
+        self.empty = torch.zeros(texts, dtype=torch.bool) if keep is None else ~keep.any(1)
 
     def max(self, scores: Tensor) -> Tensor:
         return self._fold(scores, float("-inf")).amax(1)
@@ -69,7 +72,7 @@ class Ragged:
     """Only the rows that count, text after text: no work on padding, one operation per text."""
 
     def __init__(self, lengths: Tensor) -> None:
-        self.texts = len(lengths)
+        self.texts, self.empty = len(lengths), lengths == 0
         self._ends = lengths.cumsum(0)
         self._text_of_row = torch.repeat_interleave(torch.arange(self.texts), lengths)
         starts = [0, *self._ends.tolist()]
@@ -107,16 +110,15 @@ class Ragged:
         return gradient[self._text_of_row]
 
 
-def lay_out(hidden: Tensor, mask: Tensor) -> tuple[Layout, Tensor, Tensor]:
-    """A layout for ``hidden`` ``(batch, tokens, hidden)``, its rows, and how many positions of each text count.
+def lay_out(hidden: Tensor, mask: Tensor) -> tuple[Layout, Tensor]:
+    """A layout for ``hidden`` ``(batch, tokens, hidden)`` where ``mask`` ``(batch, tokens)`` says what counts; rows.
 
     On the CPU padding is dropped, which saves its share of the work; elsewhere many small operations would cost more.
     """
     texts, tokens, width = hidden.shape
     keep = mask.bool()
-    lengths = keep.sum(1)
     if hidden.device.type != "cpu":
-        return Rectangle(texts, tokens, keep), hidden.reshape(-1, width), lengths
+        return Rectangle(texts, tokens, keep), hidden.reshape(-1, width)
     if bool(keep.all()):
-        return Rectangle(texts, tokens, None), hidden.reshape(-1, width), lengths
-    return Ragged(lengths), hidden[keep], lengths
+        return Rectangle(texts, tokens, None), hidden.reshape(-1, width)
+    return Ragged(keep.sum(1)), hidden[keep]

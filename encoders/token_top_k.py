@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.vocabulary_head import accumulator, compute_dtype, entry_gradients
+from encoders.sparse_gradients import entry_gradients
+from encoders.tiled_scores import accumulator, compute_dtype
 
 # Scores held at once. 256 rows of 30,522 columns took 449 ms where torch.topk over all 2,048 rows took 654 (one thread,
 # k = 10; 343 of them are the product alone), and 41 MB where it took 258. Half and twice as many rows were slower.
