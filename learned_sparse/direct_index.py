@@ -137,11 +137,11 @@ def _add(room: Batch, batch: _Batch) -> DirectCounts:
             vector = content["vector"]
             total = sum(vector.values())
             if total > MAX_IMPACT:
-                raise BadLineError(_too_much(total))
+                raise BadLineError(_too_much(content["id"], total))
             texts.append(spelled(vector))
             names.append(str(content["id"]))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise LearnedSparseError(f"{batch.file}:{number}: {_reason(line) or error}") from error
+            raise LearnedSparseError(f"{batch.file}:{number}: {_reason(line, error)}") from error
         postings += len(vector)
         total_impacts += total
     try:
@@ -172,20 +172,22 @@ def spelled(vector: dict[str, int]) -> str:
     return " ".join([f"{term}{DELIMITER}{impact}" for term, impact in vector.items()])
 
 
-def _too_much(total: int) -> str:
+def _too_much(name: object, total: int) -> str:
     return (
-        f"the impacts add up to {total:,}, more than the {MAX_IMPACT:,} that Lucene holds for one document; "
+        f"the impacts of {name!r} add up to {total:,}, more than the {MAX_IMPACT:,} that Lucene holds for a document; "
         "quantise with a smaller factor or fewer bits"
     )
 
 
-def _reason(line: bytes) -> str:
-    """What is wrong with a line, as the strict reader says it; empty where that one sees nothing."""
+def _reason(line: bytes, error: Exception | None = None) -> str:
+    """What is wrong with a line, in the words of the strict reader where it was not seen by us."""
+    if isinstance(error, BadLineError):
+        return str(error)
     try:
         LineReader().parse(line)
-    except BadLineError as error:
-        return str(error)
-    return ""
+    except BadLineError as problem:
+        return str(problem)
+    return str(error or "")
 
 
 def _refused(batch: _Batch, error: LuceneError) -> str:

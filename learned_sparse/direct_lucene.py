@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,7 +32,7 @@ class LuceneWriter:
         from jnius import JavaException, autoclass
 
         self._index = index
-        self._java_exception = JavaException
+        self._java_exception, self._list = JavaException, autoclass("java.util.Arrays").asList
         self._field_type = autoclass("org.apache.lucene.document.FieldType")()
         self._field_type.setIndexOptions(autoclass("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
         self._field_type.setStoreTermVectors(term_vectors)
@@ -48,13 +49,13 @@ class LuceneWriter:
 
     def add(self, documents: Any) -> None:
         """Index a ``java.util.List`` of documents, in their order, without Python's lock."""
-        from jnius import autoclass
+        self._add_all.invokeWithArguments(self._list(self._writer, documents))
 
-        arguments = autoclass("java.util.ArrayList")()
-        arguments.add(self._writer)
-        arguments.add(documents)
+    @contextlib.contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Turns what Java raises into a ``LuceneError``, or into one that a user can mend."""
         try:
-            self._add_all.invokeWithArguments(arguments)
+            yield
         except self._java_exception as error:
             raise self._explained(error) from None
 
@@ -66,13 +67,13 @@ class LuceneWriter:
             self._writer.rollback()
             return
         try:
-            self._writer.forceMerge(1)
-            self._writer.commit()
-            self._writer.close()
-        except self._java_exception as problem:
-            explained = self._explained(problem)
+            with self.explaining():
+                self._writer.forceMerge(1)
+                self._writer.commit()
+                self._writer.close()
+        except LuceneError as problem:
             self._writer.rollback()
-            raise LearnedSparseError(f"{self._index}: {explained}") from None
+            raise LearnedSparseError(f"{self._index}: {problem}") from None
 
     def _explained(self, error: Any) -> Exception:
         """What ended the writer matters more than that another thread found it closed."""
@@ -96,12 +97,13 @@ class Batch:
 
     def add(self, names: Sequence[str], texts: Sequence[str]) -> None:
         """Index documents by the names and texts given, at most as many as there is room for."""
-        for (name_field, name_bytes, contents), name, text in zip(self._fields, names, texts, strict=False):
-            name_field.setStringValue(name)
-            name_bytes.setBytesValue(name.encode())
-            contents.setStringValue(text)
-        whole = len(names) == len(self._fields)
-        self._writer.add(self._documents if whole else self._documents.subList(0, len(names)))
+        with self._writer.explaining():
+            for (name_field, name_bytes, contents), name, text in zip(self._fields, names, texts, strict=False):
+                name_field.setStringValue(name)
+                name_bytes.setBytesValue(name.encode())
+                contents.setStringValue(text)
+            whole = len(names) == len(self._fields)
+            self._writer.add(self._documents if whole else self._documents.subList(0, len(names)))
 
 
 def detach_thread() -> None:

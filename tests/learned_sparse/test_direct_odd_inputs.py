@@ -1,0 +1,131 @@
+"""Indexing directly: lines that are refused with file and line, limits, and what is left after an error."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from learned_sparse import anserini, direct_index, index
+from learned_sparse.direct_index import DirectCounts, index_directly, spelled
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.index_vectors import build_index, encoded_files
+from learned_sparse.lucene_terms import EMPTY_TERM
+from tests.learned_sparse.encoded_folder import write_folder
+
+LARGEST = 2**31 - 1
+GOOD = '{"id": "d1", "vector": {"a": 3, "b": 1}}'
+
+
+def indexed(place: Path, *lines: str, threads: int = 1) -> DirectCounts:
+    (place / "in.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return index_directly([place / "in.jsonl"], place / "index", threads=threads)
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "expected an object"),
+        ('{"id": "x"}', 'no "vector"'),
+        ('{"vector": {"a": 1}}', 'no "id"'),
+        ('{"id": "x", "vector": [1]}', "is a list"),
+        ('{"id": "x", "vector": {}}', "empty"),
+        ('{"id": "x", "vector": {"a": "3"}}', "'3'"),
+        ('{"id": "x", "vector": {"a": 2.5}}', r"2\.5"),
+        ('{"id": "x", "vector": {"a": true}}', "True"),
+        ('{"id": "x", "vector": {"a": 1, "b": 0}}', "'b' has the impact 0"),
+        ('{"id": "x", "vector": {"a": -1, "b": 2}}', "'a' has the impact -1"),
+        ('{"id": "x", "vector": {"a": null}}', "None"),
+        ('{"id": "x", "vector": {"a\\u0001": 2}}', "holds the character .* --anserini"),
+        (f'{{"id": "x", "vector": {{"a": {LARGEST}, "b": 1}}}}', "of 'x' add up to 2,147,483,648, .* Lucene holds"),
+    ],
+)
+def test_a_line_that_cannot_be_indexed(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=rf"in\.jsonl:3: .*{message}"):
+        indexed(tmp_path, GOOD, "", line, GOOD)
+
+
+@pytest.mark.jvm
+def test_the_largest_impacts(tmp_path: Path) -> None:
+    largest, empty = f'{{"id": 7, "vector": {{"a": {LARGEST}}}}}', f'{{"id": "e", "vector": {{"{EMPTY_TERM}": 1}}}}'
+    again = largest.replace("7", "8", 1)
+    assert indexed(tmp_path, GOOD, largest, empty, again) == DirectCounts(4, 5, 2 * LARGEST + 5)
+    found = anserini.read_contents(tmp_path / "index")
+    assert (found.documents, found.distinct_ids, found.postings, found.total_impacts) == (4, 4, 5, 2 * LARGEST + 5)
+    assert anserini.postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_files_packed_and_plain(tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_index, "BATCH", 3)
+    vectors = {f"d{number}": {"all": 1, f"t{number}": 2 + number} for number in range(50)}
+    files = []
+    for part in range(7):
+        lines = [orjson.dumps({"id": name, "vector": vectors[name]}) for name in list(vectors)[part::7]]
+        path = tmp_path / (f"{part}.jsonl" if part % 2 else f"{part}.jsonl.gz")
+        path.write_bytes(b"\n".join(lines) if part % 2 else gzip.compress(b"\n".join(lines)))
+        files.append(path)
+    counts = index_directly(files, tmp_path / "index", threads=threads)
+    assert counts == DirectCounts(50, 100, 50 + sum(range(2, 52)))
+    assert anserini.postings_of(tmp_path / "index", vectors) == vectors
+
+
+@pytest.mark.jvm
+def test_nothing_is_left_after_an_error_and_all_threads_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1} for n in range(900)}, parts=3)])
+    seen = []
+
+    def interrupted(vector: dict[str, int]) -> str:
+        seen.append(vector)
+        if len(seen) == 150:
+            raise KeyboardInterrupt
+        return spelled(vector)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(direct_index, "spelled", interrupted)
+        build_index(files, tmp_path / "index", threads=2)
+    assert len(seen) < 500
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+    assert build_index(files, tmp_path / "index").facts["documents"] == 900
+
+
+@pytest.mark.jvm
+def test_sums_that_lucene_does_not_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1 + n} for n in range(200)})])
+    monkeypatch.setattr("learned_sparse.index_vectors.sampled_vectors", lambda vectors, sample: {})
+    monkeypatch.setattr(direct_index, "spelled", lambda vector: spelled({**vector, "a": 1}))
+    with pytest.raises(LearnedSparseError, match="sum of impacts: 20,100 in the files, 200 in the index"):
+        build_index(files, tmp_path / "index")
+
+
+@pytest.mark.jvm
+def test_memory_for_a_java_that_runs(tmp_path: Path) -> None:
+    from learned_sparse.java import start_jvm
+
+    start_jvm()
+    with pytest.raises(LearnedSparseError, match="runs Java already"):
+        index_directly([], tmp_path / "index", heap="1g")
+
+
+@pytest.mark.jvm
+def test_too_little_memory_is_said_so(tmp_path: Path) -> None:
+    vector = {f"{'x' * 200}{number}": 1 for number in range(100_000)}
+    folder = write_folder(tmp_path / "in", {"d1": vector}, parts=1)
+    command = [sys.executable, "-m", "learned_sparse.index", "--input", str(folder), "--index", str(tmp_path / "out")]
+    done = subprocess.run([*command, "--heap", "20m"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Java ran out of memory; give it more with --heap" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+def test_direct_and_anserini_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        index.main(["--model", "m", "--direct", "--anserini"])
+    assert "not allowed with" in capsys.readouterr().err
