@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from learned_sparse.records import SparseBatch
 
 Scores = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
+STEP = 16
+"""Every so manieth score is looked at to guess which are among the best."""
 _INT32 = np.iinfo(np.int32).max
 
 
@@ -66,12 +69,22 @@ def best(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     """
     if k < 1:
         return np.empty(0, np.int64)
-    if len(scores) <= k:
+    found = np.flatnonzero(scores >= _guess(scores, k))
+    if len(found) < k:
         found = np.flatnonzero(scores > 0)
-    else:
-        worst = max(1, int(np.partition(scores, len(scores) - k)[len(scores) - k]))
-        found = np.flatnonzero(scores >= worst)
-        if len(found) > k:  # more of the worst that are good enough than there is room for
-            found = np.delete(found, np.flatnonzero(scores[found] == worst)[k - len(found) :])
+    if len(found) > k:
+        values = scores[found]
+        # np.partition is no faster, and with AVX-512 fifty times slower where most values are equal.
+        worst = np.sort(values)[len(values) - k]
+        found, tied = found[values > worst], found[values == worst]
+        found = np.concatenate([found, tied[: k - len(found)]])
     order: npt.NDArray[np.int64] = found[np.argsort(-scores[found], kind="stable")]
     return order
+
+
+def _guess(scores: Scores, k: int) -> int:
+    """A score that a little more than ``k`` of all reach, in all likelihood, told from a sample; at least 1."""
+    sample = np.sort(scores[::STEP])
+    share = k / STEP
+    rank = math.ceil(share + 3 * math.sqrt(share) + 3)
+    return max(1, int(sample[-rank])) if rank <= len(sample) else 1
