@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from learned_sparse.direct_calls import OUT_OF_MEMORY, WriterCalls
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.java import HEAP_VARIABLE, start_jvm
 
@@ -41,7 +42,7 @@ class LuceneWriter:
             autoclass("java.nio.file.Paths").get(str(index.resolve()))
         )
         self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, _config(impact))
-        self._add_all = _loop()
+        self._calls = WriterCalls()
 
     def batch(self, size: int) -> Batch:
         """Room for ``size`` documents, for one thread."""
@@ -49,7 +50,7 @@ class LuceneWriter:
 
     def add(self, documents: Any) -> None:
         """Index a ``java.util.List`` of documents, in their order, without Python's lock."""
-        self._add_all.invokeWithArguments(self._list(self._writer, documents))
+        self._call(self._calls.add, documents)
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
@@ -64,22 +65,24 @@ class LuceneWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if kind is not None:
-            self._writer.rollback()
+            self._call(self._calls.rollback)
             return
         try:
             with self.explaining():
-                self._writer.forceMerge(1)
-                self._writer.commit()
-                self._writer.close()
+                self._call(self._calls.finish)
         except LuceneError as problem:
-            self._writer.rollback()
+            self._call(self._calls.rollback)
             raise LearnedSparseError(f"{self._index}: {problem}") from None
+
+    def _call(self, handle: Any, *arguments: Any) -> None:
+        if handle.invokeWithArguments(self._list(self._writer, *arguments)) == OUT_OF_MEMORY:
+            raise LearnedSparseError(_MORE_MEMORY)
 
     def _explained(self, error: Any) -> Exception:
         """What ended the writer matters more than that another thread found it closed."""
         tragic = self._writer.getTragicException()
         what = f"{error.classname} {error} {tragic.toString() if tragic else ''}"
-        if "OutOfMemoryError" in what:
+        if OUT_OF_MEMORY in what:
             return LearnedSparseError(_MORE_MEMORY)
         message = tragic.toString() if tragic else error.innermessage or error.args[0]
         return LearnedSparseError(f"{self._index}: Lucene: {message}") if tragic else LuceneError(str(message))
@@ -161,27 +164,3 @@ def _document(documents: Any, field_type: Any) -> tuple[Any, Any, Any]:
         document.add(field)
     documents.add(document)
     return name, name_bytes, contents
-
-
-def _loop() -> Any:
-    """``for document in documents: writer.addDocument(document)`` as one call into Java.
-
-    Composed of method handles: a call for each document would take and give back Python's lock each time. Lucene's own
-    ``addDocuments`` would mark the documents as a block that belongs together.
-    """
-    from jnius import autoclass
-
-    handles, types = autoclass("java.lang.invoke.MethodHandles"), autoclass("java.lang.invoke.MethodType")
-    by_name, lookup = autoclass("java.lang.Class").forName, handles.publicLookup()
-    writer, documents = by_name("org.apache.lucene.index.IndexWriter"), by_name("java.util.List")
-    document, thing = by_name("java.lang.Iterable"), by_name("java.lang.Object")
-    number, nothing, long = (autoclass(f"java.lang.{name}").TYPE for name in ("Integer", "Void", "Long"))
-    add = lookup.findVirtual(writer, "addDocument", types.methodType(long, document))
-    get = lookup.findVirtual(documents, "get", types.methodType(thing, number))
-    size = lookup.findVirtual(documents, "size", types.methodType(number))
-    get = get.asType(get.type().changeReturnType(document))
-    add = add.asType(add.type().changeReturnType(nothing))
-    # (writer, documents, number) -> (number, writer, documents), the order in which a counted loop hands them over
-    order = types.methodType(nothing, number).appendParameterTypes(writer, documents)
-    body = handles.permuteArguments(handles.collectArguments(add, 1, get), order, 1, 2, 0)
-    return handles.countedLoop(handles.dropArguments(size, 0, writer), None, body)

@@ -129,3 +129,30 @@ def test_direct_and_anserini_exclude_each_other(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         index.main(["--model", "m", "--direct", "--anserini"])
     assert "not allowed with" in capsys.readouterr().err
+
+
+@pytest.mark.jvm
+def test_memory_that_runs_out_inside_lucene(tmp_path: Path) -> None:
+    """In a process of its own: where this is not caught in Java, the process ends without a word."""
+    lines = [
+        orjson.dumps({"id": f"d{n}", "vector": {f"{n}{'x' * 99}{t}": 1 for t in range(150)}}) for n in range(2_000)
+    ]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
+    code = f"""
+from pathlib import Path
+from learned_sparse import direct_index, direct_lucene
+from learned_sparse.errors import LearnedSparseError
+small = direct_lucene._config
+def large(impact):
+    config = small(impact)
+    config.setRAMBufferSizeMB(1900.0)
+    return config
+direct_lucene._config = large
+place = Path({str(tmp_path)!r})
+try:
+    direct_index.index_directly([place / "in.jsonl"], place / "index", threads=2, heap="26m")
+except LearnedSparseError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("Java ran out of memory")) == (0, 1), done.stderr
