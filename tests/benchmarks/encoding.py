@@ -16,10 +16,9 @@ from encoders.device import choose_dtype, cpu_has_bf16
 from learned_sparse.errors import LearnedSparseError
 from tests.benchmarks import contenders, harness
 from tests.benchmarks.agreement import agreement, read, require_same, spread
-from tests.benchmarks.passages import described, passages
-from tests.benchmarks.shapes import SMALL, TINY, Shape
+from tests.benchmarks.passages import described
+from tests.benchmarks.shapes import SEED, SMALL, TINY, Shape
 
-SEED = 0
 OURS = "learned_sparse "
 PEERS = {
     "pyserini": contenders.pyserini,
@@ -35,7 +34,7 @@ def run(toy: bool) -> dict[str, Any]:
 
 def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) -> dict[str, Any]:
     """Encode ``number`` passages with a model of ``shape``, everyone in turn."""
-    texts = passages(number, SEED)
+    texts = shape.passages(number)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model = shape.save(folder / "model", texts[:16])

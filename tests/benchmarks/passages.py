@@ -19,13 +19,14 @@ _PROSE = 0.93  # share of letters and spaces: no tables, no code
 _ENDS = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
 
 
-def passages(number: int, seed: int = 0, full: int = FULL) -> list[str]:
+def passages(number: int, seed: int = 0, full: int = FULL, *, files: int | None = None) -> list[str]:
     """So many passages of the running Python's own documentation, drawn without replacement.
 
     Their lengths spread as MS MARCO's do (60 words, 83 tokens, padding 2.15 by ``described``). Another version of
     Python gives other passages. If there are too few, they are repeated in another order.
+    ``files`` bounds how much of the library is read.
     """
-    everything = _all(full)
+    everything = _all(full, files)
     chosen: list[str] = []
     source = random.Random(seed)
     while len(chosen) < number:
@@ -53,9 +54,9 @@ def described(texts: Sequence[str], lengths: Sequence[int], batch: int) -> dict[
 
 
 @cache
-def _all(full: int) -> list[str]:
+def _all(full: int, files: int | None) -> list[str]:
     folder = library()
-    texts = docstrings(folder, source_files(folder))
+    texts = docstrings(folder, source_files(folder)[:files])
     return [passage for _, text in texts for passage in cut(text, full) if _is_prose(passage)]
 
 

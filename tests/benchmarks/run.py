@@ -15,6 +15,9 @@ from tests.benchmarks import harness
 
 BENCHMARKS = {
     "encoding": "tests.benchmarks.encoding",
+    "encoding_base": "tests.benchmarks.encoding_base",
+    "variants": "tests.benchmarks.variants",
+    "queries": "tests.benchmarks.queries",
     "roofline": "tests.benchmarks.roofline",
     "memory": "tests.benchmarks.memory",
     "growth": "tests.benchmarks.growth",

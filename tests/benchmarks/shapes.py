@@ -15,8 +15,10 @@ from encoders.batching import pad
 from encoders.checkpoint import load_tokenizer, new_model, save_checkpoint
 from encoders.masked_lm import Tower
 from encoders.vocabulary_head import pool
+from tests.benchmarks.passages import passages
 from tests.tiny_models import save_tiny
 
+SEED = 0
 ACTIVE = 190
 """Terms with weight in a passage, on average: as trained SPLADE models have them, within a factor of two."""
 _SHARPNESS = 4.0  # of random outputs: weights then spread over integers as trained ones do
@@ -30,6 +32,12 @@ class Shape:
     make: Callable[[Path], None]
     active: int = ACTIVE
     max_length: int = 256
+    files: int | None = None
+    """How many files of the standard library its passages are taken from; all of them take some seconds to read."""
+
+    def passages(self, number: int) -> list[str]:
+        """What is encoded with it."""
+        return passages(number, SEED, files=self.files)
 
     def save(self, folder: Path, texts: Sequence[str]) -> Path:
         """The model in ``folder``, with the output bias that gives ``texts`` about ``active`` terms each."""
@@ -73,7 +81,7 @@ def tiny(folder: Path) -> None:
 
 SMALL = Shape(name="6 layers, 384", make=minilm)
 BASE = Shape(name="BERT-base, 12 layers, 768", make=bert_base)
-TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64)
+TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64, files=40)
 
 
 def save_architecture(folder: Path, name: str, settings: Mapping[str, Any], backbone: Path) -> Path:

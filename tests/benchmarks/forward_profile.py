@@ -1,0 +1,97 @@
+"""Where the time of encoding goes, by part: what a missed target is missed by."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoders.loading import load_encoder
+from learned_sparse.jsonvector import write_part
+from learned_sparse.quantize import Quantizer
+
+_NAMED = {
+    "attention": r"bmm|softmax|scaled_dot_product|flash_attention",
+    "layer norm": r"layer_norm",
+    "GELU": r"gelu|erf|tanh",
+    "pooling": r"amax|aten::max|maximum|segment_reduce|scatter|relu|log1p|where",
+    "extraction": r"nonzero|bincount|aten::index$",
+}
+"""Operators of torch that belong to one part, by regular expression; the first that fits."""
+_PRODUCTS = r"aten::(mm|addmm|addmm_|linear|_addmm_activation|_weight_int4pack_mm|mkldnn_linear)|mkldnn::|onednn::"
+
+
+def profiled(model: Path, texts: Sequence[str], dtype: str, scale: float, repeats: int = 3) -> dict[str, float]:
+    """Seconds of each part of one pass over ``texts``, read as a share of the whole in ``shares``.
+
+    Tokenising, quantising and writing are timed alone, one after the other; a run overlaps them with the model's work.
+    The forward pass is its time without a profiler, divided as torch's profiler divides it.
+    """
+    encoder = load_encoder(str(model), "document", device="cpu", dtype=dtype)
+    ids = [f"d{number}" for number in range(len(texts))]
+    quantizer = Quantizer(scale)
+    prepared = encoder.prepare(texts)
+    weights = encoder.encode_prepared(prepared)
+    impacts, _ = quantizer.quantize(weights)
+    parts = _forward(encoder, prepared)
+    forward = _median(lambda: encoder.encode_prepared(prepared), repeats)
+    whole = max(forward, sum(parts.values()))
+    seconds = {name: took * forward / whole for name, took in parts.items()}
+    seconds["between operators"] = forward - sum(seconds.values())
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "part.jsonl"
+        seconds["tokenising"] = _median(lambda: encoder.prepare(texts), repeats)
+        seconds["quantising"] = _median(lambda: quantizer.quantize(weights), repeats)
+        seconds["writing"] = _median(lambda: write_part(file, ids, texts, impacts), repeats)
+    return {name: round(took, 5) for name, took in seconds.items()}
+
+
+def shares(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Of the sum, largest first."""
+    total = sum(seconds.values())
+    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    return {name: round(took / total, 4) for name, took in ordered}
+
+
+def _forward(encoder: Any, prepared: Any) -> Counter[str]:
+    config = encoder.weigher.tower.model.config
+    inner = {config.hidden_size, 3 * config.hidden_size, config.intermediate_size}
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
+        encoder.encode_prepared(prepared)
+    seconds: Counter[str] = Counter()
+    for event in profile.key_averages(group_by_input_shape=True):
+        seconds[part_of(event.key, event.input_shapes, inner)] += event.self_cpu_time_total / 1e6
+    return seconds
+
+
+def part_of(operator: str, shapes: Sequence[Sequence[int]], inner: set[int]) -> str:
+    """The part an operator belongs to; a matrix product is the head's unless its sizes are in ``inner``.
+
+    >>> part_of("aten::mm", [[2048, 384], [384, 2048]], {384, 1536}), part_of("aten::mm", [[9, 384], [384, 384]], {384})
+    ('head, matrix product', 'encoder, matrix products')
+    """
+    if re.fullmatch(_PRODUCTS, operator):
+        matrices = [shape for shape in shapes if len(shape) == 2]
+        within = all(size in inner for shape in matrices[-1:] for size in shape)
+        return "encoder, matrix products" if within else "head, matrix product"
+    for part, pattern in _NAMED.items():
+        if re.search(pattern, operator):
+            return part
+    return "copies, sums and other operators"
+
+
+def _median(work: Callable[[], object], repeats: int) -> float:
+    took = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)

@@ -1,0 +1,142 @@
+"""The time from one query's text to its impacts: this toolkit beside Pyserini and sentence-transformers."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from learned_sparse.java import start_jvm
+from learned_sparse.quantize import Quantizer
+from learned_sparse.query_encoder import QueryImpacts
+from tests.benchmarks import harness
+from tests.benchmarks.agreement import agreement, require_same, spread
+from tests.benchmarks.contenders import SCALE
+from tests.benchmarks.encoding import OURS, unfit
+from tests.benchmarks.shapes import SEED, SMALL, TINY, Shape
+
+WORDS = 6
+"""Of each query, as web queries have; the first words of a passage."""
+Encode = Callable[[str], Mapping[str, float]]
+
+
+def run(toy: bool) -> dict[str, Any]:
+    """One query at a time, each by everyone in turn."""
+    return measure(TINY, 5) if toy else measure(SMALL, 200)
+
+
+def measure(shape: Shape, number: int) -> dict[str, Any]:
+    """So many queries, encoded with a model of ``shape``."""
+    queries = [" ".join(text.split()[:WORDS]) for text in shape.passages(number)]
+    with tempfile.TemporaryDirectory() as place:
+        model = shape.save(Path(place), queries[:16])
+        encoders, missing = _encoders(model)
+    found = {name: {query: dict(encode(query)) for query in queries} for name, encode in encoders.items()}
+    seconds = harness.interleave({name: _one_by_one(encode, queries) for name, encode in encoders.items()}, number, 0)
+    reference = _integers(found[OURS + "fp32"])
+    same = {name: agreement(reference, _integers(vectors)) for name, vectors in found.items()}
+    for name in same:
+        if not name.startswith(OURS):
+            require_same(name, same[name])
+    mine = [name for name in encoders if name.startswith(OURS)]
+    return {
+        "sizes": {
+            "shape": shape.name,
+            "seed": SEED,
+            "queries": number,
+            "words": WORDS,
+            "terms": round(statistics.fmean(map(len, reference.values())), 1),
+            "neighbours_cosine": spread(reference),
+        },
+        "rows": [_row(name, seconds[name], same[name]) for name in encoders],
+        "ratios": {
+            f"{one}/{other}": round(harness.median_ratio(seconds[other], seconds[one]), 3)
+            for one in mine
+            for other in encoders
+            if other not in mine
+        },
+        "missing": missing,
+    }
+
+
+def _encoders(model: Path) -> tuple[dict[str, Encode], dict[str, str]]:
+    """Everyone's way from a text to ``{term: impact}``; those left out, and why."""
+    encoders = {"pyserini": _pyserini(model)}
+    missing = {}
+    if harness.installed("sentence-transformers"):
+        encoders["sentence-transformers"] = _sentence_transformers(model)
+    else:
+        missing["sentence-transformers"] = "not installed"
+    for dtype in ("fp32", "bf16", "int8"):
+        if reason := unfit(dtype):
+            missing[OURS + dtype] = reason
+        else:
+            encoders[OURS + dtype] = _ours(model, dtype)
+    return encoders, missing
+
+
+def _pyserini(model: Path) -> Encode:
+    start_jvm()
+    from pyserini.encode import SpladeQueryEncoder
+
+    encode: Encode = SpladeQueryEncoder(str(model)).encode
+    return encode
+
+
+def _sentence_transformers(model: Path) -> Encode:
+    from sentence_transformers import SparseEncoder
+
+    encoder = SparseEncoder(str(model), device="cpu")
+
+    def encode(text: str) -> dict[str, float]:
+        pairs: Any = encoder.decode(encoder.encode_query(text, show_progress_bar=False))
+        return {term: round(weight * SCALE) for term, weight in pairs}
+
+    return encode
+
+
+def _ours(model: Path, dtype: str) -> Encode:
+    impacts = QueryImpacts.from_checkpoint(str(model), Quantizer(SCALE), device="cpu", dtype=dtype)
+    return lambda text: impacts([text])[0]
+
+
+def _one_by_one(encode: Encode, queries: Sequence[str]) -> Callable[[], object]:
+    """Encodes the next of ``queries`` at each call."""
+    waiting = iter(queries)
+    return lambda: encode(next(waiting))
+
+
+def _integers(vectors: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, int]]:
+    return {query: {term: int(value) for term, value in vector.items() if value} for query, vector in vectors.items()}
+
+
+def _row(name: str, seconds: Sequence[float], same: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "contender": name,
+        "seconds": [round(took, 6) for took in seconds],
+        "median_ms": round(1000 * statistics.median(seconds), 3),
+        "p99_ms": round(1000 * float(np.percentile(seconds, 99)), 3),
+        "agreement": dict(same),
+    }
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A line for each way to encode a query."""
+    sizes = result["sizes"]
+    lines = [
+        f"{sizes['shape']}: {sizes['queries']} queries of {sizes['words']} words, one at a time.",
+        "",
+        "| | median ms | p99 ms | cosine |",
+        "|---|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {line['contender']} | {line['median_ms']:.2f} | {line['p99_ms']:.2f} | "
+        f"{line['agreement']['cosine_mean']:.5f} |"
+        for line in result["rows"]
+    ]
+    lines += [f"| {name} | not run: {why} | | |" for name, why in result["missing"].items()]
+    return "\n".join(lines)
