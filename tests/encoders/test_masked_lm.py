@@ -41,7 +41,8 @@ def test_hidden_states_times_decoder_are_the_models_logits(kind: str, request: p
     inputs = tokens(folder)
     with torch.no_grad():
         expected = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(**inputs).logits
-    torch.testing.assert_close(logits(Tower.load(folder), inputs), expected)
+    real = inputs["attention_mask"].bool()
+    torch.testing.assert_close(logits(Tower.load(folder), inputs)[real], expected[real])
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
