@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,26 +97,19 @@ def read_contents(index: Path) -> IndexContents:
 
 def read_impacts(index: Path, wanted: Iterable[tuple[str, Iterable[str]]]) -> dict[str, dict[str, int]]:
     """``{id: {term: impact}}`` out of the postings, for the documents and terms asked for, as far as there."""
-    from jnius import autoclass
-
-    term_of, frequencies = (
-        autoclass("org.apache.lucene.index.Term"),
-        autoclass("org.apache.lucene.index.PostingsEnum").FREQS,
-    )
-    reader = _open(index)
+    terms_of = {name: list(terms) for name, terms in wanted}
     found: dict[str, dict[str, int]] = {}
+    reader = _open(index)
     try:
-        for name, terms in wanted:
-            for leaf in _leaves(reader):
-                place = leaf.reader().postings(term_of(_ID, name))
-                if place is None:
-                    continue
-                document = place.nextDoc()
-                impacts = found.setdefault(name, {})
-                for term in terms:
-                    postings = leaf.reader().postings(term_of(_CONTENTS, term), frequencies)
-                    if postings is not None and postings.advance(document) == document:
-                        impacts[term] = int(postings.freq())
+        for leaf in _leaves(reader):
+            names = _documents(leaf.reader(), terms_of)
+            found.update({name: {} for name in names.values() if name not in found})
+            asking: dict[str, list[int]] = {}
+            for document in sorted(names):
+                for term in terms_of[names[document]]:
+                    asking.setdefault(term, []).append(document)
+            for term, document, impact in _postings_asked_for(leaf.reader(), asking):
+                found[names[document]][term] = impact
     finally:
         reader.close()
     return found
@@ -156,20 +149,39 @@ def _documents(leaf: Any, ids: Iterable[str]) -> dict[int, str]:
 
 def _postings(leaf: Any, documents: Sequence[int]) -> Iterator[tuple[str, int, int]]:
     """``(term, document, impact)`` for each posting of ``documents``, ascending, in a segment."""
-    from jnius import autoclass
-
-    frequencies = autoclass("org.apache.lucene.index.PostingsEnum").FREQS
     terms = leaf.terms(_CONTENTS) if documents else None
     every = terms.iterator() if terms else None
     postings = None
     while every is not None and (term := every.next()) is not None:
-        postings, place = every.postings(postings, frequencies), 0
-        while place < len(documents):
-            at = postings.advance(documents[place])
-            place = bisect_left(documents, at, lo=place)
-            if place < len(documents) and documents[place] == at:
-                yield term.utf8ToString(), at, int(postings.freq())
-                place += 1
+        postings = every.postings(postings)
+        for document, impact in _impacts(postings, documents):
+            yield term.utf8ToString(), document, impact
+
+
+def _postings_asked_for(leaf: Any, asking: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, int, int]]:
+    """The same for the terms and documents asked for; each term is looked up once."""
+    from jnius import autoclass
+
+    terms = leaf.terms(_CONTENTS)
+    if terms is None:
+        return
+    bytes_of, every, postings = autoclass("org.apache.lucene.util.BytesRef"), terms.iterator(), None
+    for term, documents in sorted(asking.items()):
+        if every.seekExact(bytes_of(bytearray(term, "utf-8"))):
+            postings = every.postings(postings)
+            for document, impact in _impacts(postings, documents):
+                yield term, document, impact
+
+
+def _impacts(postings: Any, documents: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """``(document, impact)`` for those of ``documents``, ascending, that are in the postings of a term."""
+    place = 0
+    while place < len(documents):
+        at = postings.advance(documents[place])
+        place = bisect_left(documents, at, lo=place)
+        if place < len(documents) and documents[place] == at:
+            yield at, int(postings.freq())
+            place += 1
 
 
 def _open(index: Path) -> Any:
