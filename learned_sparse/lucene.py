@@ -15,12 +15,16 @@ from learned_sparse.anserini import postings_of
 from learned_sparse.bm25_index import build_bm25_index
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.java import start_jvm
+from learned_sparse.lucene_bm25 import BM25_B, BM25_K1, Bm25Searcher, longest_analyzed
+from learned_sparse.lucene_impacts import Hits, ImpactSearcher, allow_clauses
 from learned_sparse.records import Query
 
 __all__ = [
     "BM25_B",
     "BM25_K1",
+    "Bm25Searcher",
     "Hits",
+    "ImpactSearcher",
     "allow_clauses",
     "analyze",
     "bm25_searcher",
@@ -34,40 +38,21 @@ __all__ = [
     "search_impacts",
 ]
 
-Hits = list[tuple[str, float]]
-"""``(document id, score)``, best first, ties by document id."""
-
-BM25_K1, BM25_B = 0.9, 0.4
-"""Anserini's defaults."""
-
 
 def search_impacts(
     index: Path, queries: Mapping[str, Mapping[str, int]], k: int = 1000, *, threads: int = 1
 ) -> dict[str, Hits]:
-    """The ``k`` best documents of each query ``{term: impact}``, with the dot products as scores.
-
-    Pyserini lowers tied scores by steps of 0.000001; they are rounded back to the integers they are.
-    """
-    searcher = impact_searcher(index, queries)
-    try:
-        found = searcher.batch_search(list(queries), list(queries), k, threads)
-    finally:
-        searcher.close()
-    return {name: _ordered((hit.docid, float(round(hit.score))) for hit in found[name]) for name in queries}
+    """The ``k`` best documents of each query ``{term: impact}``, with the dot products as scores."""
+    with ImpactSearcher(index) as searcher:
+        return searcher.search_batch(queries, k, threads)
 
 
 def search_bm25(
     index: Path, queries: Iterable[Query], k: int = 1000, k1: float = BM25_K1, b: float = BM25_B, *, threads: int = 1
 ) -> dict[str, Hits]:
     """The ``k`` best documents of each query by BM25, in an index of plain text (Anserini's English analyzer)."""
-    queries = list(queries)
-    searcher = bm25_searcher(index, k1, b)
-    allow_clauses(max((longest_analyzed(query.text) for query in queries), default=0))
-    try:
-        found = searcher.batch_search([query.text for query in queries], [query.id for query in queries], k, threads)
-    finally:
-        searcher.close()
-    return {query.id: [(hit.docid, float(hit.score)) for hit in found[query.id]] for query in queries}
+    with Bm25Searcher(index, k1, b) as searcher:
+        return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
 
 
 def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:
@@ -97,29 +82,6 @@ def analyze(texts: Iterable[str]) -> Iterator[list[str]]:
 
     analyzer = Analyzer(get_lucene_analyzer())
     return (list(analyzer.analyze(text)) for text in texts)
-
-
-def allow_clauses(count: int) -> None:
-    """Let a query have ``count`` terms: Lucene refuses more than 1,024 unless told otherwise."""
-    start_jvm()
-    from jnius import JavaException, autoclass
-
-    searcher = autoclass("org.apache.lucene.search.IndexSearcher")
-    most = int(searcher.getMaxClauseCount())
-    if count <= most:
-        return
-    try:
-        searcher.setMaxClauseCount(count)
-    except (JavaException, OverflowError) as error:
-        raise LearnedSparseError(
-            f"a query has {count:,} terms and Lucene takes {most:,}, which cannot be raised ({error}); "
-            "keep the heaviest terms only (top_k)"
-        ) from error
-
-
-def longest_analyzed(text: str) -> int:
-    """The most words that an analyzer can find in ``text``: each has a character, and one between it and the next."""
-    return (len(text) + 1) // 2
 
 
 def run_stock(module: str, arguments: Sequence[str]) -> int:
@@ -208,10 +170,6 @@ def _runnable(module: str) -> bool:
         raise
     is_package = spec is not None and spec.submodule_search_locations is not None
     return _runnable(f"{module}.__main__") if is_package else spec is not None
-
-
-def _ordered(hits: Iterator[tuple[str, float]]) -> Hits:
-    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
 
 
 def _status(code: object) -> int:

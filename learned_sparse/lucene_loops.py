@@ -1,0 +1,142 @@
+"""A whole search of Lucene as one call from Python, its loops composed of Java's method handles.
+
+A call from Python into Java costs microseconds and Python's lock: one for each term of a query and for each of 1,000
+hits would take longer than the search. Nothing is compiled or shipped for it: ``java.lang.invoke`` is in every Java.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TEXT, _TERM = "Ljava/lang/String;", "Lorg/apache/lucene/index/Term;"
+_QUERY, _TOP = "Lorg/apache/lucene/search/Query;", "Lorg/apache/lucene/search/TopFieldDocs;"
+_BUILDER = "Lorg/apache/lucene/search/BooleanQuery$Builder;"
+_HITS, _HIT = "[Lorg/apache/lucene/search/ScoreDoc;", "Lorg/apache/lucene/search/FieldDoc;"
+_LINES, _SORT = "Ljava/util/StringJoiner;", "Lorg/apache/lucene/search/Sort;"
+
+
+class SearchLoop:
+    """``(terms, boosts, k)`` to the text of the best ``k`` hits: a line with the score, a line with the id, and so on.
+
+    A query is what Anserini's ``SimpleImpactSearcher`` makes of ``{term: impact}``: a clause ``SHOULD`` for each term
+    in the field ``contents``, boosted by the impact. Hits are sorted as it sorts them: by score, then by ``id``.
+    """
+
+    def __init__(self, searcher: Any) -> None:
+        """``searcher`` is Lucene's ``IndexSearcher``."""
+        from jnius import autoclass
+
+        self._list, self._integer = autoclass("java.util.Arrays").asList, autoclass("java.lang.Integer")
+        java = _Java()
+        search = java.method("org.apache.lucene.search.IndexSearcher", "search", f"({_QUERY}I{_SORT}){_TOP}")
+        search = java.insert(search, 0, searcher)  # (query, k, sort)
+        search = java.insert(search, 2, _by_score_then_id())
+        search = java.collect(search, 0, _query_of(java))
+        self._search = java.then(search, _text_of(java))
+
+    def __call__(self, terms: list[str], boosts: list[float], k: int) -> str:
+        """At least one term; "" where nothing is found."""
+        text: str = self._search.invokeWithArguments(self._list(terms, boosts, self._integer(k)))
+        return text
+
+
+def _by_score_then_id() -> Any:
+    """``SimpleImpactSearcher.BREAK_SCORE_TIES_BY_DOCID``, which is private."""
+    from jnius import autoclass
+
+    field = autoclass("org.apache.lucene.search.SortField")
+    by_id = field("id", autoclass("org.apache.lucene.search.SortField$Type").STRING_VAL)
+    return autoclass("org.apache.lucene.search.Sort")(field.FIELD_SCORE, by_id)
+
+
+def _query_of(java: _Java) -> Any:
+    """``(String[] terms, float[] boosts) -> Query``."""
+    from jnius import autoclass
+
+    lucene = "org.apache.lucene."
+    term = java.insert(java.new(f"{lucene}index.Term", f"({_TEXT}{_TEXT})V"), 0, "contents")
+    term_query = java.then(term, java.new(f"{lucene}search.TermQuery", f"({_TERM})V"))
+    boosted = java.new(f"{lucene}search.BoostQuery", f"({_QUERY}F)V")
+    clause = java.collect(boosted, 0, java.typed(term_query, f"({_TEXT}){_QUERY}"))  # (term, boost)
+    should = autoclass("org.apache.lucene.search.BooleanClause$Occur").SHOULD
+    builder = f"{lucene}search.BooleanQuery$Builder"
+    add = java.method(builder, "add", f"({_QUERY}Lorg/apache/lucene/search/BooleanClause$Occur;){_BUILDER}")
+    step = java.collect(java.insert(add, 2, should), 1, java.typed(clause, f"({_TEXT}F){_QUERY}"))
+    step = java.collect(step, 1, java.element(f"[{_TEXT}"))  # (builder, terms, place, boost)
+    step = java.collect(step, 3, java.element("[F"))  # (builder, terms, place, boosts, place)
+    body = java.order(step, f"({_BUILDER}I[{_TEXT}[F){_BUILDER}", 0, 2, 1, 3, 1)
+    filled = java.loop(f"[{_TEXT}", java.new(builder, "()V"), body)
+    built = java.then(filled, java.method(builder, "build", "()Lorg/apache/lucene/search/BooleanQuery;"))
+    return java.typed(built, f"([{_TEXT}[F){_QUERY}")
+
+
+def _text_of(java: _Java) -> Any:
+    """``(TopFieldDocs) -> String``: the values that each hit was sorted by, a line each, are its score and its id."""
+    from jnius import autoclass, cast
+
+    hit = java.typed(java.element(_HITS), f"({_HITS}I){_HIT}")
+    values = java.then(hit, java.field("org.apache.lucene.search.FieldDoc", "fields", "[Ljava/lang/Object;"))
+    value, integer = java.element("[Ljava/lang/Object;"), autoclass("java.lang.Integer")
+    score, name = (java.then(values, java.insert(value, 1, integer(place))) for place in (0, 1))
+    # As a double: Java spells a float by as few digits as tell it from its neighbours.
+    score = java.then(java.typed(score, f"({_HITS}I)D"), java.static("java.lang.String", "valueOf", f"(D){_TEXT}"))
+    name = java.typed(name, f"({_HITS}I)Lorg/apache/lucene/util/BytesRef;")
+    name = java.then(name, java.method("org.apache.lucene.util.BytesRef", "utf8ToString", f"(){_TEXT}"))
+    add = java.method("java.util.StringJoiner", "add", f"(Ljava/lang/CharSequence;){_LINES}")
+    add = java.typed(add, f"({_LINES}{_TEXT}){_LINES}")
+    both = java.collect(java.collect(add, 1, name), 0, java.collect(add, 1, score))
+    body = java.order(both, f"({_LINES}I{_HITS}){_LINES}", 0, 2, 1, 2, 1)
+    line_end = cast("java.lang.CharSequence", autoclass("java.lang.String")("\n"))
+    none = java.insert(java.new("java.util.StringJoiner", "(Ljava/lang/CharSequence;)V"), 0, line_end)
+    lines = java.then(java.loop(_HITS, none, body), java.method("java.util.StringJoiner", "toString", f"(){_TEXT}"))
+    hits = java.field("org.apache.lucene.search.TopDocs", "scoreDocs", _HITS)
+    return java.typed(java.collect(lines, 0, hits), f"({_TOP}){_TEXT}")
+
+
+class _Java:
+    """``java.lang.invoke`` in short words; types are spelled as the JVM spells them: ``(I)Ljava/lang/String;``."""
+
+    def __init__(self) -> None:
+        from jnius import autoclass
+
+        self._handles, self._types = (
+            autoclass("java.lang.invoke.MethodHandles"),
+            autoclass("java.lang.invoke.MethodType"),
+        )
+        self._lookup, self._class = self._handles.publicLookup(), autoclass("java.lang.Class").forName
+        self._loader = self._class("org.apache.lucene.search.IndexSearcher").getClassLoader()
+        self.insert, self.collect = self._handles.insertArguments, self._handles.collectArguments
+        self.then = self._handles.filterReturnValue
+
+    def new(self, name: str, kind: str) -> Any:
+        return self._lookup.findConstructor(self._class(name), self._type(kind))
+
+    def method(self, name: str, method: str, kind: str) -> Any:
+        return self._lookup.findVirtual(self._class(name), method, self._type(kind))
+
+    def static(self, name: str, method: str, kind: str) -> Any:
+        return self._lookup.findStatic(self._class(name), method, self._type(kind))
+
+    def field(self, name: str, field: str, array: str) -> Any:
+        return self._lookup.findGetter(self._class(name), field, self._array(array))
+
+    def element(self, array: str) -> Any:
+        """``(array, place) -> element``."""
+        return self._handles.arrayElementGetter(self._array(array))
+
+    def typed(self, handle: Any, kind: str) -> Any:
+        return handle.asType(self._type(kind))
+
+    def order(self, handle: Any, kind: str, *places: int) -> Any:
+        """A handle of type ``kind`` whose arguments number ``places`` are those of ``handle``, in their order."""
+        return self._handles.permuteArguments(handle, self._type(kind), *places)
+
+    def loop(self, array: str, begin: Any, body: Any) -> Any:
+        """``value = begin(); for place in range(len(array)): value = body(value, place, array, ...)``."""
+        return self._handles.countedLoop(self._handles.arrayLength(self._array(array)), begin, body)
+
+    def _type(self, kind: str) -> Any:
+        return self._types.fromMethodDescriptorString(kind, self._loader)
+
+    def _array(self, kind: str) -> Any:
+        return self._class(kind.replace("/", "."))
