@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
+
+from learned_sparse.errors import LearnedSparseError
 
 
 def home() -> Path:
@@ -19,6 +22,24 @@ def checkpoint_folder(model: str) -> Path:
 def vectors_folder(collection: str, model: str) -> Path:
     """Encoded documents of a collection."""
     return home() / "vectors" / collection / model
+
+
+def encoded_folders(collection: str, model: str, option: str) -> list[Path]:
+    """Where learned_sparse.encode wrote the documents of a collection: one folder, or one for each shard.
+
+    ``option`` is how the user could name them instead.
+    """
+    folder = vectors_folder(collection, model)
+    if folder.is_dir():
+        return [folder]
+    shards = sorted(folder.parent.glob(f"{glob.escape(folder.name)}-shard-*-of-*"))
+    if not shards:
+        command = f"python -m learned_sparse.encode --model {model} --collection {collection}"
+        raise LearnedSparseError(f"{folder}: no vectors yet; run {command}, or name their folder with {option}")
+    if {shard.name.rpartition("-")[2] for shard in shards} != {str(len(shards))}:
+        names = ", ".join(shard.name for shard in shards)
+        raise LearnedSparseError(f"{folder.parent}: not all shards of one encoding: {names}; name them with {option}")
+    return shards
 
 
 def queries_folder(collection: str, split: str, model: str) -> Path:

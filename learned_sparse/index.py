@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import glob
 from pathlib import Path
 
 from learned_sparse.collection import Collection, load_collection
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import index_folder, vectors_folder
+from learned_sparse.home import encoded_folders, index_folder
 from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote
 from learned_sparse.index_vectors import STORE, VectorFiles, build_index, encoded_files, plain_files, verify
 
@@ -92,7 +91,7 @@ def _verify(options: argparse.Namespace, collection: str, index: Path) -> int:
 
 
 def _files(options: argparse.Namespace, collection: str) -> VectorFiles:
-    folders = options.input or _default_folders(collection, options.model)
+    folders = options.input or encoded_folders(collection, options.model, "--input")
     return plain_files(folders) if options.no_manifest else encoded_files(folders)
 
 
@@ -123,21 +122,6 @@ def is_index_of(vectors: VectorFiles, index: Path) -> bool:
     """Whether ``index`` says that it was made from these very encoded folders."""
     note = index / INDEX_MANIFEST
     return bool(vectors.manifests) and note.is_file() and IndexNote.load(index).manifests == vectors.manifests
-
-
-def _default_folders(collection: str, model: str) -> list[Path]:
-    """Where learned_sparse.encode writes by default: one folder, or one for each shard."""
-    folder = vectors_folder(collection, model)
-    if folder.is_dir():
-        return [folder]
-    shards = sorted(folder.parent.glob(f"{glob.escape(folder.name)}-shard-*-of-*"))
-    if not shards:
-        command = f"python -m learned_sparse.encode --model {model} --collection {collection}"
-        raise LearnedSparseError(f"{folder}: no vectors yet; run {command}, or name their folder with --input")
-    if {shard.name.rpartition("-")[2] for shard in shards} != {str(len(shards))}:
-        names = ", ".join(shard.name for shard in shards)
-        raise LearnedSparseError(f"{folder.parent}: not all shards of one encoding: {names}; name them with --input")
-    return shards
 
 
 def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> str:

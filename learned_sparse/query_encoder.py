@@ -52,11 +52,23 @@ class QueryImpacts:
         settings: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> QueryImpacts:
+        """The query side an index asks for, as ``from_note`` makes it."""
+        return cls.from_note(IndexNote.load(index), index, checkpoint, settings=settings, **options)
+
+    @classmethod
+    def from_note(
+        cls,
+        note: IndexNote,
+        index: Path,
+        checkpoint: str | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> QueryImpacts:
         """The query side an index asks for; a ``checkpoint`` that gives another one is an error saying what differs.
 
         ``settings`` are changes to those the index was made with, as far as documents do not depend on them.
         """
-        note = IndexNote.load(index)
         if not note.manifests:
             raise LearnedSparseError(f"{index / INDEX_MANIFEST}: does not say which encoder its queries need")
         manifest = note.manifests[0]

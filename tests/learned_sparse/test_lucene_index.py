@@ -10,6 +10,7 @@ import pytest
 
 from learned_sparse import anserini, index
 from learned_sparse.errors import LearnedSparseError
+from learned_sparse.home import encoded_folders
 from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote, new_index
 from learned_sparse.index_vectors import build_index, encoded_files, plain_files, verify
 from learned_sparse.lucene import build_bm25_index
@@ -181,11 +182,13 @@ def test_default_folders_are_one_or_all_shards(tmp_home: Path) -> None:
     for number in (0, 2):
         (vectors / f"m-shard-{number}-of-3").mkdir(parents=True)
     with pytest.raises(LearnedSparseError, match="not all shards of one encoding: m-shard-0-of-3, m-shard-2-of-3"):
-        index._default_folders("tiny", "m")
+        encoded_folders("tiny", "m", "--input")
     (vectors / "m-shard-1-of-3").mkdir()
-    assert [folder.name for folder in index._default_folders("tiny", "m")] == [f"m-shard-{n}-of-3" for n in range(3)]
+    assert [folder.name for folder in encoded_folders("tiny", "m", "--input")] == [
+        f"m-shard-{n}-of-3" for n in range(3)
+    ]
     (vectors / "m").mkdir()
-    assert index._default_folders("tiny", "m") == [vectors / "m"]
+    assert encoded_folders("tiny", "m", "--input") == [vectors / "m"]
 
 
 def test_an_index_appears_whole_or_not_at_all(tmp_path: Path) -> None:
