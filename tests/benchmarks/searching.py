@@ -1,0 +1,125 @@
+"""Milliseconds a query of an impact index: this toolkit's searcher beside Pyserini's, on the same index."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from learned_sparse import lucene
+from learned_sparse.index_vectors import build_index, plain_files
+from learned_sparse.lucene_impacts import ImpactSearcher
+from learned_sparse.stock_run import lowered
+from tests.benchmarks import harness
+
+SEED = 0
+TOGETHER = 1_000
+STOCK, OURS = "pyserini batch_search, 2 threads", "learned_sparse, 2 threads"
+Vector = dict[str, int]
+
+
+def run(toy: bool) -> dict[str, Any]:
+    """All contenders, for short and long queries, few and many hits."""
+    return measure(500, 30, 5, 1) if toy else measure(50_000, 120, 50, 5)
+
+
+def measure(documents: int, terms: int, queries: int, rounds: int) -> dict[str, Any]:
+    """Index ``documents`` of ``terms`` terms and search them by ``queries`` queries of each length."""
+    rows: list[dict[str, Any]] = []
+    ratios: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as place:
+        index = Path(place) / "index"
+        build_index(plain_files([write_vectors(Path(place) / "vectors", documents, terms)]), index)
+        for length in (5, 20, 50):
+            drawn = list(vectors(queries, length, SEED + length))
+            asked = {f"q{number}": vector for number, vector in enumerate(drawn)}
+            for hits in (10, 1_000):
+                seconds, equal = _race(index, asked, hits, rounds)
+                rows += [_row(name, length, hits, queries, took, equal) for name, took in seconds.items()]
+                name = f"{length} terms, {hits} hits: {STOCK} / {OURS}"
+                ratios[name] = round(harness.median_ratio(seconds[STOCK], seconds[OURS]), 2)
+    sizes = {"documents": documents, "terms_per_document": terms, "queries": queries, "rounds": rounds, "seed": SEED}
+    return {"sizes": {**sizes, "vocabulary": VOCABULARY}, "rows": rows, "ratios": ratios}
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A line for each contender, a column for each kind of query."""
+    kinds = list(dict.fromkeys((row["terms"], row["hits"]) for row in result["rows"]))
+    cells = {(row["contender"], row["terms"], row["hits"]): row["ms_per_query"] for row in result["rows"]}
+    names = dict.fromkeys(row["contender"] for row in result["rows"])
+    table = [
+        ["ms a query", *(f"{terms} terms, {hits:,} hits" for terms, hits in kinds)],
+        ["---", *("---:" for _ in kinds)],
+        *([name, *(f"{cells[name, *kind]:.2f}" for kind in kinds)] for name in names),
+        ["**ratio at 2 threads**", *(f"**{ratio:.1f} ×**" for ratio in result["ratios"].values())],
+    ]
+    same = "the same" if all(row["equal_hits"] for row in result["rows"]) else "not the same"
+    sizes = result["sizes"]
+    text = f"{sizes['documents']:,} documents of {sizes['terms_per_document']} terms; hits and scores are {same}."
+    return "\n".join("| " + " | ".join(row) + " |" for row in table) + f"\n\n{text}"
+
+
+VOCABULARY = 30_000
+
+
+def vectors(number: int, terms: int, seed: int) -> Iterator[Vector]:
+    """Vectors of at most ``terms`` terms: ranks as in Zipf's law, impacts 1 to 255, most of them small."""
+    draw = np.random.default_rng(seed)
+    chance = 1 / np.arange(10, VOCABULARY + 10)
+    chance /= chance.sum()
+    for start in range(0, number, TOGETHER):
+        size = min(TOGETHER, number - start)
+        chosen = draw.choice(VOCABULARY, size=(size, terms), p=chance)
+        impacts = np.clip(draw.lognormal(2.5, 0.8, size=(size, terms)), 1, 255).astype(int)
+        for row, values in zip(chosen.tolist(), impacts.tolist(), strict=True):
+            yield {f"t{term}": impact for term, impact in zip(row, values, strict=True)}
+
+
+def write_vectors(folder: Path, documents: int, terms: int, parts: int = 2) -> Path:
+    """Files as Anserini's JsonVectorCollection has them."""
+    folder.mkdir()
+    files = [(folder / f"part-{number}.jsonl").open("wb") for number in range(parts)]
+    for number, vector in enumerate(vectors(documents, terms, SEED)):
+        line = {"id": f"d{number:07d}", "contents": "", "vector": vector}
+        files[number * parts // documents].write(orjson.dumps(line) + b"\n")
+    for file in files:
+        file.close()
+    return folder
+
+
+def _race(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int) -> tuple[dict[str, list[float]], bool]:
+    """Seconds for all queries, and whether both found the same. Pyserini's hits stay in Java, ours come to Python."""
+    names = list(queries)
+    stock = lucene.impact_searcher(index, queries)
+    with ImpactSearcher(index) as ours:
+        contenders: dict[str, Callable[[], object]] = {
+            "pyserini search, one by one": lambda: [stock.search(name, hits) for name in names],
+            STOCK: lambda: stock.batch_search(names, names, hits, 2),
+            "learned_sparse, 1 thread": lambda: ours.search_batch(queries, hits),
+            OURS: lambda: ours.search_batch(queries, hits, 2),
+        }
+        seconds = harness.interleave(contenders, rounds, warm=2)
+        expected = {name: _read(found) for name, found in stock.batch_search(names, names, hits, 2).items()}
+        found = {name: lowered(hits) for name, hits in ours.search_batch(queries, hits, 2).items()}
+    stock.close()
+    return seconds, found == expected
+
+
+def _read(hits: Sequence[Any]) -> list[tuple[str, float]]:
+    return [(hit.docid, hit.score) for hit in hits]
+
+
+def _row(name: str, terms: int, hits: int, queries: int, seconds: list[float], equal: bool) -> dict[str, Any]:
+    return {
+        "contender": name,
+        "terms": terms,
+        "hits": hits,
+        "seconds": [round(took, 4) for took in seconds],
+        "ms_per_query": round(1_000 * statistics.median(seconds) / queries, 3),
+        "equal_hits": equal,
+    }
