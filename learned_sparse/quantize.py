@@ -63,14 +63,16 @@ class Quantizer:
         A NaN, infinite or negative weight is an error that names the document (its place if without ``ids``) and term.
         """
         check_weights(batch, ids)
-        rounded = np.rint(batch.values.astype(np.float64) * self.scale)
+        rounded = np.multiply(batch.values, self.scale, dtype=np.float64)
+        np.rint(rounded, out=rounded)
         kept = rounded >= 1
+        before = np.zeros(len(kept) + 1, np.int64)
+        np.cumsum(kept, out=before[1:])
         impacts = np.minimum(rounded[kept], self.largest).astype(np.int32)
-        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
         statistics = QuantizationStatistics(
             postings=len(impacts),
             clipped=int(np.count_nonzero(rounded > self.largest)),
-            lost_to_rounding=int(np.count_nonzero((batch.values > 0) & ~kept)),
+            lost_to_rounding=int(np.count_nonzero(batch.values)) - len(impacts),
         )
         return SparseBatch(before[batch.indptr], batch.indices[kept], impacts, batch.terms), statistics
 
@@ -102,10 +104,10 @@ class Quantizer:
 
 def check_weights(batch: SparseBatch, ids: Sequence[str] | None = None) -> None:
     """Raise if a weight is NaN, infinite or negative."""
-    wrong = ~(np.isfinite(batch.values) & (batch.values >= 0))
-    if not wrong.any():
+    values = batch.values
+    if not len(values) or (values.min() >= 0 and values.max() < np.inf):  # a NaN is neither
         return
-    place = int(np.argmax(wrong))
+    place = int(np.argmin(np.isfinite(values) & (values >= 0)))
     row = int(np.searchsorted(batch.indptr, place, side="right")) - 1
     name = f"document {ids[row]!r}" if ids is not None else f"text {row}"
     raise LearnedSparseError(
