@@ -9,7 +9,7 @@ import pytest
 
 from tests.benchmarks import run
 
-NO_JAVA = {"roofline", "variants", "memory", "growth", "training", "exact"}
+NO_JAVA = {"roofline", "variants", "memory", "growth", "training"}
 """Benchmarks that start no JVM in this process."""
 
 
