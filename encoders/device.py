@@ -7,6 +7,8 @@ import torch
 from learned_sparse.errors import LearnedSparseError, did_you_mean
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+INT8 = "int8"
+"""Linear layers in 8 bits (``encoders.quantized_linear``), everything else in fp32."""
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -24,13 +26,21 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def choose_dtype(name: str | None, device: torch.device) -> str:
-    """A key of ``DTYPES``. ``None`` or ``"auto"``: bf16 on CUDA and on CPUs with bf16 instructions (twice as fast),
-    fp32 elsewhere.
+def default_batch_size(device: torch.device) -> str:
+    """A GPU wants work; on a CPU smaller batches are as fast, and take less memory."""
+    return {"cpu": "2048t", "cuda": "16384t"}.get(device.type, "4096t")
+
+
+def choose_dtype(name: str | None, device: torch.device, *, int8: bool = False) -> str:
+    """A key of ``DTYPES``, or with ``int8`` also that. ``None`` or ``"auto"``: bf16 on CUDA and on CPUs with bf16
+    instructions (twice as fast), fp32 elsewhere.
     """
     if name not in (None, "auto"):
-        if name not in DTYPES:
-            raise LearnedSparseError(f"dtype {name!r}{did_you_mean(name, [*DTYPES, 'auto'])}")
+        known = [*DTYPES, INT8] if int8 else [*DTYPES]
+        if name not in known:
+            raise LearnedSparseError(f"dtype {name!r}{did_you_mean(name, [*known, 'auto'])}")
+        if name == INT8 and device.type != "cpu":
+            raise LearnedSparseError(f"dtype int8 runs on the CPU, not on {device.type}: give --device cpu, or bf16")
         return name
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"

@@ -22,11 +22,13 @@ from encoders.checkpoint import (
     settings_of,
     tower_folder,
 )
-from encoders.device import DTYPES, choose_device, choose_dtype
+from encoders.compiling import compile_towers
+from encoders.device import DTYPES, INT8, choose_device, choose_dtype, default_batch_size
 from encoders.encoder_options import check_sizes
 from encoders.models import Architecture, Side
 from encoders.notes import CheckpointNotes, as_json
 from encoders.pairs import tokenize_texts
+from encoders.quantized_linear import quantize_towers
 from encoders.sparse_rows import largest
 from encoders.tokenizer_hash import tokenizer_sha256
 from encoders.vocabulary import Vocabulary, unwritable_ids
@@ -35,8 +37,8 @@ from learned_sparse.files import sha256
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import SparseBatch
 
-DEFAULT_BATCH_SIZE = "4096t"
-_MOST_WEIGHTS = 2**26  # of one batch, zeros included: 256 MB in float32
+_MOST_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float32
+_MOST_WEIGHTS_ON_ACCELERATOR = 2**26
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,14 +69,19 @@ class CheckpointEncoder:
         device: torch.device,
         dtype: str,
         top_k: int | None = None,
-        batch_size: str | int = DEFAULT_BATCH_SIZE,
+        batch_size: str | int | None = None,
         quantizer: Quantizer | None = None,
         description: Mapping[str, Any] | None = None,
         uses_expanded: bool = False,
         free_at_search: frozenset[str] = frozenset(),
     ) -> None:
-        """``weigher`` is moved to ``device`` and cast to ``dtype`` (a key of ``DTYPES``)."""
-        self.weigher = weigher.to(device=device, dtype=DTYPES[dtype]).eval()
+        """``weigher`` is moved to ``device`` and cast to ``dtype`` (a key of ``DTYPES``, or int8).
+
+        ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: what suits the device.
+        """
+        self.weigher = weigher.to(device=device, dtype=DTYPES["fp32" if dtype == INT8 else dtype]).eval()
+        if dtype == INT8:
+            quantize_towers(self.weigher)
         self.tokenizer, self.max_length = tokenizer, max_length
         self.terms = terms
         self.description = dict(description or {})
@@ -90,7 +97,9 @@ class CheckpointEncoder:
         """Since creation: texts encoded, texts cut at ``max_length``, weights left out."""
         self.lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
         """Tokens of each text of the last call, special tokens included, after truncation."""
-        self._batch_size = BatchSize.parse(batch_size)
+        self._batch_size = BatchSize.parse(default_batch_size(device) if batch_size is None else batch_size)
+        most = _MOST_WEIGHTS if device.type == "cpu" else _MOST_WEIGHTS_ON_ACCELERATOR
+        self._most_texts = max(most // max(len(terms), 1), 1)
         self._device, self._top_k = device, top_k
         self._finder: WordFinder | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
@@ -125,7 +134,7 @@ class CheckpointEncoder:
         self.truncated += prepared.truncated
         order, parts = [np.empty(0, np.int64)], [self._empty()]
         starts = np.cumsum(prepared.lengths) - prepared.lengths
-        for places in self._batch_size.batches(prepared.lengths, max(_MOST_WEIGHTS // max(len(self.terms), 1), 1)):
+        for places in self._batch_size.batches(prepared.lengths, self._most_texts):
             order.append(places)
             parts.append(self._weigh(prepared.tokens, starts[places], prepared.lengths[places]))
         return SparseBatch.concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
@@ -141,24 +150,35 @@ class CheckpointEncoder:
     ) -> SparseBatch:
         input_ids, mask = pad_slices(tokens, starts, lengths, self.tokenizer.pad_token_id or 0)
         with torch.inference_mode():
-            weights = self.weigher(input_ids.to(self._device), mask.to(self._device))
+            weights = self.weigher(self._to_device(input_ids), self._to_device(mask))
             if self.unwritable:
                 self.dropped += int(torch.count_nonzero(weights[:, self._blocked]))
                 weights[:, self._blocked] = 0
             batch = to_sparse(weights, self.terms)
         return batch if self._top_k is None else largest(batch, self._top_k)
 
+    def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Without waiting for the copy, where the device can read page-locked memory by itself."""
+        if self._device.type == "cuda":
+            return tensor.pin_memory().to(self._device, non_blocking=True)
+        return tensor.to(self._device)
+
     def _empty(self) -> SparseBatch:
         return SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)
 
 
 def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:
-    """The non-zero entries of ``weights`` ``(batch, dimensions)`` in float32."""
+    """The non-zero entries of ``weights`` ``(batch, dimensions)`` in float32.
+
+    A GPU is waited for twice: for the number of entries, then for the entries, one copy of 8 bytes each.
+    """
     rows, columns = weights.nonzero(as_tuple=True)
-    values = weights[rows, columns].float().cpu().numpy()
-    lengths = torch.bincount(rows, minlength=len(weights)).cpu().numpy()
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return SparseBatch(indptr, columns.cpu().numpy().astype(np.int32), values, terms)
+    lengths = torch.bincount(rows, minlength=len(weights)).to(torch.int32)
+    values = weights[rows, columns].float().view(torch.int32)
+    found = torch.cat([lengths, columns.to(torch.int32), values]).cpu().numpy()
+    counts, indices, bits = np.split(found, [len(weights), len(weights) + len(columns)])
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return SparseBatch(indptr, indices, bits.view(np.float32), terms)
 
 
 def load_checkpoint_encoder(
@@ -173,6 +193,7 @@ def load_checkpoint_encoder(
     top_k: int | None = None,
     batch_size: str | int | None = None,
     settings: Mapping[str, Any] | None = None,
+    compile: bool = False,  # noqa: A002 - as torch calls it
 ) -> CheckpointEncoder:
     """What ``encoders.loading.load_encoder`` does for a side with networks; ``who`` opens error messages."""
     family = architecture_named(notes.architecture)
@@ -182,12 +203,12 @@ def load_checkpoint_encoder(
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
     towers = {name: family.tower(chosen, name).load(tower_folder(folder, name)) for name in family.towers(chosen, side)}
     where = choose_device(device)
-    numbers = choose_dtype(dtype, where) if towers else "fp32"
+    numbers = choose_dtype(dtype, where, int8=True) if towers else "fp32"
     length = notes.max_length[side] if max_length is None else max_length
     limits = [tower.longest_input for tower in towers.values() if tower.longest_input]
     check_sizes(who, length, top_k, min(limits, default=None))
     kept = changed <= family.free_at_search
-    return CheckpointEncoder(
+    encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
         tokenizer,
         family.terms(chosen, vocabulary),
@@ -195,7 +216,7 @@ def load_checkpoint_encoder(
         device=where,
         dtype=numbers,
         top_k=top_k,
-        batch_size=DEFAULT_BATCH_SIZE if batch_size is None else batch_size,
+        batch_size=batch_size,
         quantizer=notes.quantizer(side) if kept else default_quantizer(family, chosen, side),
         description={
             **_identity(folder, notes, chosen, side, tokenizer),
@@ -206,6 +227,9 @@ def load_checkpoint_encoder(
         uses_expanded=side == "document" and family.uses_expanded(chosen),
         free_at_search=family.free_at_search,
     )
+    if compile:
+        compile_towers(encoder.weigher, who)
+    return encoder
 
 
 def _as_indexed(family: Architecture, settings: Any) -> Any:

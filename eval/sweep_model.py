@@ -13,8 +13,8 @@ from encoders.checkpoint import (
     load_checkpoint,
     tower_folder,
 )
-from encoders.device import choose_device, choose_dtype
-from encoders.encoder import DEFAULT_BATCH_SIZE, CheckpointEncoder
+from encoders.device import choose_device, choose_dtype, default_batch_size
+from encoders.encoder import CheckpointEncoder
 from encoders.hub import locate
 from encoders.models import Side
 from encoders.notes import as_json
@@ -44,10 +44,10 @@ class SweepModel:
         *,
         device: str | None = None,
         dtype: str | None = None,
-        batch_size: str | int = DEFAULT_BATCH_SIZE,
+        batch_size: str | int | None = None,
     ) -> None:
         """``None``: what ``learned_sparse.encode`` would choose."""
-        self.name, self.batch_size = checkpoint, batch_size
+        self.name = checkpoint
         self.model = load_checkpoint(checkpoint)
         self.family = architecture_named(self.model.architecture)
         if self.family.scoring(self.model.settings) != "impact":
@@ -55,6 +55,7 @@ class SweepModel:
         size = next(iter(self.model.towers.values())).vocabulary_size
         self._vocabulary = Vocabulary.from_tokenizer(self.model.tokenizer, size)
         self._device = choose_device(device)
+        self.batch_size = default_batch_size(self._device) if batch_size is None else batch_size
         self.dtype = choose_dtype(dtype, self._device)
         self.remembering: list[Remembering | RememberingWinners] = []
         """The parts that the sides made so far share."""

@@ -225,7 +225,7 @@ def test_terms_that_lucene_cannot_hold_get_no_weight_and_are_counted(tiny_bert: 
         ({"max_length": 2}, "give 3 to 64 tokens"),
         ({"max_length": 65}, "give 3 to 64 tokens"),
         ({"top_k": 0}, "give at least 1"),
-        ({"dtype": "fp8"}, "known: auto, bf16, fp16, fp32"),
+        ({"dtype": "fp8"}, "known: auto, bf16, fp16, fp32, int8"),
         ({"device": "cuda:7" if not torch.cuda.is_available() else "tpu"}, "leave --device out"),
         ({"batch_size": "many"}, "4096t"),
     ],
