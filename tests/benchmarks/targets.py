@@ -1,0 +1,162 @@
+"""What is aimed at, and where in the results of the benchmarks it stands."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One measured target: both sides as a reader sees them, and the number that decides."""
+
+    ours: str
+    peer: str
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """``find`` reads a result of ``benchmark``: what was found, or why there is nothing."""
+
+    what: str
+    benchmark: str
+    bound: float
+    find: Callable[[Result], Found | str]
+    most: bool = False
+    """Whether ``bound`` is the most that the number may be; else the least."""
+    unit: str = "×"
+
+    def met(self, ratio: float) -> bool:
+        """Whether this number is good enough."""
+        return ratio <= self.bound if self.most else ratio >= self.bound
+
+
+def encoding(peer: str, *dtypes: str) -> Callable[[Result], Found | str]:
+    """Documents a second in the fastest of ``dtypes`` against ``peer``."""
+
+    def find(result: Result) -> Found | str:
+        rates = {row["contender"]: row["documents_per_second"] for row in result["rows"]}
+        names = [name for name in (f"learned_sparse {dtype}" for dtype in dtypes) if name in rates]
+        if not names or peer not in rates:
+            return "; ".join(f"{name}: {why}" for name, why in result["missing"].items())
+        best = max(names, key=lambda name: rates[name])
+        dtype = best.rpartition(" ")[2]
+        ratio = result["ratios"][f"{best}/{peer}"]
+        return Found(f"{rates[best]:.1f} documents/s ({dtype})", f"{rates[peer]:.1f}", ratio)
+
+    return find
+
+
+def variant(name: str) -> Callable[[Result], Found | str]:
+    """Documents a second of a variant against the full head."""
+
+    def find(result: Result) -> Found | str:
+        rates = {row["contender"]: row["documents_per_second"] for row in result["rows"]}
+        return Found(f"{rates[name]:.1f} documents/s", f"{next(iter(rates.values())):.1f}", result["ratios"][name])
+
+    return find
+
+
+def share(shape: str, dtype: str) -> Callable[[Result], Found | str]:
+    """Of the best matrix product of the same round, in percent."""
+
+    def find(result: Result) -> Found | str:
+        rows = [row for row in result["rows"] if row["name"] == f"{shape}, {dtype}"]
+        if not rows:
+            return f"{dtype}: {result['missing'].get(dtype, 'not run')}"
+        peak = f"{result['peak_gflops'][dtype]:.0f}"
+        return Found(f"{rows[0]['gflops']:.0f} GFLOP/s", peak, round(100 * rows[0]["share"], 1))
+
+    return find
+
+
+def training(measure: str) -> Callable[[Result], Found | str]:
+    """``time`` or ``memory`` of a training step with max pooling, as a share of plain PyTorch's."""
+
+    def find(result: Result) -> Found | str:
+        naive, ours = (row for row in result["rows"] if row["case"] == "max pooling")
+        if measure == "memory":
+            sides = [f"{row['peak_mb']:.0f} MB" for row in (ours, naive)]
+        else:
+            sides = [f"{statistics.median(row['seconds']):.2f} s" for row in (ours, naive)]
+        return Found(sides[0], sides[1], result["ratios"]["max pooling"][measure])
+
+    return find
+
+
+def indexing(vectors: str) -> Callable[[Result], Found | str]:
+    """Documents a second, each side with its best number of threads, without the start of the process."""
+
+    def find(result: Result) -> Found | str:
+        rates = [
+            (row["contender"], row["net_documents_per_second"]) for row in result["rows"] if row["vectors"] == vectors
+        ]
+        best = {who: max(rate for name, rate in rates if name == who) for who, _ in rates}
+        return Found(f"{best['direct']:,.0f} documents/s", f"{best['anserini']:,.0f}", result["ratios"][vectors]["net"])
+
+    return find
+
+
+def searching(terms: int, hits: int) -> Callable[[Result], Found | str]:
+    """Milliseconds a query of a batch, two threads."""
+
+    def find(result: Result) -> Found | str:
+        rows = [row for row in result["rows"] if (row["terms"], row["hits"]) == (terms, hits)]
+        times = {row["contender"]: row["ms_per_query"] for row in rows}
+        prefix = f"{terms} terms, {hits} hits: "
+        (pair,) = (name for name in result["ratios"] if name.startswith(prefix))
+        stock, ours = pair.removeprefix(prefix).split(" / ")
+        return Found(f"{times[ours]:.1f} ms a query", f"{times[stock]:.1f}", result["ratios"][pair])
+
+    return find
+
+
+def startup(result: Result) -> Found | str:
+    """Seconds until a searcher of an index with many terms has its first hits."""
+    stock, ours = (row for row in result["rows"] if row["what"].startswith("a searcher"))
+    seconds = [statistics.median(row["seconds"]) for row in (ours, stock)]
+    return Found(f"{seconds[0]:.2f} s", f"{seconds[1]:.2f}", round(seconds[1] / seconds[0], 2))
+
+
+SMALL, BASE = "6 layers, 384", "BERT-base, 12 layers, 768"
+ST, PYSERINI = "sentence-transformers", "pyserini"
+TARGETS = (
+    Target(what=f"encode, {SMALL}: against {ST}", benchmark="encoding", bound=4, find=encoding(ST, "fp32", "bf16")),
+    Target(what=f"encode, {SMALL}: against {PYSERINI}.encode", benchmark="encoding", bound=10,
+           find=encoding(PYSERINI, "fp32", "bf16")),
+    Target(what=f"encode, {SMALL}, fp32 only: against {ST}", benchmark="encoding", bound=2, find=encoding(ST, "fp32")),
+    Target(what=f"encode, {SMALL}, fp32 only: against {PYSERINI}.encode", benchmark="encoding", bound=5,
+           find=encoding(PYSERINI, "fp32")),
+    Target(what=f"encode, {BASE}: against {ST}", benchmark="encoding_base", bound=3.5,
+           find=encoding(ST, "fp32", "bf16")),
+    Target(what=f"encode, {BASE}: against {PYSERINI}.encode", benchmark="encoding_base", bound=7,
+           find=encoding(PYSERINI, "fp32", "bf16")),
+    Target(what="encode, ST lexical-only: against the full head", benchmark="variants", bound=1.5,
+           find=variant("SPLADE's ST lexical-only")),
+    Target(what="encode, SparTerm literal-only: against the full head", benchmark="variants", bound=1.5,
+           find=variant("SparTerm literal-only")),
+    Target(what=f"share of the matrix product limit, {SMALL}, fp32", benchmark="roofline", bound=70, unit="%",
+           find=share(SMALL, "fp32")),
+    Target(what=f"share of the matrix product limit, {SMALL}, bf16", benchmark="roofline", bound=64, unit="%",
+           find=share(SMALL, "bf16")),
+    Target(what=f"share of the matrix product limit, {BASE}, fp32", benchmark="roofline", bound=78, unit="%",
+           find=share(BASE, "fp32")),
+    Target(what=f"share of the matrix product limit, {BASE}, bf16", benchmark="roofline", bound=70, unit="%",
+           find=share(BASE, "bf16")),
+    Target(what="training step, time: share of plain PyTorch's", benchmark="training", bound=0.45, most=True,
+           find=training("time")),
+    Target(what="training step, memory: share of plain PyTorch's", benchmark="training", bound=0.4, most=True,
+           find=training("memory")),
+    Target(what="index, 8-bit weights: against Anserini", benchmark="indexing", bound=3, find=indexing("8 bits")),
+    Target(what="index, weights up to 1,000: against Anserini", benchmark="indexing", bound=10,
+           find=indexing("up to 1,000")),
+    Target(what="search, 1,000 hits, 20 terms: against Pyserini's batch_search", benchmark="searching", bound=2,
+           find=searching(20, 1_000)),
+    Target(what="open 500,000 distinct terms: against Pyserini", benchmark="startup", bound=5, find=startup),
+)  # fmt: skip
+"""In the order of the summary."""

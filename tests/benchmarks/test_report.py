@@ -1,0 +1,133 @@
+"""The tables say what the results hold, and the README is checked against them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse.errors import LearnedSparseError
+from tests.benchmarks import encoding, report, run
+from tests.benchmarks.agreement import agreement, require_same, spread
+from tests.benchmarks.targets import TARGETS, Found, Target
+
+ABOUT: dict[str, Any] = {
+    "toy": False, "seconds": 61.2, "peak_mb": 812.5, "versions": {"torch": "2.9", "numpy": "2.4"},
+    "environment": {
+        "cpu": "A Processor", "cores": 2, "flags": ["avx2"], "python": "3.11.7", "java": "21", "torch_threads": 2,
+        "load_before": [0.1, 0.25, 3.0],
+    },
+}  # fmt: skip
+SIZES = {
+    "shape": "6 layers, 384",
+    "texts": 4,
+    "words": 56.0,
+    "tokens": 80.0,
+    "terms": 190.0,
+    "padding": 1.8,
+    "rounds": 5,
+}
+SAME = {"cosine_mean": 1.0, "within_one": 1.0}
+ENCODING = {
+    **ABOUT, "sizes": SIZES, "missing": {"learned_sparse bf16": "no bf16 instructions"},
+    "rows": [
+        {"contender": who, "documents_per_second": rate, "best_documents_per_second": rate, "agreement": SAME}
+        for who, rate in {"pyserini": 5.0, "sentence-transformers": 10.0, "learned_sparse fp32": 30.0}.items()
+    ],
+    "ratios": {"learned_sparse fp32/pyserini": 6.0, "learned_sparse fp32/sentence-transformers": 3.0},
+}  # fmt: skip
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder of results with one benchmark, and a README with a place for the table."""
+    results, readme = tmp_path / "results", tmp_path / "README.md"
+    results.mkdir()
+    (results / "encoding.json").write_text(json.dumps(ENCODING))
+    readme.write_text(f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\nThe end \\1.\n")
+    return results, readme
+
+
+def call(places: tuple[Path, Path], *options: str) -> int:
+    return report.main(["--results", str(places[0]), "--readme", str(places[1]), *options])
+
+
+def test_the_table_stands_between_the_markers(places: tuple[Path, Path]) -> None:
+    assert call(places) == 0
+    text = places[1].read_text()
+    assert text.startswith(f"# Title\n\n{report.BEGIN}\n| | ours")
+    assert text.endswith(f"\n{report.END}\n\nThe end \\1.\n")
+    assert "old" not in text
+    rates = "30.0 documents/s (fp32) | 10.0"
+    assert f"| encode, 6 layers, 384: against sentence-transformers | {rates} | 3.00 × | ≥ 4 × | not met |" in text
+    assert f"fp32 only: against sentence-transformers | {rates} | 3.00 × | ≥ 2 × | met |" in text
+    assert "open 500,000 distinct terms: against Pyserini | | | | ≥ 5 × | not measured |" in text
+    assert "A Processor, 2 cores (avx2); Python 3.11.7, Java 21; torch 2.9." in text
+
+
+def test_every_table_is_beside_the_results(places: tuple[Path, Path]) -> None:
+    call(places)
+    text = (places[0] / "README.md").read_text()
+    assert encoding.markdown(ENCODING) in text
+    assert "| learned_sparse bf16 | not run: no bf16 instructions |" in text
+    assert "load before: 0.10, 0.25, 3.00; 61 s; peak memory 812 MB." in text
+
+
+def test_check_sees_a_change(places: tuple[Path, Path]) -> None:
+    with pytest.raises(LearnedSparseError, match="not what the results say"):
+        call(places, "--check")
+    assert "old" in places[1].read_text()
+    call(places)
+    assert call(places, "--check") == 0
+    changed = copy.deepcopy(ENCODING)
+    changed["ratios"]["learned_sparse fp32/pyserini"] = 7.0
+    (places[0] / "encoding.json").write_text(json.dumps(changed))
+    with pytest.raises(LearnedSparseError, match=r"README\.md"):
+        call(places, "--check")
+
+
+def test_a_readme_without_a_place_is_refused(places: tuple[Path, Path]) -> None:
+    places[1].write_text("# Title\n")
+    with pytest.raises(LearnedSparseError, match="no place for the table"):
+        call(places)
+
+
+def test_results_of_toy_size_are_refused(places: tuple[Path, Path]) -> None:
+    (places[0] / "encoding.json").write_text(json.dumps({**ENCODING, "toy": True}))
+    with pytest.raises(LearnedSparseError, match="toy size"):
+        call(places)
+
+
+def test_the_committed_tables_are_those_of_the_results(root: Path) -> None:
+    if report.BEGIN in (root / "README.md").read_text("utf-8"):
+        assert report.main(["--check"]) == 0
+    else:
+        assert not report.read_results(run.RESULTS), "there are results, and no place for them in README.md"
+
+
+def test_targets_read_real_benchmarks() -> None:
+    assert {target.benchmark for target in TARGETS} <= set(run.BENCHMARKS)
+    assert len({target.what for target in TARGETS}) == len(TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("most", "ratio", "met"), [(False, 2.0, True), (False, 1.99, False), (True, 2.0, True), (True, 2.1, False)]
+)
+def test_a_bound_is_the_least_or_the_most(most: bool, ratio: float, met: bool) -> None:
+    assert Target(what="", benchmark="", bound=2.0, find=lambda _: Found("", "", 0.0), most=most).met(ratio) is met
+
+
+def test_agreement_of_vectors() -> None:
+    ours = {"a": {"x": 3, "y": 4}, "b": {}}
+    assert agreement(ours, ours)["cosine_least"] == 1.0
+    found = agreement(ours, {"a": {"x": 3, "z": 4}, "b": {}})
+    assert (found["cosine_least"], found["largest_difference"]) == (0.36, 4)
+    assert (found["equal_impacts"], found["within_one"]) == (0.33333, 0.33333)
+    with pytest.raises(RuntimeError, match="does not give our vectors"):
+        require_same("peer", found)
+    with pytest.raises(RuntimeError, match="nothing to compare"):
+        agreement(ours, {"a": {"x": 3}})
+    assert spread({"a": {"x": 1}, "b": {"y": 1}}) == 0.0
