@@ -6,17 +6,20 @@ import json
 import re
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
+from learned_sparse import segments
+from learned_sparse.documents import DocumentReader
 from learned_sparse.encode import main
 from learned_sparse.encode_options import EncodeOptions
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.jsonvector import read_vectors
 from learned_sparse.manifest import Manifest
-from learned_sparse.segments import Segmentation, Word
+from learned_sparse.records import Document
+from learned_sparse.segments import Segmentation, SegmentReader, Word
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}
@@ -129,3 +132,40 @@ def test_a_long_word_is_a_segment_and_an_overlap_never_stands_still() -> None:
     words = [(0, 1, 9), (2, 3, 1), (4, 5, 2), (6, 7, 9)]
     assert Segmentation(length=3, overlap=2).spans(words) == [(0, 1), (2, 5), (6, 7)]
     assert Segmentation(length=3).spans([]) == []
+
+
+def test_an_overlap_has_no_more_tokens_than_asked() -> None:
+    words = [(place, place + 1, 1) for place in range(6)]
+    assert Segmentation(length=4, overlap=2).spans(words) == [(0, 4), (2, 6)]
+    pairs = [(place, place + 1, 2) for place in range(4)]
+    assert Segmentation(length=4, overlap=3).spans(pairs) == [(0, 2), (1, 3), (2, 4)]  # one word of two, not two
+
+
+def cut(documents: Iterable[Document], words: int = 1) -> SegmentReader:
+    """Into segments of ``words`` words."""
+    lines = ((f"line {document.id}", lambda record: record, document) for document in documents)
+    reader = DocumentReader(lines, source="here", files=(), on_bad_line="error")
+    return SegmentReader(reader, Segmentation(length=words), _Worded("document").words)
+
+
+def test_every_window_of_documents_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "_TOGETHER", 2)
+    reader = cut(Document(f"d{i}", "w1 w2") for i in range(5))
+    assert [segment.id for segment in reader] == [f"d{i}#{part}" for i in range(5) for part in range(2)]
+    assert (reader.documents, reader.read, reader.most) == (5, 10, 2)
+
+
+def test_a_segment_has_what_expands_its_document() -> None:
+    found = list(cut([Document("d1", "w1 w2", "more")]))
+    assert found == [Document("d1#0", "w1", "more"), Document("d1#1", "w2", "more")]
+
+
+def test_a_text_without_words_is_a_segment() -> None:
+    assert list(cut([Document("d1", " "), Document("d2", "w1")])) == [Document("d1#0", " "), Document("d2#0", "w1")]
+
+
+def test_skipped_lines_are_counted_beside_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DOCUMENTS, "d4", "")
+    counts = encode(tmp_path, "--segment-length", "2", "--on-bad-line", "skip").counts
+    assert counts.skipped == {"empty text": 1}
+    assert (counts.read, counts.written, counts.segmented) == (7, 6, 3)

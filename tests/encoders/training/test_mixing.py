@@ -72,6 +72,24 @@ def test_negative_factors_are_refused() -> None:
         mixture_scores([Mixture({}, {"one": -1.0})], found, ["q"] * 12, ["d"] * 60, {"q": []})
 
 
+def rows(*of: list[float]) -> Any:
+    return scipy.sparse.csr_array(np.array(of, dtype=np.float32))
+
+
+def test_a_component_that_a_mixture_does_not_name_counts_nothing() -> None:
+    found = {"one": (rows([1]), rows([1], [2])), "two": (rows([1]), rows([9], [1]))}
+    named = [Mixture({}, {"one": 1.0}), Mixture({}, {"one": 1.0, "two": 1.0})]
+    assert mixture_scores(named, found, ["q"], ["a", "b"], {"q": ["b"]}).tolist() == [1.0, 0.5]
+
+
+def test_what_is_not_in_the_pool_is_never_found() -> None:
+    found = {"one": (rows([1], [1], [1]), rows([1], [2]))}
+    positives = {"q1": ["elsewhere"], "q2": [], "q3": ["a", "elsewhere"]}
+    assert mixture_scores([Mixture({}, {"one": 1.0})], found, ["q1", "q2", "q3"], ["a", "b"], positives).tolist() == [
+        pytest.approx(1 / 6)
+    ]
+
+
 def mrr(run: Any, alpha: float, collection: Any) -> float:
     """Of the checkpoint with another alpha, by the validation of a run with no mixtures."""
     from encoders.checkpoint import load_checkpoint

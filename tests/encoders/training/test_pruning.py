@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.training.pruning import Pruner, Supports
+from encoders.training.pruning import Pruner, Supports, load_pruning, save_pruning
 from encoders.training.recipe import CoTraining, Pruning, Recipe, Stage
 from learned_sparse.errors import LearnedSparseError
 
@@ -109,6 +110,24 @@ def test_a_window_goes_on_where_it_was_saved() -> None:
         feed(document, SECOND, "one")
     second.after(1)
     assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
+
+
+def test_processes_add_up_and_what_is_saved_is_read_again(tmp_path: Path) -> None:
+    """Two processes that see the same: twice the counts, the same shares."""
+    document = Document()
+    first, second = (Pruner(stage(), document, lambda tensor: 2 * tensor) for _ in range(2))
+    assert load_pruning(tmp_path) == {}
+    save_pruning(tmp_path, first.tensors())
+    assert list(tmp_path.iterdir()) == []  # nothing was counted
+    with first.counting(0):
+        feed(document, FIRST, "one")
+    save_pruning(tmp_path, first.tensors())
+    found = load_pruning(tmp_path)
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {"counts": [2, 6, 0, 0], "documents": 8}
+    first.after(1)
+    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
+    second.restore({}, torch.device("cpu"))
+    assert second.tensors() == {}
 
 
 def test_what_cannot_be_counted_is_an_error() -> None:
