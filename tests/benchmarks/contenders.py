@@ -79,7 +79,8 @@ def sentence_transformers(folder: Path, corpus: Path, output: Path, *, max_lengt
     def encode() -> None:
         ids, texts = _read(corpus)
         embeddings = encoder.encode(texts, batch_size=BATCH, show_progress_bar=False)
-        _write(output, ids, texts, encoder.decode(embeddings))
+        decoded: Any = encoder.decode(embeddings)
+        _write(output, ids, texts, decoded)
 
     return encode
 

@@ -34,7 +34,7 @@ def profiled(model: Path, texts: Sequence[str], dtype: str, scale: float, repeat
     Tokenising, quantising and writing are timed alone, one after the other; a run overlaps them with the model's work.
     The forward pass is its time without a profiler, divided as torch's profiler divides it.
     """
-    encoder = load_encoder(str(model), "document", device="cpu", dtype=dtype)
+    encoder: Any = load_encoder(str(model), "document", device="cpu", dtype=dtype)
     ids = [f"d{number}" for number in range(len(texts))]
     quantizer = Quantizer(scale)
     prepared = encoder.prepare(texts)
@@ -80,7 +80,7 @@ def part_of(operator: str, shapes: Sequence[Sequence[int]], inner: set[int]) -> 
     """
     if re.fullmatch(_PRODUCTS, operator):
         matrices = [shape for shape in shapes if len(shape) == 2]
-        within = all(size in inner for shape in matrices[-1:] for size in shape)
+        within = any(inner.issuperset(shape) for shape in matrices[1:])  # the weight is not the first
         return "encoder, matrix products" if within else "head, matrix product"
     for part, pattern in _NAMED.items():
         if re.search(pattern, operator):

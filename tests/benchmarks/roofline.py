@@ -72,7 +72,7 @@ def operations_of(config: Any, lengths: Sequence[int]) -> float:
     hidden, layers = config.hidden_size, config.num_hidden_layers
     weights = layers * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + hidden**2 + hidden * config.vocab_size
     attention = 2 * layers * hidden * sum(length**2 for length in lengths)  # Q times K, and the weights times V
-    return 2.0 * (weights * sum(lengths) + attention)
+    return float(2 * (weights * sum(lengths) + attention))
 
 
 def _shape(shape: Shape, number: int, dtypes: Sequence[str], folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
