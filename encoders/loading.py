@@ -31,7 +31,7 @@ def load_encoder(
     """One side of a checkpoint (folder or Hub id), loading only the towers that side reads.
 
     ``model`` is a name for messages. ``settings`` are changes to the checkpoint's, as far as its architecture allows
-    some; with one that documents depend on, the stored quantiser is not used. ``dtype`` int8 means linear layers in 8 bits.
+    some; with one that documents depend on, the stored quantiser is not used. ``dtype`` int8: linear layers in 8 bits.
     ``compile``: by torch.compile, at once, which takes up to a minute and changes no weight by more than rounding.
     ``None`` elsewhere: what the checkpoint says, or what suits the machine. A bag of words is made without torch;
     ``device``, ``dtype``, ``batch_size`` and ``compile`` mean nothing to it.

@@ -91,7 +91,7 @@ def test_one_forward_pass_of_a_joint_tower_and_cut_separate_ones(encoders: str, 
     model = made(tiny_bert, encoders=encoders)
     calls = []
     for name, tower in model.towers.items():
-        tower.model.register_forward_hook(lambda *_, name=name: calls.append(name))
+        tower.register_forward_hook(lambda *_, name=name: calls.append(name))
     weigh(model.weighers.document, model)
     depths = {name: len(tower.model.encoder.layer) for name, tower in model.towers.items()}
     assert calls == list(depths)
