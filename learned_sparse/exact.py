@@ -1,4 +1,4 @@
-"""An exact searcher in memory: a backend for collections that fit, the oracle for Lucene, and all without Java."""
+"""An exact searcher in memory, without Java: a backend for collections that fit, and the oracle for Lucene."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ExactSearcher:
     """All postings in memory, term by term; a score is the dot product of integers, and exact.
 
     A query costs time in proportion to the postings of its terms and to the number of documents. Memory is 5 bytes a
-    posting with impacts up to 255, 6 up to 65,535, 8 beyond; two to three times that while it is filled; besides,
-    the ids and the terms, and while a query is searched, 4 or 8 bytes a document and 8 to 12 a posting of its terms.
+    posting with impacts up to 255, 6 up to 65,535, 8 beyond; about three times that while it is filled. Ids and
+    terms come on top, and while a query is searched, 4 or 8 bytes a document and 8 to 12 a posting of its terms.
 
     >>> documents = [("d1", {"hives": 3}), ("d2", {"hives": 1, "itch": 2}), ("d3", {})]
     >>> ExactSearcher.from_vectors(documents).search({"hives": 1, "itch": 1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -81,17 +81,18 @@ class _Reader:
         self._strict = LineReader()
         self._numbers = _Numbers()
         self._ids: list[str] = []
+        self._postings = 0
         self._lengths: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
         self._indices = [np.empty(0, np.int32)]
         self._impacts: list[npt.NDArray[np.integer]] = [np.empty(0, np.uint8)]
 
     def read(self, file: Path) -> tuple[int, int]:
         """Add what is in ``file``: how many documents, and how many postings."""
-        documents, postings = len(self._ids), sum(map(len, self._indices))
+        documents, postings = len(self._ids), self._postings
         lines = (line for _, line in numbered_lines(file))
         while some := list(itertools.islice(lines, LINES)):
             self._add(some)
-        return len(self._ids) - documents, sum(map(len, self._indices)) - postings
+        return len(self._ids) - documents, self._postings - postings
 
     def _add(self, lines: Sequence[bytes]) -> None:
         names: list[str | int] = []
@@ -115,6 +116,7 @@ class _Reader:
         if values.min(initial=1) < 1:
             raise ValueError("an impact below 1")
         self._check_lengths(indices, values, np.array(lengths))
+        self._postings += len(values)
         self._lengths.append(np.array(lengths, np.int64))
         self._indices.append(indices)
         self._impacts.append(values.astype(np.min_scalar_type(values.max(initial=0))))
@@ -139,12 +141,11 @@ class _Reader:
         return self._ids, SparseBatch(bounds, np.concatenate(self._indices), impacts, list(self._numbers))
 
 
-def _checked(names: Iterable[str | int]) -> Iterator[str]:
-    names = list(names)
+def _checked(names: Sequence[str | int]) -> list[str]:
     texts = list(map(str, names))
     if not set(map(type, names)) <= {str, int} or " ".join(texts).split() != texts:
         raise ValueError("an id that is no string, is empty or holds white space")
-    return iter(texts)
+    return texts
 
 
 def _compare(folder: Path, read: dict[Path, tuple[int, int]]) -> None:

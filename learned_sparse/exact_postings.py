@@ -20,7 +20,7 @@ _INT32 = np.iinfo(np.int32).max
 class Postings:
     """The columns of a matrix of documents by terms: document numbers in int32, impacts in as few bytes as they need.
 
-    5 bytes a posting with impacts up to 255, 6 up to 65,535, 8 beyond; two to three times that while it is made. All
+    5 bytes a posting with impacts up to 255, 6 up to 65,535, 8 beyond; about three times that while it is made. All
     that takes long here lets other threads of Python run meanwhile.
     """
 

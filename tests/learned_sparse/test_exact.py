@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,6 +43,19 @@ def test_equals_a_double_loop(
     found = searcher.search_batch(named, k, threads)
     assert found == expected
     assert list(found) == list(named)
+
+
+def test_threads_search_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = ExactSearcher.from_vectors([("d1", {"a": 1})])
+    alone, together = searcher.search, threading.Barrier(2, timeout=60)
+
+    def search(query: Mapping[str, int], k: int) -> Hits:
+        together.wait()  # for another thread that is here too
+        return alone(query, k)
+
+    monkeypatch.setattr(searcher, "search", search)
+    queries = {f"q{number}": {"a": number} for number in range(1, 5)}
+    assert searcher.search_batch(queries, threads=2) == {f"q{number}": [("d1", number)] for number in range(1, 5)}
 
 
 def random_rows(count: int, terms: int, largest: int, seed: int) -> list[dict[str, int]]:
@@ -123,6 +137,13 @@ def test_empty_vectors_match_nothing(tmp_path: Path) -> None:
     for nothing in collections:
         assert ExactSearcher.from_vectors(nothing.items()).search({"a": 1}) == []
         assert ExactSearcher.from_vectors(nothing.items()).search_batch({"q": {"a": 2**40}}, threads=2) == {"q": []}
+
+
+def test_impacts_of_zero_match_nothing() -> None:
+    searcher = ExactSearcher.from_vectors([("d1", {"a": 0}), ("d2", {"a": 0})])
+    assert searcher.search({"a": 1}) == []
+    assert searcher.search({"a": 2**40}) == []
+    assert ExactSearcher.from_vectors([("d1", {"a": 0}), ("d2", {"a": 3})]).search({"a": 2}) == [("d2", 6)]
 
 
 def test_reserved_terms_match_nothing() -> None:
