@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
+
+from encoders.training.recipe import RECIPES
 
 _TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"
 WORDS = _TEXT.split()
@@ -23,13 +28,44 @@ def save_beir(
     folder: Path,
     documents: Mapping[str, str],
     queries: Mapping[str, str],
-    splits: Mapping[str, Sequence[tuple[str, str, int]]],
+    splits: Mapping[str, Iterable[tuple[str, str, int]]],
+    expanded: Mapping[str, str] | None = None,
 ) -> None:
-    """Texts by id, and ``(query, document, grade)`` of each split."""
+    """Texts by id, what expands some documents, and ``(query, document, grade)`` of each split."""
     (folder / "qrels").mkdir(parents=True)
-    for name, texts in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
-        lines = (json.dumps({"_id": id, "title": "", "text": text}) + "\n" for id, text in texts.items())
-        (folder / name).write_text("".join(lines), encoding="utf-8")
+    corpus = [
+        {"_id": id, "title": "", "text": text} | ({"expanded": expanded[id]} if expanded and id in expanded else {})
+        for id, text in documents.items()
+    ]
+    topics = [{"_id": id, "text": text} for id, text in queries.items()]
+    for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", topics)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for split, judged in splits.items():
         rows = "".join(f"{query}\t{document}\t{grade}\n" for query, document, grade in judged)
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}", encoding="utf-8")
+
+
+def save_recipes(folder: Path, names: Iterable[str], backbone: Path, output_bias: float | None = None) -> Path:
+    """The shipped recipes ``names`` in a new ``folder``, each ``cut_down``; with ``output_bias`` if they have one."""
+    folder.mkdir()
+    for name in names:
+        values = cut_down(yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8")), backbone)
+        if output_bias is not None and "output_bias" in values:
+            values["output_bias"] = output_bias
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    return folder
+
+
+def cut_down(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
+    """The recipe ``values``, two steps a stage on a tiny BERT of two layers."""
+    values |= {"backbone": str(backbone), "num_hidden_layers": None, "max_length": {"query": 16, "document": 16}}
+    if values.get("validation"):
+        values["validation"] |= {"queries": 5, "pool": 20}
+    if values["architecture"] == "uhd":
+        values["settings"] |= {"dimensions": 32, "k": 4, "layers": [1, 2]}
+        values["stages"] = [{**values["stages"][0], "name": f"layer {i}", "component": f"b{i}"} for i in (1, 2)]
+    for stage in values["stages"]:
+        stage |= {"steps": 2, "batch_size": 4}
+        if stage.get("cotraining"):
+            stage["cotraining"]["select_from"] = 8
+    return values

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from encoders.training import recipe, recipe_file
+from encoders.training import recipe_file
 from encoders.training.recipe_file import load_recipe
 from eval import ablations
 from eval.ablation_rows import CLAIMS, ROWS, TRAINED
@@ -18,49 +16,15 @@ from learned_sparse.collection import load_collection
 from learned_sparse.home import vectors_folder
 from learned_sparse.manifest import Manifest
 from learned_sparse.trec import write_run
+from tests.toy_data import save_collection, save_recipes
 
 KEPT = ("SpaDE k=10", "SpaDE k=2", "UHD separate, tuned", "UHD query k=50")
 POOL = "msmarco-mini-test-pool-10"
-_TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"
-WORDS = _TEXT.split()
-
-
-def save_collection(folder: Path, splits: tuple[str, ...]) -> Path:
-    """Twelve documents; the first two words of each are its query."""
-    (folder / "qrels").mkdir(parents=True)
-    texts = [" ".join(WORDS[i : i + 5]) for i in range(12)]
-    corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    queries = [{"_id": f"q{i}", "text": " ".join(text.split()[:2])} for i, text in enumerate(texts)]
-    for file, rows in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
-        (folder / file).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for split in splits:
-        pairs = "".join(f"q{i}\td{i}\t1\n" for i in range(12))
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{pairs}", encoding="utf-8")
-    return folder
-
-
-def tiny(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
-    """The recipe ``values``, two steps a stage on a tiny BERT of two layers."""
-    values |= {"backbone": str(backbone), "num_hidden_layers": None, "max_length": {"query": 16, "document": 16}}
-    if values["architecture"] == "uhd":
-        values["settings"] |= {"dimensions": 32, "k": 4, "layers": [1, 2]}
-        values["stages"] = [{**values["stages"][0], "name": f"layer {i}", "component": f"b{i}"} for i in (1, 2)]
-    else:
-        values |= {"output_bias": -0.5}
-    for stage in values["stages"]:
-        stage |= {"steps": 2, "batch_size": 4}
-        if stage.get("cotraining"):
-            stage["cotraining"]["select_from"] = 8
-    return values
 
 
 @pytest.fixture
 def tiny_recipes(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "recipes"
-    folder.mkdir()
-    for name in ("small-spade", "small-uhd"):
-        values = yaml.safe_load((recipe.RECIPES / f"{name}.yaml").read_text(encoding="utf-8"))
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(tiny(values, tiny_headless)), encoding="utf-8")
+    folder = save_recipes(tmp_path / "recipes", ["small-spade", "small-uhd"], tiny_headless, -0.5)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
 

@@ -14,6 +14,7 @@ from eval.significance import chances, said
 from eval.word_pieces import load_pieces
 from learned_sparse.errors import LearnedSparseError
 from tests.tiny_models import tokenizer
+from tests.toy_data import save_beir
 
 # Pieces in tests/tiny_models: whole words, "##ed" and single letters.
 DOCUMENTS = {
@@ -48,13 +49,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: a collection, two runs and a tokenizer."""
     monkeypatch.chdir(tmp_path)
     tokenizer().save_pretrained(tmp_path / "tokenizer")
-    corpus = [{"_id": name, "title": "", "text": text} for name, text in {**DOCUMENTS, "d5": "rain"}.items()]
-    topics = [{"_id": name, "text": text} for name, text in {**QUERIES, "q7": "no judgement"}.items()]
-    (tmp_path / "tiny" / "qrels").mkdir(parents=True)
-    (tmp_path / "tiny" / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in corpus))
-    (tmp_path / "tiny" / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in topics))
-    rows = "".join(f"{query}\t{document}\t{grade}\n" for query, document, grade in QRELS)
-    (tmp_path / "tiny" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    queries = {**QUERIES, "q7": "no judgement"}
+    save_beir(tmp_path / "tiny", {**DOCUMENTS, "d5": "rain"}, queries, {"test": QRELS})
     (tmp_path / "first.txt").write_text(FIRST)
     (tmp_path / "second.txt").write_text(SECOND)
     (tmp_path / "tiny.yaml").write_text(

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from encoders.training import recipe, recipe_file
+from encoders.training import recipe_file
 from eval import demo, steps
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import checkpoint_folder, index_folder, run_file, vectors_folder
+from tests.toy_data import save_recipes
 
 
 @pytest.fixture
 def tiny_recipe(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In the place of the shipped recipes: demo-splade, two steps on a tiny BERT."""
-    folder = tmp_path / "recipes"
-    folder.mkdir()
-    values = yaml.safe_load((recipe.RECIPES / "demo-splade.yaml").read_text(encoding="utf-8"))
-    values |= {"backbone": str(tiny_headless), "num_hidden_layers": None, "output_bias": -1.0}
-    values["max_length"] = {"query": 16, "document": 16}
-    values["stages"][0] |= {"steps": 2, "batch_size": 4}
-    (folder / "demo-splade.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    folder = save_recipes(tmp_path / "recipes", ["demo-splade"], tiny_headless, -1.0)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
     return folder / "demo-splade.yaml"
 
@@ -85,11 +79,7 @@ def test_spade_and_uhd_bert_in_the_demo(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = tmp_path / "recipes"
-    folder.mkdir()
-    for name in demo.MORE:
-        values = yaml.safe_load((recipe.RECIPES / f"demo-{name}.yaml").read_text(encoding="utf-8"))
-        (folder / f"demo-{name}.yaml").write_text(yaml.safe_dump(tiny(values, tiny_headless)), encoding="utf-8")
+    folder = save_recipes(tmp_path / "recipes", [f"demo-{name}" for name in demo.MORE], tiny_headless)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
     monkeypatch.setattr(demo, "HITS", 100)
     for name in ("encode_milliseconds", "search_milliseconds"):  # measured in the test above
@@ -99,20 +89,6 @@ def test_spade_and_uhd_bert_in_the_demo(
     for name in demo.MORE:
         assert len(table[name]) == 7
         assert 0 <= float(table[name][0]) < float(table["bm25"][0])  # a random BERT
-
-
-def tiny(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
-    """The recipe ``values``, two steps a stage on a tiny BERT of two layers."""
-    values |= {"backbone": str(backbone), "num_hidden_layers": None, "max_length": {"query": 16, "document": 16}}
-    values["validation"] |= {"queries": 5, "pool": 20}
-    if values["architecture"] == "uhd":
-        values["settings"] |= {"dimensions": 32, "k": 4, "layers": [1, 2]}
-        values["stages"] = [{**values["stages"][0], "name": f"layer {i}", "component": f"b{i}"} for i in (1, 2)]
-    for stage in values["stages"]:
-        stage |= {"steps": 2, "batch_size": 4}
-        if stage.get("cotraining"):
-            stage["cotraining"]["select_from"] = 8
-    return values
 
 
 @pytest.mark.parametrize("change", [[], ["--set", "seed=1"]])

@@ -19,6 +19,7 @@ from eval.sparsity import TermCounts, count_terms
 from learned_sparse import encode
 from learned_sparse.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY, WORDS
+from tests.toy_data import save_beir
 
 DOCUMENTS = [["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []]
 QUERIES = [["the", "rash"], ["wing"], ["rash"]]
@@ -89,12 +90,9 @@ def encoded(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """Documents and queries of a made-up collection, by a tiny SPLADE."""
     folder = tmp_path_factory.mktemp("dimensions")
     texts = [" ".join(WORDS[i : i + 1 + i % 12]) for i in range(40)]
-    (folder / "data" / "qrels").mkdir(parents=True)
-    for file, prefix, many in (("corpus.jsonl", "d", texts), ("queries.jsonl", "q", [*texts[:9], *texts[:9]])):
-        rows = [{"_id": f"{prefix}{number}", "title": "", "text": text} for number, text in enumerate(many)]
-        (folder / "data" / file).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    pairs = "".join(f"q{number}\td{number}\t1\n" for number in range(18))
-    (folder / "data" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{pairs}", encoding="utf-8")
+    documents = {f"d{number}": text for number, text in enumerate(texts)}
+    queries = {f"q{number}": text for number, text in enumerate([*texts[:9], *texts[:9]])}
+    save_beir(folder / "data", documents, queries, {"test": [(f"q{i}", f"d{i}", 1) for i in range(18)]})
     save_checkpoint(folder / "model", new_model("splade", {}, str(tiny_bert), max_length={"document": 8}))
     words = ["--model", "m", "--checkpoint", str(folder / "model"), "--collection", str(folder / "data")]
     assert encode.main([*words, "--output", str(folder / "documents"), "--part-size", "7"]) == 0

@@ -22,6 +22,7 @@ from learned_sparse.errors import LearnedSparseError
 from learned_sparse.records import Document
 from learned_sparse.trec import read_run
 from tests.tiny_models import VOCABULARY, tokenizer
+from tests.toy_data import save_beir
 
 DOCUMENTS = {
     "d1": Document("d1", "hives are caused by allergic reactions of the skin"),
@@ -74,12 +75,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Ma
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: a collection and a run."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny" / "qrels").mkdir(parents=True)
-    corpus = [{"_id": name, "text": found.text, "expanded": found.expanded} for name, found in DOCUMENTS.items()]
-    topics = [{"_id": name, "text": text} for name, text in QUERIES.items()]
-    (tmp_path / "tiny" / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in corpus))
-    (tmp_path / "tiny" / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in topics))
-    (tmp_path / "tiny" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n")
+    texts, expanded = ({name: getattr(of, key) for name, of in DOCUMENTS.items()} for key in ("text", "expanded"))
+    save_beir(tmp_path / "tiny", texts, QUERIES, {"test": [("q1", "d1", 1), ("q2", "d2", 1)]}, expanded)
     lines = [f"{query} Q0 {document} 0 {score} t\n" for query, hits in RUN.items() for document, score in hits]
     (tmp_path / "first.txt").write_text("".join([*lines, "q3 Q0 d1 1 1.0 t\n"]))
     return tmp_path

@@ -6,13 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
-from encoders.training import recipe, recipe_file
+from encoders.training import recipe_file
 from eval import small_real
-
-_TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"
-WORDS = _TEXT.split()
+from tests.toy_data import save_collection, save_recipes
 
 
 @pytest.fixture
@@ -23,31 +20,14 @@ def tiny_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, split in [*small_real.TESTS, *((name, "train") for name in small_real.TRAINING)]:
         splits.setdefault(name, []).append(split)
     for name, of_collection in splits.items():
-        folder = tmp_path / "data" / name
-        (folder / "qrels").mkdir(parents=True)
-        texts = [" ".join(WORDS[i : i + 5]) for i in range(12)]
-        corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-        queries = [{"_id": f"q{i}", "text": " ".join(text.split()[:2])} for i, text in enumerate(texts)]
-        for file, rows in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
-            (folder / file).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        for split in of_collection:
-            pairs = "".join(f"q{i}\td{i}\t1\n" for i in range(12))
-            (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{pairs}", encoding="utf-8")
+        save_collection(tmp_path / "data" / name, of_collection)
     return tmp_path / "data"
 
 
 @pytest.fixture
 def tiny_recipes(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped recipes, two steps a stage on a tiny BERT."""
-    folder = tmp_path / "recipes"
-    folder.mkdir()
-    for model in small_real.MODELS:
-        values = yaml.safe_load((recipe.RECIPES / f"{model}.yaml").read_text(encoding="utf-8"))
-        values |= {"backbone": str(tiny_headless), "num_hidden_layers": None, "output_bias": -0.5}
-        values["max_length"] = {"query": 16, "document": 16}
-        for stage in values["stages"]:
-            stage |= {"steps": 2, "batch_size": 4}
-        (folder / f"{model}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    folder = save_recipes(tmp_path / "recipes", small_real.MODELS, tiny_headless, -0.5)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
 

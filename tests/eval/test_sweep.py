@@ -21,6 +21,7 @@ from learned_sparse.jsonvector import read_vectors
 from learned_sparse.queries_export import read_topics
 from learned_sparse.trec import read_run
 from tests.tiny_models import WORDS
+from tests.toy_data import save_beir
 
 MEASURES = ("nDCG@10", "R@5", "MRR@10")
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -41,14 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A collection of thirty documents of three to twenty words; the first words of some are the queries."""
     folder = tmp_path_factory.mktemp("tiny-collection")
     texts = [" ".join(WORDS[i : i + 3 + 7 * i % 18]) for i in range(30)]
-    corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    corpus[4]["expanded"] = "what causes rash? is it hot in april"
-    queries = [{"_id": f"q{i}", "text": " ".join(text.split()[:2])} for i, text in enumerate(texts[:12])]
-    for file, rows in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
-        (folder / file).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (folder / "qrels").mkdir()
-    pairs = "".join(f"q{i}\td{i}\t2\nq{i}\td{i + 9}\t1\n" for i in range(12))
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{pairs}", encoding="utf-8")
+    documents = {f"d{i}": text for i, text in enumerate(texts)}
+    queries = {f"q{i}": " ".join(text.split()[:2]) for i, text in enumerate(texts[:12])}
+    judged = [(f"q{i}", f"d{i + further}", grade) for i in range(12) for further, grade in ((0, 2), (9, 1))]
+    save_beir(folder, documents, queries, {"test": judged}, {"d4": "what causes rash? is it hot in april"})
     return folder
 
 
