@@ -16,7 +16,8 @@ from learned_sparse.bm25_index import build_bm25_index
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.java import start_jvm
 from learned_sparse.lucene_bm25 import BM25_B, BM25_K1, Bm25Searcher, longest_analyzed
-from learned_sparse.lucene_impacts import Hits, ImpactSearcher, allow_clauses
+from learned_sparse.lucene_impacts import ImpactSearcher
+from learned_sparse.lucene_open import Hits, allow_clauses
 from learned_sparse.records import Query
 
 __all__ = [

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.java import start_jvm
-from learned_sparse.lucene_loops import SearchLoop
+from learned_sparse.lucene_loops import SearchLoop, impact_query
+from learned_sparse.lucene_open import DEFAULT_CLAUSES, MOST, Hits, OpenIndex, allow_clauses, share_out
 
-Hits = list[tuple[str, float]]
-"""``(document id, score)``, best first, ties by document id."""
 Query = Mapping[str, int]
 """``{term: impact}``"""
-LARGEST_IMPACT = 2**31 - 1
-DEFAULT_CLAUSES = 1024
-"""That Lucene allows a query, unless told otherwise."""
 
 
 class ImpactSearcher:
@@ -29,62 +24,25 @@ class ImpactSearcher:
     """
 
     def __init__(self, index: Path) -> None:
-        start_jvm()
-        from jnius import JavaException, autoclass, cast
-
-        self._index, self._java_exception = index, JavaException
-        folder = autoclass("java.nio.file.Paths").get(str(index.resolve()))
-        try:
-            directory = autoclass("org.apache.lucene.store.FSDirectory").open(folder)
-            self._reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
-        except JavaException as error:
-            raise LearnedSparseError(
-                f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
-            ) from None
-        reader = cast("org.apache.lucene.index.IndexReader", self._reader)
-        searcher = autoclass("org.apache.lucene.search.IndexSearcher")(reader)
-        searcher.setSimilarity(autoclass("io.anserini.search.similarity.ImpactSimilarity")())
-        self._search = SearchLoop(searcher)
+        self._open = OpenIndex(index, _similarity)
+        self._search = SearchLoop(self._open.searcher, impact_query(), rescored=False)
 
     def search(self, query: Query, k: int = 1000) -> Hits:
         """The ``k`` best documents that have a term of ``query``."""
-        _check(query, k)
+        _check(query)
         if not query:
             return []
         if len(query) > DEFAULT_CLAUSES:
             allow_clauses(len(query))
-        try:
-            text = self._search(list(query), list(map(float, query.values())), k)
-        except self._java_exception as error:
-            raise LearnedSparseError(
-                f"{self._index}: Lucene cannot search it: {error.classname}: {error.innermessage}"
-            ) from error
-        lines = text.split("\n") if text else []
-        return list(zip(lines[1::2], map(float, lines[::2]), strict=True))
+        return self._open.ask(self._search, list(query), list(map(float, query.values())), k=k)
 
     def search_batch(self, queries: Mapping[str, Query], k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """``search`` for each of ``queries`` (by id), in their order; the threads share the queries out."""
-        if threads == 1:
-            return {name: self.search(query, k) for name, query in queries.items()}
-        found: dict[str, Hits] = {}
-        pending = iter(queries.items())
-        with ThreadPoolExecutor(threads) as pool:
-            for worker in [pool.submit(self._work, pending, k, found) for _ in range(threads)]:
-                worker.result()
-        return {name: found[name] for name in queries}
-
-    def _work(self, pending: Iterator[tuple[str, Query]], k: int, found: dict[str, Hits]) -> None:
-        from jnius import detach
-
-        try:
-            for name, query in pending:
-                found[name] = self.search(query, k)
-        finally:
-            detach()  # or Java keeps what it knows of this thread
+        return share_out(lambda query: self.search(query, k), queries, threads)
 
     def close(self) -> None:
         """Close the files of the index."""
-        self._reader.close()
+        self._open.close()
 
     def __enter__(self) -> ImpactSearcher:
         return self
@@ -93,29 +51,15 @@ class ImpactSearcher:
         self.close()
 
 
-def allow_clauses(count: int) -> None:
-    """Let a query have ``count`` terms: Lucene refuses more than 1,024 unless told otherwise."""
-    start_jvm()
-    from jnius import JavaException, autoclass
+def _similarity() -> Any:
+    from jnius import autoclass
 
-    searcher = autoclass("org.apache.lucene.search.IndexSearcher")
-    most = int(searcher.getMaxClauseCount())
-    if count <= most:
-        return
-    try:
-        searcher.setMaxClauseCount(count)
-    except (JavaException, OverflowError) as error:
-        raise LearnedSparseError(
-            f"a query has {count:,} terms and Lucene takes {most:,}, which cannot be raised ({error}); "
-            "keep the heaviest terms only (top_k)"
-        ) from error
+    return autoclass("io.anserini.search.similarity.ImpactSimilarity")()
 
 
-def _check(query: Query, k: int) -> None:
-    if not 1 <= k <= LARGEST_IMPACT:
-        raise LearnedSparseError(f"{k} hits: give 1 to {LARGEST_IMPACT:,}")
+def _check(query: Query) -> None:
     for term, impact in query.items():
-        if int(impact) != impact or not 0 <= impact <= LARGEST_IMPACT:
+        if int(impact) != impact or not 0 <= impact <= MOST:
             raise LearnedSparseError(
-                f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {LARGEST_IMPACT:,}"
+                f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {MOST:,}"
             )

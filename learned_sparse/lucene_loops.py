@@ -16,27 +16,32 @@ _LINES, _SORT = "Ljava/util/StringJoiner;", "Lorg/apache/lucene/search/Sort;"
 
 
 class SearchLoop:
-    """``(terms, boosts, k)`` to the text of the best ``k`` hits: a line with the score, a line with the id, and so on.
+    """A question and ``k`` to the text of the best ``k`` hits: a line with the score, a line with the id, and so on.
 
-    A query is what Anserini's ``SimpleImpactSearcher`` makes of ``{term: impact}``: a clause ``SHOULD`` for each term
-    in the field ``contents``, boosted by the impact. Hits are sorted as it sorts them: by score, then by ``id``.
+    Hits are sorted as Anserini's searchers sort them: by score, then by ``id``.
     """
 
-    def __init__(self, searcher: Any) -> None:
-        """``searcher`` is Lucene's ``IndexSearcher``."""
+    def __init__(self, searcher: Any, query: Any, *, rescored: bool) -> None:
+        """``searcher`` is Lucene's ``IndexSearcher``, ``query`` a handle from a question to its ``Query``.
+
+        ``rescored``: the score of a hit is computed once more, by itself, as Anserini asks; sums of fractions may then
+        differ in the last digit from those that the hits were sorted by.
+        """
         from jnius import autoclass
 
-        self._list, self._integer = autoclass("java.util.Arrays").asList, autoclass("java.lang.Integer")
-        java = _Java()
-        search = java.method("org.apache.lucene.search.IndexSearcher", "search", f"({_QUERY}I{_SORT}){_TOP}")
-        search = java.insert(search, 0, searcher)  # (query, k, sort)
-        search = java.insert(search, 2, _by_score_then_id())
-        search = java.collect(search, 0, _query_of(java))
-        self._search = java.then(search, _text_of(java))
+        self._list, self._integer = autoclass("java.util.ArrayList"), autoclass("java.lang.Integer")
+        java = Java()
+        search = java.method("org.apache.lucene.search.IndexSearcher", "search", f"({_QUERY}I{_SORT}Z){_TOP}")
+        search = java.insert(search, 4, autoclass("java.lang.Boolean")(rescored))
+        search = java.insert(java.insert(search, 0, searcher), 2, _by_score_then_id())  # (query, k)
+        self._search = java.then(java.collect(search, 0, query), _text_of(java, rescored))
 
-    def __call__(self, terms: list[str], boosts: list[float], k: int) -> str:
-        """At least one term; "" where nothing is found."""
-        text: str = self._search.invokeWithArguments(self._list(terms, boosts, self._integer(k)))
+    def __call__(self, *question: Any, k: int) -> str:
+        """The empty text where nothing is found."""
+        arguments = self._list()
+        for argument in (*question, self._integer(k)):
+            arguments.add(argument)
+        text: str = self._search.invokeWithArguments(arguments)
         return text
 
 
@@ -49,10 +54,14 @@ def _by_score_then_id() -> Any:
     return autoclass("org.apache.lucene.search.Sort")(field.FIELD_SCORE, by_id)
 
 
-def _query_of(java: _Java) -> Any:
-    """``(String[] terms, float[] boosts) -> Query``."""
+def impact_query() -> Any:
+    """``(String[] terms, float[] boosts) -> Query`` as Anserini's ``SimpleImpactSearcher`` makes it of impacts.
+
+    A clause ``SHOULD`` for each term in the field ``contents``, boosted by the impact; there is at least one.
+    """
     from jnius import autoclass
 
+    java = Java()
     lucene = "org.apache.lucene."
     term = java.insert(java.new(f"{lucene}index.Term", f"({_TEXT}{_TEXT})V"), 0, "contents")
     term_query = java.then(term, java.new(f"{lucene}search.TermQuery", f"({_TERM})V"))
@@ -70,14 +79,27 @@ def _query_of(java: _Java) -> Any:
     return java.typed(built, f"([{_TEXT}[F){_QUERY}")
 
 
-def _text_of(java: _Java) -> Any:
-    """``(TopFieldDocs) -> String``: the values that each hit was sorted by, a line each, are its score and its id."""
+def text_query(analyzer: Any) -> Any:
+    """``(String text) -> Query`` as Anserini's ``SimpleSearcher`` makes it."""
+    from jnius import autoclass
+
+    java = Java()
+    kind = f"({_TEXT}Lorg/apache/lucene/analysis/Analyzer;{_TEXT}){_QUERY}"
+    generator = "io.anserini.search.query.BagOfWordsQueryGenerator"
+    query = java.insert(java.method(generator, "buildQuery", kind), 0, autoclass(generator)())
+    return java.insert(java.insert(query, 0, "contents"), 0, analyzer)
+
+
+def _text_of(java: Java, rescored: bool) -> Any:
+    """``(TopFieldDocs) -> String``; the values that a hit was sorted by are its score and its id."""
     from jnius import autoclass, cast
 
     hit = java.typed(java.element(_HITS), f"({_HITS}I){_HIT}")
     values = java.then(hit, java.field("org.apache.lucene.search.FieldDoc", "fields", "[Ljava/lang/Object;"))
     value, integer = java.element("[Ljava/lang/Object;"), autoclass("java.lang.Integer")
     score, name = (java.then(values, java.insert(value, 1, integer(place))) for place in (0, 1))
+    if rescored:
+        score = java.then(java.element(_HITS), java.number("org.apache.lucene.search.ScoreDoc", "score"))
     # As a double: Java spells a float by as few digits as tell it from its neighbours.
     score = java.then(java.typed(score, f"({_HITS}I)D"), java.static("java.lang.String", "valueOf", f"(D){_TEXT}"))
     name = java.typed(name, f"({_HITS}I)Lorg/apache/lucene/util/BytesRef;")
@@ -93,7 +115,7 @@ def _text_of(java: _Java) -> Any:
     return java.typed(java.collect(lines, 0, hits), f"({_TOP}){_TEXT}")
 
 
-class _Java:
+class Java:
     """``java.lang.invoke`` in short words; types are spelled as the JVM spells them: ``(I)Ljava/lang/String;``."""
 
     def __init__(self) -> None:
@@ -104,6 +126,7 @@ class _Java:
             autoclass("java.lang.invoke.MethodType"),
         )
         self._lookup, self._class = self._handles.publicLookup(), autoclass("java.lang.Class").forName
+        self._float = autoclass("java.lang.Float").TYPE
         self._loader = self._class("org.apache.lucene.search.IndexSearcher").getClassLoader()
         self.insert, self.collect = self._handles.insertArguments, self._handles.collectArguments
         self.then = self._handles.filterReturnValue
@@ -119,6 +142,10 @@ class _Java:
 
     def field(self, name: str, field: str, array: str) -> Any:
         return self._lookup.findGetter(self._class(name), field, self._array(array))
+
+    def number(self, name: str, field: str) -> Any:
+        """A field of type ``float``."""
+        return self._lookup.findGetter(self._class(name), field, self._float)
 
     def element(self, array: str) -> Any:
         """``(array, place) -> element``."""

@@ -16,7 +16,7 @@ SEGMENTS_EACH = 10
 
 Rows = Sequence[Mapping[str, int]] | None
 StockSearch = Callable[[Sequence[Query], Rows, Sequence[str], Path], None]
-"""``(queries, encoded, options, run)``: stock search.lucene, which writes ``run``."""
+"""``(queries, encoded, options, run)``: writes ``run`` as stock search.lucene does."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import pytest
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.java import start_jvm
 from learned_sparse.lucene import impact_searcher, search_impacts
-from learned_sparse.lucene_impacts import LARGEST_IMPACT, ImpactSearcher
+from learned_sparse.lucene_impacts import ImpactSearcher
+from learned_sparse.lucene_open import MOST
 from learned_sparse.stock_run import lowered
 
 DRAW = random.Random(11)
@@ -121,7 +122,7 @@ def test_what_cannot_be_searched(index: Path, tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"not a Lucene index .*learned_sparse.index"):
         ImpactSearcher(tmp_path / "gone")
     with ImpactSearcher(index) as searcher:
-        for impact in (-1, 0.5, LARGEST_IMPACT + 1):
+        for impact in (-1, 0.5, MOST + 1):
             with pytest.raises(LearnedSparseError, match=r"'t1' has the impact .*not a whole number"):
                 searcher.search({"t1": impact})  # type: ignore[dict-item]
         for k in (0, -1):
