@@ -35,7 +35,7 @@ class Vectors:
     largest: int
 
 
-REAL = (Vectors("8 bits", 6_000, 255), Vectors("up to 1,000", 2_500, 1_000))
+REAL = (Vectors("8 bits", 5_000, 255), Vectors("up to 1,000", 4_000, 1_000))
 TINY = (Vectors("8 bits", 60, 255),)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from learned_sparse import anserini, direct_index, index
 from learned_sparse.direct_index import DirectCounts, index_directly, spelled
@@ -18,12 +20,21 @@ from learned_sparse.lucene_terms import EMPTY_TERM
 from tests.learned_sparse.encoded_folder import write_folder
 
 LARGEST = 2**31 - 1
+MARKS = st.text(st.sampled_from('":,{}\\x'), min_size=1)
+WORDS = st.text(st.characters(exclude_characters=" \x01", exclude_categories=["Cs"]), min_size=1)
 GOOD = '{"id": "d1", "vector": {"a": 3, "b": 1}}'
 
 
 def indexed(place: Path, *lines: str, threads: int = 1) -> DirectCounts:
     (place / "in.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     return index_directly([place / "in.jsonl"], place / "index", threads=threads)
+
+
+@example({":": 1})
+@example({",": 1, ":a": 2})
+@given(st.dictionaries(MARKS | WORDS, st.integers(1, LARGEST), min_size=1))
+def test_a_vector_is_spelled_term_by_term(vector: dict[str, int]) -> None:
+    assert spelled(vector) == " ".join(f"{term}\x01{impact}" for term, impact in vector.items())
 
 
 @pytest.mark.jvm
