@@ -56,3 +56,11 @@ def test_shares_that_cannot_be(share: float) -> None:
         TermPruning(WORDS, ALL, {}, share)
     with pytest.raises(LearnedSparseError, match="give a share of documents"):
         TermPruning(WORDS, ALL, {"wing": share}, 0.7)
+
+
+def test_a_dimension_without_a_term_is_not_written_down() -> None:
+    """A model may have more outputs than its tokenizer has tokens."""
+    wide = Vocabulary.from_tokenizer(tokenizer(), len(VOCABULARY) + 2)
+    pruning = TermPruning(wide, torch.ones(len(wide), dtype=torch.bool), {}, 1.0)
+    pruning.update(torch.full((len(wide),), 0.5), 0.5)
+    assert list(pruning.learned()["frequencies"]) == VOCABULARY
