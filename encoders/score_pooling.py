@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from encoders.sparse_gradients import Entries, entry_gradients
+from encoders.sparse_gradients import Entries, column_sums, entry_gradients
+
+Pooled = tuple[Tensor, Entries, list[tuple[int, int]]]
 
 
 class Scores(Protocol):
@@ -25,15 +27,15 @@ class Scores(Protocol):
     def max(self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool) -> Tensor:
         """The maxima, with ReLU and log(1 + x) if asked."""
 
-    def max_with_row(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """The maxima without bias (anything for a text without rows), and the row each stands in, as int32."""
+    def max_and_entries(
+        self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool
+    ) -> tuple[Tensor, Entries]:
+        """As ``max``; and the rows that won, with their scores: those above 0, or all without ReLU."""
 
     def sum(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Tensor:
         """Sums of the ReLU of the scores, or of its log(1 + x)."""
 
-    def sum_and_entries(
-        self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool
-    ) -> tuple[Tensor, Entries, list[tuple[int, int]]]:
+    def sum_and_entries(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Pooled:
         """The sums; the positive scores where they are few; and the spans of columns where they are not."""
 
     def text_of(self, row: Tensor) -> Tensor:
@@ -47,42 +49,40 @@ class Scores(Protocol):
         """
 
 
-def max_over_rows(rows: Tensor, weight: Tensor, scores: Scores) -> Tensor:
-    """The maxima without bias; the backward pass touches only the winning rows, one per text and term."""
-    return _MaxOverRows.apply(rows, weight, scores)  # type: ignore[no-untyped-call, no-any-return]
+def max_over_rows(rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, *, relu: bool, log: bool) -> Tensor:
+    """:meth:`Scores.max` with gradient, which goes to the rows that won: one a text and term."""
+
+    def pooled() -> Pooled:
+        weights, entries = scores.max_and_entries(rows, weight, bias, relu=relu, log=log)
+        return weights, entries, []
+
+    return _OverRows.apply(rows, weight, bias, scores, pooled, log)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def sum_over_rows(rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, *, log: bool) -> Tensor:
-    """Sums of (saturated) ReLU scores.
+    """:meth:`Scores.sum` with gradient.
 
     ReLU makes the scores sparse: where few are positive just those are kept, the others are computed again in the
     backward pass.
     """
-    return _SumOverRows.apply(rows, weight, bias, scores, log)  # type: ignore[no-untyped-call, no-any-return]
+
+    def pooled() -> Pooled:
+        return scores.sum_and_entries(rows, weight, bias, log=log)
+
+    return _OverRows.apply(rows, weight, bias, scores, pooled, log)  # type: ignore[no-untyped-call, no-any-return]
 
 
-class _MaxOverRows(torch.autograd.Function):
+class _OverRows(torch.autograd.Function):
+    """What was pooled, and which scores it depends on: ``entries``, and all positive ones in ``spans`` of columns."""
+
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, scores: Scores) -> Tensor:
-        pooled, winner = scores.max_with_row(rows, weight)
-        ctx.save_for_backward(rows, weight, winner)
-        return pooled
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        rows, weight, winner = ctx.saved_tensors
-        text, column = gradients[0].nonzero(as_tuple=True)
-        entries = (winner[text, column], column, gradients[0][text, column])
-        return *entry_gradients(rows, weight, entries, ctx.needs_input_grad), None
-
-
-class _SumOverRows(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, log: bool) -> Tensor:
-        pooled, entries, ctx.spans = scores.sum_and_entries(rows, weight, bias, log=log)
+    def forward(
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, pooled: Callable[[], Pooled], log: bool
+    ) -> Tensor:
+        weights, entries, ctx.spans = pooled()
         ctx.save_for_backward(rows, weight, bias, *entries)
         ctx.scores, ctx.log = scores, log
-        return pooled
+        return weights
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -91,7 +91,7 @@ class _SumOverRows(torch.autograd.Function):
         value = gradient[scores.text_of(row.long()), column.long()]
         value = value / (1 + score) if ctx.log else value
         d_rows, d_weight = entry_gradients(rows, weight, (row, column, value), ctx.needs_input_grad)
-        d_bias = torch.zeros_like(bias, dtype=gradient.dtype).index_add_(0, column.long(), value)
+        d_bias = column_sums(column, len(bias), value)
         if ctx.spans:
             rows, weight = rows.to(scores.dtype), weight.to(scores.dtype)
         found = scores.score_gradients(rows, weight, bias, gradient, ctx.spans, log=ctx.log)
@@ -101,4 +101,4 @@ class _SumOverRows(torch.autograd.Function):
                 d_rows += d_scores @ weight[start:end]
             if d_weight is not None:
                 d_weight[start:end] += d_scores.t() @ rows
-        return d_rows, d_weight, d_bias, None, None
+        return d_rows, d_weight, d_bias, None, None, None

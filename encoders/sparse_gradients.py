@@ -20,6 +20,14 @@ def entry_gradients(
     return d_rows, d_weight
 
 
+def column_sums(column: Tensor, columns: int, value: Tensor) -> Tensor:
+    """``out[c]`` = sum of ``value[k]`` over the k with ``column[k] = c``, always in the same order."""
+    if value.device.type == "cpu":
+        return value.new_zeros(columns).index_add_(0, column.long(), value)
+    one = value.new_ones(1, 1)  # index_add_ would add atomically, in any order
+    return _weighted_sums(column, columns, torch.zeros_like(column), value, one).squeeze(1)
+
+
 def _weighted_sums(group: Tensor, groups: int, source: Tensor, value: Tensor, vectors: Tensor) -> Tensor:
     """``out[g]`` = sum of ``value[k] * vectors[source[k]]`` over the k with ``group[k] = g``: sparse times dense."""
     order = torch.sort(group, stable=True).indices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -38,16 +38,19 @@ class TiledScores:
         pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
         for start, end, scores in self._tiles(rows, weight):
             pooled[:, start:end] = self._layout.max(scores)
-        pooled = pooled.add_(bias).masked_fill_(self._layout.empty[:, None], 0.0)
-        pooled = pooled.relu_() if relu else pooled
-        return pooled.log1p_() if log else pooled
+        return _activated(self._with_bias(pooled, bias), relu=relu, log=log)
 
-    def max_with_row(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def max_and_entries(
+        self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool
+    ) -> tuple[Tensor, Entries]:
         pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
-        winner = torch.empty(self._layout.texts, len(weight), dtype=torch.int32, device=rows.device)
+        kept = [_nothing(rows)]
         for start, end, scores in self._tiles(rows, weight):
-            pooled[:, start:end], winner[:, start:end] = self._layout.max_with_row(scores)
-        return pooled, winner
+            best = self._with_bias(self._layout.max(scores).to(pooled.dtype), bias[start:end])
+            text, column = ((best > 0) if relu else ~self._layout.empty[:, None].expand_as(best)).nonzero(as_tuple=True)
+            kept.append((self._layout.winners(scores, text, column).int(), column.int() + start, best[text, column]))
+            pooled[:, start:end] = best
+        return _activated(pooled, relu=relu, log=log), _joined(kept)
 
     def sum(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Tensor:
         pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
@@ -59,8 +62,7 @@ class TiledScores:
         self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool
     ) -> tuple[Tensor, Entries, list[Span]]:
         pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
-        places = torch.empty(0, dtype=torch.int32, device=rows.device)
-        kept: list[Entries] = [(places, places, pooled.new_empty(0))]
+        kept = [_nothing(rows)]
         dense: list[Span] = []
         for start, end, scores in self._tiles(rows, weight):
             pooled[:, start:end], entries = self._sum_tile(scores, bias[start:end], log=log, keep=True)
@@ -68,8 +70,7 @@ class TiledScores:
                 dense.append((start, end))
             else:
                 kept.append((entries[0].int(), entries[1].int() + start, entries[2]))
-        row, column, value = (torch.cat(parts) for parts in zip(*kept, strict=True))
-        return pooled, (row, column, value), dense
+        return pooled, _joined(kept), dense
 
     def text_of(self, row: Tensor) -> Tensor:
         return self._layout.text_of(row)
@@ -83,6 +84,9 @@ class TiledScores:
             d_scores = d_scores / (1 + scores.relu()) if log else d_scores
             d_scores = d_scores.where(scores > 0, 0.0)
             yield (start, end), d_scores.to(self.dtype), d_scores.sum(0)
+
+    def _with_bias(self, pooled: Tensor, bias: Tensor) -> Tensor:
+        return pooled.add_(bias).masked_fill_(self._layout.empty[:, None], 0.0)
 
     def _tiles(self, rows: Tensor, weight: Tensor) -> Iterator[tuple[int, int, Tensor]]:
         """``(start, end, rows @ weight[start:end].T)``; each tile overwrites the scores of the one before."""
@@ -110,6 +114,22 @@ class TiledScores:
                 return pooled.view(self._layout.texts, -1), entries
         scores = scores.relu_()
         return self._layout.sum(scores.log1p_() if log else scores), entries
+
+
+def _activated(scores: Tensor, *, relu: bool, log: bool) -> Tensor:
+    """In place."""
+    scores = scores.relu_() if relu else scores
+    return scores.log1p_() if log else scores
+
+
+def _nothing(rows: Tensor) -> Entries:
+    places = torch.empty(0, dtype=torch.int32, device=rows.device)
+    return places, places, rows.new_empty(0, dtype=accumulator(rows))
+
+
+def _joined(parts: Sequence[Entries]) -> Entries:
+    row, column, value = (torch.cat(some) for some in zip(*parts, strict=True))
+    return row, column, value
 
 
 def _adds_in_order(tensor: Tensor) -> bool:

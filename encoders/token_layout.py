@@ -8,6 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+_FEW = 0.05  # share of a tile's maxima below which each is looked for on its own
+_ENTRIES_AT_ONCE = 16384  # whose texts' scores are gathered: 8 MB at 128 tokens
+
 
 class Layout(Protocol):
     """Pooling of ``scores`` ``(rows, columns)`` over the rows of each text that count, to ``(texts, columns)``."""
@@ -19,8 +22,8 @@ class Layout(Protocol):
     def max(self, scores: Tensor) -> Tensor:
         """The maxima (anything for a text without rows)."""
 
-    def max_with_row(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The maxima, and the number of the row each one stands in."""
+    def winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        """The first row of each ``text`` that holds its maximum in ``column``, after ``max``; all ``(n,)``."""
 
     def sum(self, scores: Tensor) -> Tensor:
         """The sums."""
@@ -45,9 +48,12 @@ class Rectangle:
     def max(self, scores: Tensor) -> Tensor:
         return self._fold(scores, float("-inf")).amax(1)
 
-    def max_with_row(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        values, token = self._fold(scores, float("-inf")).max(1)
-        return values, token + self._tokens * torch.arange(self.texts, device=scores.device)[:, None]
+    def winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        if _are_many(text, scores, self.texts):
+            token = scores.view(self.texts, self._tokens, -1).max(1).indices  # argmax takes three times as long
+            return text * self._tokens + token[text, column]
+        first = text * self._tokens
+        return first + _first_largest(scores, first, torch.full_like(text, self._tokens), column)
 
     def sum(self, scores: Tensor) -> Tensor:
         return self._fold(scores, 0.0).sum(1)
@@ -73,10 +79,9 @@ class Ragged:
 
     def __init__(self, lengths: Tensor) -> None:
         self.texts, self.empty = len(lengths), lengths == 0
-        self._ends = lengths.cumsum(0)
+        self._lengths, self._starts = lengths, lengths.cumsum(0) - lengths
         self._text_of_row = torch.repeat_interleave(torch.arange(self.texts), lengths)
-        starts = [0, *self._ends.tolist()]
-        self._spans = list(itertools.pairwise(starts))
+        self._spans = list(itertools.pairwise([0, *lengths.cumsum(0).tolist()]))
 
     def max(self, scores: Tensor) -> Tensor:
         pooled = scores.new_zeros(self.texts, scores.shape[1])
@@ -85,14 +90,12 @@ class Ragged:
                 torch.amax(scores[start:end], 0, out=pooled[text])
         return pooled
 
-    def max_with_row(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        pooled = scores.new_zeros(self.texts, scores.shape[1])
-        winner = torch.zeros_like(pooled, dtype=torch.long)
-        for text, (start, end) in enumerate(self._spans):
-            if end > start:
-                torch.max(scores[start:end], 0, out=(pooled[text], winner[text]))
-                winner[text] += start
-        return pooled, winner
+    def winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        if _are_many(text, scores, self.texts):
+            rows = [scores[start:end].max(0).indices + start for start, end in self._spans if end > start]
+            return torch.stack(rows)[(~self.empty).cumsum(0)[text] - 1, column]
+        first = self._starts[text]
+        return first + _first_largest(scores, first, self._lengths[text], column)
 
     def sum(self, scores: Tensor) -> Tensor:
         pooled = scores.new_empty(self.texts, scores.shape[1])
@@ -108,6 +111,21 @@ class Ragged:
 
     def spread(self, gradient: Tensor) -> Tensor:
         return gradient[self._text_of_row]
+
+
+def _are_many(text: Tensor, scores: Tensor, texts: int) -> bool:
+    return len(text) > _FEW * texts * scores.shape[1]
+
+
+def _first_largest(scores: Tensor, first: Tensor, length: Tensor, column: Tensor) -> Tensor:
+    """Of the ``length`` rows from ``first`` on, the place of the first largest score in ``column``; all ``(n,)``."""
+    places = torch.empty_like(first)
+    for start in range(0, len(first), _ENTRIES_AT_ONCE):
+        part = slice(start, start + _ENTRIES_AT_ONCE)
+        last = length[part, None] - 1
+        token = torch.arange(int(last.max()) + 1, device=scores.device).minimum(last)  # the last row again: no first
+        places[part] = scores[first[part, None] + token, column[part, None]].argmax(1)
+    return places
 
 
 def lay_out(hidden: Tensor, mask: Tensor) -> tuple[Layout, Tensor]:

@@ -63,7 +63,20 @@ class FusedScores:
         self._max(rows, weight, bias, pooled, pooled, WINNERS=False, RELU=relu, LOG=log)
         return pooled
 
+    def max_and_entries(
+        self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool
+    ) -> tuple[Tensor, Entries]:
+        pooled, winners = self.max_with_row(rows, weight)
+        pooled.add_(bias).masked_fill_(~self.keep.any(1, keepdim=True), 0.0)
+        text, column = ((pooled > 0) if relu else self.keep.any(1, keepdim=True).expand_as(pooled)).nonzero(
+            as_tuple=True
+        )
+        entries = (winners[text, column], column.int(), pooled[text, column])
+        pooled = pooled.relu_() if relu else pooled
+        return (pooled.log1p_() if log else pooled), entries
+
     def max_with_row(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The maxima without bias (anything for a text without rows), and the row each stands in, as int32."""
         pooled = self._pooled(rows, weight)
         winners = torch.empty_like(pooled, dtype=torch.int32)
         self._max(rows, weight, pooled, pooled, winners, WINNERS=True, RELU=False, LOG=False)

@@ -42,17 +42,12 @@ def pool(
         learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias))
         log = saturation == "log"
         if pooling == "sum":
-            return (
-                sum_over_rows(rows, weight, bias, scores, log=log)
-                if learns
-                else scores.sum(rows, weight, bias, log=log)
-            )
-        if not learns:
-            return scores.max(rows, weight, bias, relu=relu, log=log)
-        pooled = max_over_rows(rows, weight, scores) + bias.to(accumulator(hidden))
-        pooled = pooled.where(mask.bool().any(1, keepdim=True), 0.0)
-        pooled = pooled.relu() if relu else pooled
-        return pooled.log1p() if log else pooled
+            if learns:
+                return sum_over_rows(rows, weight, bias, scores, log=log)
+            return scores.sum(rows, weight, bias, log=log)
+        if learns:
+            return max_over_rows(rows, weight, bias, scores, relu=relu, log=log)
+        return scores.max(rows, weight, bias, relu=relu, log=log)
 
 
 def pool_columns(

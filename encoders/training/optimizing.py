@@ -46,7 +46,8 @@ def make_optimizer(
         {"params": group, "lr": rate, "full_rate": rate, "weight_decay": stage.weight_decay if decays else 0.0}
         for (rate, decays), group in groups.items()
     ]
-    return _KINDS[stage.optimizer](described, lr=stage.learning_rate)
+    # fused: one pass over each parameter, and no copies of all of them
+    return _KINDS[stage.optimizer](described, lr=stage.learning_rate, fused=True)
 
 
 def learning_rate_share(stage: Stage, step: int) -> float:

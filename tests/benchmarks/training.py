@@ -1,0 +1,162 @@
+"""A training step: this toolkit's vocabulary head and optimizer beside plain PyTorch over all scores."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from encoders.checkpoint import load_tokenizer
+from encoders.masked_lm import Tower
+from encoders.models import TermWeighers
+from encoders.models.splade import Splade, SpladeSettings
+from encoders.training.optimizing import make_optimizer
+from encoders.training.recipe import Stage
+from encoders.vocabulary import Vocabulary
+from encoders.vocabulary_head import Pooling
+from tests.benchmarks import harness
+from tests.benchmarks.passages import passages
+from tests.benchmarks.shapes import SMALL, TINY
+
+SEED = 0
+RATE = 2e-5
+ALL_ACTIVE = 20.0  # added to the output bias: as if training had just begun from a bias of 0
+SAME = 1e-4  # loss and gradient norm of both, relative: sums over 4,096 tokens in another order
+
+NAIVE, OURS = "plain PyTorch", "learned_sparse"
+Who = Literal["plain PyTorch", "learned_sparse"]
+CASES: dict[str, tuple[Pooling, float]] = {
+    "max pooling": ("max", 0.0),
+    "sum pooling": ("sum", 0.0),
+    "max pooling, all terms active": ("max", ALL_ACTIVE),
+}
+
+
+def run(toy: bool) -> dict[str, Any]:
+    """Every case, both contenders: time in turns in this process, memory each in a process of its own."""
+    shape, texts, tokens, rounds = (TINY, 4, 16, 1) if toy else (SMALL, 32, 128, 5)
+    with tempfile.TemporaryDirectory() as place:
+        folder = shape.save(Path(place) / "model", passages(16, SEED))
+        rows = [row for name in CASES for row in _rows(name, folder, texts, tokens, rounds)]
+    return {
+        "sizes": {"shape": shape.name, "texts": texts, "tokens": tokens, "rounds": rounds, "seed": SEED},
+        "rows": rows,
+        "ratios": {case: _ratios([row for row in rows if row["case"] == case]) for case in CASES},
+    }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """Medians, and what share of plain PyTorch's time and memory is left."""
+    lines = ["| | seconds a step | peak memory, MB | loss | gradient norm |", "|---|---|---|---|---|"]
+    for row in result["rows"]:
+        seconds = statistics.median(row["seconds"])
+        lines.append(
+            f"| {row['case']}: {row['who']} | {seconds:.2f} | {row['peak_mb']:.0f} | {row['loss']:.5f} | "
+            f"{row['gradient_norm']:.3f} |"
+        )
+    shares = "; ".join(f"{case}: time × {ratio['time']:.2f}, memory × {ratio['memory']:.2f}"
+                       for case, ratio in result["ratios"].items())  # fmt: skip
+    return "\n".join(lines) + f"\n\nAgainst plain PyTorch: {shares}."
+
+
+def _rows(case: str, folder: Path, texts: int, tokens: int, rounds: int) -> list[dict[str, Any]]:
+    sizes = {"folder": str(folder), "case": case, "texts": texts, "tokens": tokens}
+    alone = {who: harness.child("tests.benchmarks.training:alone", who=who, **sizes) for who in (NAIVE, OURS)}
+    for measure in ("loss", "gradient_norm"):
+        values = [found[measure] for found in alone.values()]
+        if not math.isclose(*values, rel_tol=SAME):
+            raise RuntimeError(f"{case}: {measure} differs: {values}")
+    steps = {who: step(who=who, **sizes) for who in (NAIVE, OURS)}
+    seconds = harness.interleave(steps, rounds)
+    return [{"case": case, "who": who, "seconds": seconds[who], **alone[who]} for who in alone]
+
+
+def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
+    naive, ours = rows
+    return {
+        "time": 1 / harness.median_ratio(naive["seconds"], ours["seconds"]),
+        "memory": ours["peak_mb"] / naive["peak_mb"],
+    }
+
+
+def alone(who: Who, folder: str, case: str, texts: int, tokens: int) -> dict[str, Any]:
+    """Three steps in this process; what the first found."""
+    run_step = step(who=who, folder=folder, case=case, texts=texts, tokens=tokens)
+    found, *_ = (run_step() for _ in range(3))
+    return found
+
+
+def step(who: str, folder: str, case: str, texts: int, tokens: int) -> Callable[[], dict[str, Any]]:
+    """A whole step: forward, loss, backward, gradient norm, AdamW; it gives loss, norm and terms a text."""
+    pooling, shift = CASES[case]
+    ids = token_ids(Path(folder), texts, tokens)
+    forward, module, optimizer = (_naive if who == NAIVE else _ours)(Path(folder), pooling, shift)
+
+    def run_step() -> dict[str, Any]:
+        optimizer.zero_grad(set_to_none=True)
+        weights = forward(ids, torch.ones_like(ids))
+        loss = contrastive(weights)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(module.parameters(), float("inf"))
+        optimizer.step()
+        active = torch.count_nonzero(weights.detach()) / len(weights)
+        return {"loss": float(loss.detach()), "gradient_norm": float(norm), "terms": round(float(active), 1)}
+
+    return run_step
+
+
+def contrastive(weights: Tensor) -> Tensor:
+    """The first half are queries, the second their documents, which are each other's negatives."""
+    queries, documents = weights.chunk(2)
+    return nn.functional.cross_entropy(queries @ documents.T, torch.arange(len(queries)))
+
+
+def token_ids(folder: Path, texts: int, tokens: int) -> Tensor:
+    """``(texts, tokens)``: each starts with [CLS], ends with [SEP], and has no padding."""
+    tokenizer = load_tokenizer(folder)
+    words = [token for text in passages(4 * texts, SEED + 1) for token in tokenizer(text)["input_ids"][1:-1]]
+    inner = torch.tensor(words[: texts * (tokens - 2)]).view(texts, tokens - 2)
+    edges = [torch.full((texts, 1), token) for token in (tokenizer.cls_token_id, tokenizer.sep_token_id)]
+    return torch.cat([edges[0], inner, edges[1]], dim=1)
+
+
+def _naive(folder: Path, pooling: Pooling, shift: float) -> tuple[Any, nn.Module, torch.optim.Optimizer]:
+    """All scores ``(texts, tokens, vocabulary)``, and autograd through every operation."""
+    model: Any = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    module = _prepared(model, model.get_output_embeddings().bias, shift)
+    return partial(_all_scores, model, pooling), module, torch.optim.AdamW(module.parameters(), lr=RATE)
+
+
+def _all_scores(model: Any, pooling: Pooling, ids: Tensor, mask: Tensor) -> Tensor:
+    logits = model(input_ids=ids, attention_mask=mask).logits
+    weights = torch.log1p(torch.relu(logits)) * mask[:, :, None]
+    return weights.amax(1) if pooling == "max" else weights.sum(1)
+
+
+def _ours(folder: Path, pooling: Pooling, shift: float) -> tuple[Any, nn.Module, torch.optim.Optimizer]:
+    tower = Tower.load(folder)
+    _prepared(tower, tower.decoder_bias, shift)
+    vocabulary = Vocabulary.from_tokenizer(load_tokenizer(folder), tower.vocabulary_size)
+    splade = Splade(SpladeSettings(pooling=pooling), tower, vocabulary)
+    stage = Stage(name="benchmark", steps=1, batch_size=16, learning_rate=RATE, optimizer="adamw", weight_decay=0.01)
+    parameters = list(splade.parameters())
+    optimizer = make_optimizer(stage, TermWeighers(splade, splade), {"document": tower}, parameters)
+    return splade, splade, optimizer
+
+
+def _prepared(module: nn.Module, bias: Tensor, shift: float) -> nn.Module:
+    """In training mode, but without dropout: both are to find the same gradients."""
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    with torch.no_grad():
+        bias += shift
+    return module.train()
