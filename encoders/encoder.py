@@ -39,6 +39,8 @@ from learned_sparse.records import SparseBatch
 
 _MOST_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float32
 _MOST_WEIGHTS_ON_ACCELERATOR = 2**26
+_TOKENIZED = 128
+"""Texts tokenised at once: the tokenizer takes some 200 bytes for each token, those that are cut off among them."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,8 +112,32 @@ class CheckpointEncoder:
 
     def prepare(self, texts: Sequence[str]) -> Prepared:
         """Tokenise; touches no device and no counter, so it may run in another thread than ``encode_prepared``."""
-        if not texts:
-            return Prepared(tokens=np.empty(0, np.int64), lengths=np.empty(0, np.int64), truncated=0)
+        chunks = [self._tokenize(texts[start : start + _TOKENIZED]) for start in range(0, len(texts), _TOKENIZED)]
+        return Prepared(
+            tokens=np.concatenate([np.empty(0, np.int64), *(chunk.tokens for chunk in chunks)]),
+            lengths=np.concatenate([np.empty(0, np.int64), *(chunk.lengths for chunk in chunks)]),
+            truncated=sum(chunk.truncated for chunk in chunks),
+        )
+
+    def encode_prepared(self, prepared: Prepared) -> SparseBatch:
+        """Weights of the texts that were prepared, in their order, one row each; counts them."""
+        self.lengths = prepared.lengths
+        self.texts += len(prepared)
+        self.truncated += prepared.truncated
+        order, parts = [np.empty(0, np.int64)], [self._empty()]
+        starts = np.cumsum(prepared.lengths) - prepared.lengths
+        for places in self._batch_size.batches(prepared.lengths, self._most_texts):
+            order.append(places)
+            parts.append(self._weigh(prepared.tokens, starts[places], prepared.lengths[places]))
+        return SparseBatch.concatenate(parts, np.argsort(np.concatenate(order), kind="stable"))
+
+    def words(self, texts: Sequence[str]) -> list[list[Word]]:
+        """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
+        if self._finder is None:
+            self._finder = WordFinder(self.tokenizer)
+        return self._finder(texts)
+
+    def _tokenize(self, texts: Sequence[str]) -> Prepared:
         tokenized = tokenize_texts(
             self.tokenizer,
             texts,
@@ -126,24 +152,6 @@ class CheckpointEncoder:
         tokens = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths.sum()))
         truncated = sum(bool(encoding.overflowing) for encoding in tokenized.encodings or ())
         return Prepared(tokens=tokens, lengths=lengths, truncated=truncated)
-
-    def encode_prepared(self, prepared: Prepared) -> SparseBatch:
-        """Weights of the texts that were prepared, in their order, one row each; counts them."""
-        self.lengths = prepared.lengths
-        self.texts += len(prepared)
-        self.truncated += prepared.truncated
-        order, parts = [np.empty(0, np.int64)], [self._empty()]
-        starts = np.cumsum(prepared.lengths) - prepared.lengths
-        for places in self._batch_size.batches(prepared.lengths, self._most_texts):
-            order.append(places)
-            parts.append(self._weigh(prepared.tokens, starts[places], prepared.lengths[places]))
-        return SparseBatch.concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
-
-    def words(self, texts: Sequence[str]) -> list[list[Word]]:
-        """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
-        if self._finder is None:
-            self._finder = WordFinder(self.tokenizer)
-        return self._finder(texts)
 
     def _weigh(
         self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
