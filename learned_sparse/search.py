@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     _check(options, stock)
     collection = load_collection(options.collection or "pydoc", data=options.data)
     model = "bm25" if options.bm25 else options.model
-    place, note, exact = _place(options, collection.name, model)
+    place, note, exact = _place(options, collection.name)
     if options.topics:
         queries, output = read_queries(options.topics), options.output
     else:
@@ -103,12 +103,10 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _place(
-    options: argparse.Namespace, collection: str, model: str | None
-) -> tuple[Path, IndexNote, ExactSearcher | None]:
+def _place(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, ExactSearcher | None]:
     """The index, or the folder of vectors that ``--backend exact`` reads; what it is made of; the exact searcher."""
     if options.backend == "lucene":
-        index = options.index or index_folder(collection, model)
+        index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
         return index, IndexNote.load(index), None
     from learned_sparse.exact import ExactSearcher
     from learned_sparse.index_vectors import encoded_files
