@@ -44,7 +44,7 @@ def profiled(model: Path, texts: Sequence[str], dtype: str, scale: float, repeat
     forward = _median(lambda: encoder.encode_prepared(prepared), repeats)
     whole = max(forward, sum(parts.values()))
     seconds = {name: took * forward / whole for name, took in parts.items()}
-    seconds["between operators"] = forward - sum(seconds.values())
+    seconds["between operators"] = max(forward - sum(seconds.values()), 0.0)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "part.jsonl"
         seconds["tokenising"] = _median(lambda: encoder.prepare(texts), repeats)
