@@ -1,0 +1,114 @@
+"""How much memory encoding takes beyond the model and the libraries: this toolkit beside sentence-transformers."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from encoders.backbone import minilm_folder
+from encoders.checkpoint import load_tokenizer
+from tests.benchmarks import harness
+from tests.benchmarks.passages import passages
+from tests.benchmarks.shapes import SMALL, TINY, Shape
+from tests.tiny_models import save_tiny
+
+OURS = "learned_sparse"
+THEIRS = "sentence-transformers"
+DTYPE = "fp32"
+_KERNEL = Path("/proc/self")
+
+
+def run(toy: bool) -> dict[str, Any]:
+    """Each row is a process of its own."""
+    few, many, long = (8, 16, 4) if toy else (256, 2560, 256)
+    shape = TINY if toy else SMALL
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        trained = shape.save(folder / "trained", passages(16))
+        untrained = _untrained(folder / "untrained", toy)
+        rows = [_row(OURS, trained, "passages", few, shape)]
+        if not toy:
+            rows.append(_row(OURS, trained, "passages", many, shape))
+            rows.append(_row(OURS, trained, "long documents", long, shape))
+        rows.append(_row(OURS, untrained, "passages, untrained model", few, shape))
+        missing = {} if harness.installed(THEIRS) else {THEIRS: "not installed"}
+        if not missing:
+            rows.append(_row(THEIRS, trained, "passages", few, shape))
+    return {"sizes": {"shape": shape.name, "dtype": DTYPE}, "rows": rows, "missing": missing}
+
+
+def encode(contender: str, model: str, texts: str, number: int, max_length: int) -> dict[str, Any]:
+    """In this process: megabytes with the model and the libraries loaded, and how many more while encoding."""
+    from tests.benchmarks import contenders
+    from tests.benchmarks.encoding import write_corpus
+
+    make: Any = contenders.ours if contender == OURS else contenders.sentence_transformers
+    options = {"max_length": max_length} | ({"dtype": DTYPE} if contender == OURS else {})
+    joined = 20 if texts.startswith("long") else 1
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        pool = passages(number)
+        corpus = write_corpus(folder / "corpus.jsonl", ["A text to warm up."])
+        work = make(Path(model), corpus, folder / "out", **options)
+        work()  # libraries allocate much at their first use
+        write_corpus(corpus, [" ".join(pool[(n + i) % number] for i in range(joined)) for n in range(number)])
+        del pool
+        loaded = resident_mb()
+        (_KERNEL / "clear_refs").write_text("5")  # the high-water mark starts anew
+        work()
+        return {"loaded_mb": round(loaded, 1), "extra_mb": round(harness.peak_mb() - loaded, 1)}
+
+
+def resident_mb() -> float:
+    """What this process has in memory now, in megabytes of 10**6 bytes."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", (_KERNEL / "status").read_text("ascii"))
+    if found is None:
+        raise RuntimeError("no VmRSS in /proc/self/status")
+    return int(found[1]) * 1024 / 1e6
+
+
+def _row(contender: str, model: Path, texts: str, number: int, shape: Shape) -> dict[str, Any]:
+    measured = harness.child(
+        "tests.benchmarks.memory:encode",
+        contender=contender,
+        model=str(model),
+        texts=texts,
+        number=number,
+        max_length=shape.max_length,
+    )
+    return {"contender": contender, "texts": texts, "documents": number, **measured}
+
+
+def _untrained(folder: Path, toy: bool) -> Path:
+    """The same shape at random: it gives nearly all of its terms to every text."""
+    if toy:
+        return save_tiny("bert", folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+        model: Any = BertForMaskedLM(config)
+    model.save_pretrained(folder)
+    load_tokenizer(minilm_folder()).save_pretrained(folder)
+    return folder
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A table of megabytes."""
+    head = f"{result['sizes']['shape']}, {result['sizes']['dtype']}; each row in a process of its own."
+    lines = [
+        f"{head} *Extra*: the high-water mark of resident memory, less what was resident after one text.",
+        "",
+        "| | texts | documents | loaded, MB | extra, MB |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        numbers = f"{row['documents']:,} | {row['loaded_mb']:.0f} | {row['extra_mb']:.0f}"
+        lines.append(f"| {row['contender']} | {row['texts']} | {numbers} |")
+    lines += [f"\n{name}: {why}." for name, why in result["missing"].items()]
+    return "\n".join(lines)
