@@ -36,16 +36,20 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.jvm
-def test_bf16_is_compared_on_every_collection(tmp_home: Path, tmp_path: Path, data: Path, tiny_bert: Path) -> None:
+def test_every_dtype_is_compared_on_every_collection(
+    tmp_home: Path, tmp_path: Path, data: Path, tiny_bert: Path
+) -> None:
     model = checkpoint(tmp_path / "tiny-splade", tiny_bert, pooling="max")
-    words = ["--checkpoint", model, "--data", str(data), "--dtypes", "bf16", "--device", "cpu"]
+    words = ["--checkpoint", model, "--data", str(data), "--device", "cpu"]
     assert fidelity.main([*words, "--pooled", "msmarco-mini", "--output", str(tmp_path / "results" / "fidelity")]) == 0
     found = json.loads((tmp_path / "results" / "fidelity.json").read_text(encoding="utf-8"))
     assert str(tmp_path) not in json.dumps(found)
     assert [of["collection"] for of in found["collections"]] == ["scifact", "msmarco-mini-test-pool-10"]
     of = found["collections"][0]
-    fp32, bf16 = of["rows"]
-    assert (fp32["dtype"], bf16["dtype"], of["document texts"]) == ("fp32", "bf16", 12)
+    assert [row["dtype"] for row in of["rows"]] == ["fp32", "bf16", "int8"]
+    assert (of["document texts"], of["query texts"]) == (12, 12)
+    fp32, bf16, int8 = of["rows"]
+    assert int8["document"]["cosine"] < bf16["document"]["cosine"]  # 8 bits are coarser than bf16's 8 of 16
     for measure in ("nDCG@10", "MRR@10"):
         difference = bf16["scores"][measure] - fp32["scores"][measure]
         assert bf16["difference"][measure] == pytest.approx(difference, abs=1e-9)
@@ -60,6 +64,7 @@ def test_bf16_is_compared_on_every_collection(tmp_home: Path, tmp_path: Path, da
     assert text == page(found) + "\n"
     assert "--pooled msmarco-mini" in text
     assert "| bf16  | 12 queries" in text
+    assert "- int8 m" in text
 
 
 @pytest.mark.jvm

@@ -64,3 +64,9 @@ def test_a_dimension_without_a_term_is_not_written_down() -> None:
     pruning = TermPruning(wide, torch.ones(len(wide), dtype=torch.bool), {}, 1.0)
     pruning.update(torch.full((len(wide),), 0.5), 0.5)
     assert list(pruning.learned()["frequencies"]) == VOCABULARY
+
+
+def test_millionths_survive_the_float() -> None:
+    """0.062507 times a million is 62506.99..."""
+    pruning = TermPruning(WORDS, ALL, {"wing": 0.062507}, 0.062507)
+    assert pruning.learned() == {"gamma": 0.062507, "frequencies": {"wing": 0.062507}}
