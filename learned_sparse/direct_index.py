@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,11 +94,17 @@ class _Lines:
                 return
             yield batch
 
-    def close(self) -> None:
+    def stop(self) -> None:
         self._stopped = True
 
+    def close(self) -> None:
+        """Stop, and close the file that is being read."""
+        self.stop()
+        with self._lock:
+            self._batches.close()
 
-def _batches(files: Sequence[Path]) -> Iterator[_Batch]:
+
+def _batches(files: Sequence[Path]) -> Generator[_Batch, None, None]:
     for file in files:
         batch, size = _Batch(file, [], []), 0
         with contextlib.closing(numbered_lines(file)) as lines:
@@ -121,7 +127,7 @@ def _work(writer: LuceneWriter, lines: _Lines) -> DirectCounts:
             counts += _add(room, batch)
         return counts
     except BaseException:
-        lines.close()
+        lines.stop()
         raise
     finally:
         detach_thread()
