@@ -43,7 +43,9 @@ def states(tower: Any, ids: Tensor, layer: int = -1) -> Tensor:
 
 
 def logits(tower: Any, ids: Tensor) -> Tensor:
-    return states(tower, ids) @ tower.decoder_weight.detach().double().T + tower.decoder_bias.detach().double()
+    weight, bias = (parameter.detach().double() for parameter in (tower.decoder_weight, tower.decoder_bias))
+    found: Tensor = states(tower, ids) @ weight.T + bias
+    return found
 
 
 def splade_max(model: LoadedModel, ids: Tensor) -> Tensor:
@@ -58,7 +60,8 @@ def sparterm(model: LoadedModel, ids: Tensor) -> Tensor:
     gate = logits(model.towers["gate"], ids).relu().sum(0).sigmoid() >= model.settings.threshold
     gate[[token for token in ids.tolist() if token not in SPECIAL]] = True  # G_le: its own words too
     gate[SPECIAL + UNUSED] = False
-    return logits(model.towers["importance"], ids).relu().sum(0) * gate
+    importance: Tensor = logits(model.towers["importance"], ids).relu().sum(0)
+    return importance * gate
 
 
 def spade(model: LoadedModel, ids: Tensor) -> Tensor:
@@ -72,7 +75,8 @@ def spade(model: LoadedModel, ids: Tensor) -> Tensor:
     for row in logits(model.towers["expansion"], ids):
         values, columns = row.topk(model.settings.k)
         expansion[columns] = expansion[columns].maximum(values)
-    return (1 - model.settings.alpha) * weighting + model.settings.alpha * expansion
+    alpha: float = model.settings.alpha
+    return (1 - alpha) * weighting + alpha * expansion
 
 
 def uhd(model: LoadedModel, ids: Tensor) -> Tensor:

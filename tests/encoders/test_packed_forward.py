@@ -116,7 +116,12 @@ def test_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     ids, mask = inputs([4, 2])
     calls: list[int] = []
     before = PackedForward.__call__
-    monkeypatch.setattr(PackedForward, "__call__", lambda *given: (calls.append(1), before(*given))[1])
+
+    def counted(*given: Any) -> list[Tensor]:
+        calls.append(1)
+        return before(*given)
+
+    monkeypatch.setattr(PackedForward, "__call__", counted)
     tower(ids, mask)  # gradients
     with torch.no_grad():
         tower.train()(ids, mask)  # dropout
@@ -126,14 +131,14 @@ def test_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         assert calls == []
         tower(ids, mask)
         assert calls == [1]
-    with torch.device("meta"):
-        assert not PackedForward.of(tower.model).suits(torch.empty(1, 1))  # type: ignore[union-attr]
+        assert tower.packed is not None
+        assert not tower.packed.suits(torch.empty(1, 1, device="meta"))  # as on a GPU
 
 
 def test_other_models_keep_their_own() -> None:
     """A subclass may compute something else, as RoBERTa's positions do."""
 
-    class Own(transformers.BertForMaskedLM):  # type: ignore[misc]
+    class Own(transformers.BertForMaskedLM):
         pass
 
     config = model("bert", alone=False).config
