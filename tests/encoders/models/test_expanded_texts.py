@@ -32,6 +32,9 @@ def test_padding_is_no_text() -> None:
     cut = torch.tensor([[1, 1, 0, 0, 0]])  # a text that was cut has no separator of its own
     assert own_text(ids, cut, SEP)[1].tolist() == [[1, 1]]
     assert own_text(ids, torch.zeros_like(mask), SEP)[1].tolist() == [[0]]
+    ids, mask = torch.tensor([[SEP, CLS, 7, SEP, 8, SEP]]), torch.tensor([[0, 1, 1, 1, 1, 1]])  # or on the left
+    assert own_text(ids, mask, SEP)[1].tolist() == [[0, 1, 1, 1]]
+    assert between_texts(ids, mask, SEP).nonzero().tolist() == [[0, 3]]
 
 
 def test_a_separator_between_texts_has_tokens_behind_it() -> None:
