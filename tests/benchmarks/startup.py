@@ -16,13 +16,11 @@ from typing import Any
 
 import orjson
 
-from encoders.checkpoint import new_model, save_checkpoint
 from learned_sparse.bm25_index import build_bm25_index
-from learned_sparse.encode import main as encode
 from learned_sparse.index_vectors import build_index, encoded_files, plain_files
+from learned_sparse.jsonvector import read_vectors
 from learned_sparse.records import Document
 from tests.benchmarks import harness
-from tests.tiny_models import TEXTS, save_tiny
 
 EACH = 100
 """Terms that a document shares with no other."""
@@ -33,16 +31,16 @@ OPENED, COMMAND = "a searcher is made and has its first hits", "a command from i
 
 def run(toy: bool) -> dict[str, Any]:
     """Each time in a process of its own."""
-    return measure(20, 1) if toy else measure(5_000, 5)
+    return measure(20, 1, warm=0) if toy else measure(5_000, 5)
 
 
-def measure(documents: int, rounds: int) -> dict[str, Any]:
+def measure(documents: int, rounds: int, warm: int = 1) -> dict[str, Any]:
     """Searchers of an index of ``documents`` × 100 distinct terms; commands on an index of a few documents."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         build_index(plain_files([write_vectors(folder / "vectors", documents)]), folder / "index")
-        opened = _in_turns({who: partial(_opened, who, folder / "index") for who in (STOCK, OURS)}, rounds)
-        commands = _in_turns(_commands(folder), rounds)
+        opened = _in_turns({who: partial(_opened, who, folder / "index") for who in (STOCK, OURS)}, rounds, warm)
+        commands = _in_turns(_commands(folder), rounds, warm)
     rows = [_row(OPENED, who, measured) for who, measured in opened.items()]
     rows += [_row(COMMAND, who, measured) for who, measured in commands.items()]
     return {
@@ -106,6 +104,11 @@ def _opened(who: str, index: Path) -> dict[str, Any]:
 
 def _commands(folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """Indexes of a few documents by SpaDE, whose queries are bags of words, and by BM25; what searches them."""
+    # Here, since the processes that are measured import this module too.
+    from encoders.checkpoint import new_model, save_checkpoint
+    from learned_sparse.encode import main as encode
+    from tests.tiny_models import TEXTS, save_tiny
+
     documents = [Document(f"d{number}", text) for number, text in enumerate(filter(None, TEXTS))]
     corpus = folder / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"id": d.id, "text": d.text}) + "\n" for d in documents), encoding="utf-8")
@@ -115,8 +118,12 @@ def _commands(folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
         raise RuntimeError("encoding failed")
     build_index(encoded_files([folder / "encoded"]), folder / "impacts")
     build_bm25_index(documents, folder / "text")
-    (folder / "topics.tsv").write_text("1\thives\n", encoding="utf-8")
-    (folder / "encoded.jsonl").write_text('{"contents": "hives", "vector": {"hives": 1}}\n', encoding="utf-8")
+    _, vector = next(iter(read_vectors(folder / "encoded")))
+    words = [term for term in vector if term.isalpha()]  # that the document has for the untrained model
+    text = " ".join([*documents[0].text.split(), *words])
+    (folder / "topics.tsv").write_text(f"1\t{text}\n", encoding="utf-8")
+    line = json.dumps({"contents": text, "vector": dict.fromkeys(words, 1)})
+    (folder / "encoded.jsonl").write_text(line + "\n", encoding="utf-8")
     asked = ["--topics", str(folder / "topics.tsv"), "--output", str(folder / "run.txt")]
     ours, stock = ["learned_sparse.search"], ["learned_sparse.pyserini", "search.lucene"]
     encoder = ["--impact", "--encoder", str(folder / "encoded.jsonl"), "--min-idf", "-1"]
@@ -153,13 +160,14 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def _in_turns(contenders: Mapping[str, Callable[[], dict[str, Any]]], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """What each gives in each round; a round that does not count goes before."""
+def _in_turns(
+    contenders: Mapping[str, Callable[[], dict[str, Any]]], rounds: int, warm: int
+) -> dict[str, list[dict[str, Any]]]:
+    """What each gives in each round; those of ``warm`` rounds that go before are left out."""
     measured: dict[str, list[dict[str, Any]]] = {name: [] for name in contenders}
-    harness.interleave(
-        {name: partial(lambda n, ask: measured[n].append(ask()), name, ask) for name, ask in contenders.items()}, rounds
-    )
-    return {name: found[1:] for name, found in measured.items()}
+    asking = {name: partial(lambda n, ask: measured[n].append(ask()), name, ask) for name, ask in contenders.items()}
+    harness.interleave(asking, rounds, warm)
+    return {name: found[warm:] for name, found in measured.items()}
 
 
 def _row(what: str, who: str, measured: list[dict[str, Any]]) -> dict[str, Any]:
