@@ -1,0 +1,133 @@
+"""Whether speed and memory stay as they are when collections and texts grow: the whole encoding pipeline."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from encoders.backbone import minilm_folder
+from encoders.checkpoint import load_tokenizer
+from tests.benchmarks import harness
+from tests.benchmarks.memory import resident_mb
+from tests.benchmarks.passages import passages
+from tests.benchmarks.shapes import SMALL, TINY, Shape
+from tests.tiny_models import save_tiny
+
+LENGTHS = (32, 64, 128, 256, 512)
+_POOL = 2000  # different passages; larger collections repeat them
+
+
+def run(toy: bool) -> dict[str, Any]:
+    """Both kinds of growth, each size in a process of its own (toys: all in this one)."""
+    row = _row_here if toy else _row
+    sizes = (20, 40) if toy else (1_000, 10_000, 100_000)
+    lengths, tokens = ((16, 64), 256) if toy else (LENGTHS, 8192)
+    shape = TINY if toy else SMALL
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        narrow = _narrow(folder / "narrow", toy)
+        model = shape.save(folder / "model", passages(16))
+        collections = [row(narrow, documents=number, words=8, max_length=24) for number in sizes]
+        texts = [row(model, documents=tokens // length, words=length, max_length=length) for length in lengths]
+    return {
+        "sizes": {"shape": shape.name, "narrow": "1 layer, 64", "tokens": tokens},
+        "rows": [{"growing": "documents", **found} for found in collections]
+        + [{"growing": "tokens", **found} for found in texts],
+        "ratios": {
+            "documents/s of the largest to the smallest": _ratio(collections, "documents_per_second"),
+            "tokens/s of the longest to the shortest": _ratio(texts, "tokens_per_second"),
+        },
+    }
+
+
+def encode(model: str, documents: int, words: int, max_length: int) -> dict[str, Any]:
+    """In this process: texts of ``words`` words, cut at ``max_length`` tokens, through the whole pipeline."""
+    from tests.benchmarks import contenders
+    from tests.benchmarks.encoding import write_corpus
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        pool = [_text(passage, words) for passage in passages(min(documents, _POOL))]
+        lengths = [
+            len(ids) for ids in load_tokenizer(Path(model))(pool, truncation=True, max_length=max_length).input_ids
+        ]
+        corpus = write_corpus(folder / "corpus.jsonl", pool[:1])
+        work = contenders.ours(Path(model), corpus, folder / "out", dtype="fp32", max_length=max_length)
+        work()
+        with corpus.open("w", encoding="utf-8") as file:
+            for number in range(documents):
+                file.write(f'{{"_id": "d{number}", "text": "{pool[number % len(pool)]}"}}\n')
+        loaded = resident_mb()
+        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+        began = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - began
+        mean = sum(lengths) / len(lengths)
+        return {
+            "documents": documents,
+            "tokens": round(mean, 1),
+            "seconds": [round(seconds, 3)],
+            "documents_per_second": round(documents / seconds, 1),
+            "tokens_per_second": round(documents * mean / seconds),
+            "extra_mb": round(harness.peak_mb() - loaded, 1),
+        }
+
+
+def _text(passage: str, words: int) -> str:
+    """So many words that JSON needs no escapes for; the passage over and over if it is shorter."""
+    plain = "".join(letter if letter.isalnum() else " " for letter in passage).split()
+    return " ".join((plain * (words // len(plain) + 1))[:words])
+
+
+def _row(model: Path, *, documents: int, words: int, max_length: int) -> dict[str, Any]:
+    return harness.child(
+        "tests.benchmarks.growth:encode", model=str(model), documents=documents, words=words, max_length=max_length
+    )
+
+
+def _row_here(model: Path, *, documents: int, words: int, max_length: int) -> dict[str, Any]:
+    return encode(str(model), documents, words, max_length)
+
+
+def _ratio(rows: list[dict[str, Any]], what: str) -> float:
+    return round(rows[-1][what] / rows[0][what], 3)
+
+
+def _narrow(folder: Path, toy: bool) -> Path:
+    """A model so small that the rest of the pipeline shows, with the whole vocabulary and 60 terms a text."""
+    if toy:
+        return save_tiny("bert", folder)
+    tokenizer: Any = load_tokenizer(minilm_folder())
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(tokenizer), hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=128
+        )
+        model: Any = BertForMaskedLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Shape(name="1 layer, 64", make=lambda _: None, active=60, max_length=24).save(folder, passages(16))
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Two tables: more documents, and longer ones."""
+    sizes = result["sizes"]
+    lines = [f"More documents ({sizes['narrow']}):", "", "| documents | documents/s | extra, MB |", "|---:|---:|---:|"]
+    lines += [
+        f"| {row['documents']:,} | {row['documents_per_second']:,.0f} | {row['extra_mb']:.0f} |"
+        for row in result["rows"]
+        if row["growing"] == "documents"
+    ]
+    lines += ["", f"Longer documents ({sizes['shape']}):", ""]
+    lines += ["| tokens each | documents | tokens/s | extra, MB |", "|---:|---:|---:|---:|"]
+    for row in result["rows"]:
+        if row["growing"] == "tokens":
+            numbers = f"{row['documents']:,} | {row['tokens_per_second']:,} | {row['extra_mb']:.0f}"
+            lines.append(f"| {row['tokens']:.0f} | {numbers} |")
+    return "\n".join(lines)
