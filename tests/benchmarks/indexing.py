@@ -6,6 +6,7 @@ import resource
 import shutil
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -35,12 +36,12 @@ class Vectors:
     largest: int
 
 
-REAL = (Vectors("8 bits", 5_000, 255), Vectors("up to 1,000", 4_000, 1_000))
+REAL = (Vectors("8 bits", 6_000, 255), Vectors("up to 1,000", 6_000, 1_000))
 TINY = (Vectors("8 bits", 60, 255),)
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """Every way with one thread and with two."""
+    """Every way with one thread and with two; what was faster in the first round is measured."""
     return measure(TINY, (1,), 1) if toy else measure(REAL, (1, 2), 5)
 
 
@@ -58,13 +59,15 @@ def measure(sets: tuple[Vectors, ...], threads: tuple[int, ...], rounds: int) ->
         }
         found = {key: {**once(key[1], folder / key[0], key[2]), **size(folder / key[0])} for key in racing}
         _require_same(found)
-        seconds = _interleave(racing, rounds)
+        best = {min((k for k in racing if k[:2] == key[:2]), key=lambda k: found[k]["first_seconds"]) for key in racing}
+        seconds = _interleave({key: racing[key] for key in racing if key in best}, rounds)
     begin = {way: statistics.median(seconds["start-up", way, 1]) for way in WAYS}
     rows = [
         row(vectors, way, number, seconds[vectors.name, way, number], begin[way], found[vectors.name, way, number])
         for vectors in sets
         for way in WAYS
         for number in threads
+        if (vectors.name, way, number) in best
     ]
     return {
         "sizes": {
@@ -76,6 +79,7 @@ def measure(sets: tuple[Vectors, ...], threads: tuple[int, ...], rounds: int) ->
             "seed": SEED,
             "rounds": rounds,
         },
+        "first_seconds": {" ".join(map(str, key)): facts["first_seconds"] for key, facts in found.items()},
         "start_up_seconds": {way: seconds["start-up", way, 1] for way in WAYS},
         "rows": rows,
         "ratios": {vectors.name: ratios([row for row in rows if row["vectors"] == vectors.name]) for vectors in sets},
@@ -125,18 +129,25 @@ def direct(folder: str, place: str, threads: int) -> dict[str, Any]:
 
 def stock(folder: str, place: str, threads: int) -> dict[str, Any]:
     """Anserini once more, from a process whose only child it is: its memory."""
+    began = time.perf_counter()
     anserini.index_collection("JsonVectorCollection", Path(folder), Path(place), OPTIONS, threads=threads)
-    return {"child_mb": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6, 1)}
+    took = round(time.perf_counter() - began, 3)
+    java_mb = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6, 1)
+    return {"java_mb": java_mb, "first_seconds": took}
 
 
 def once(way: str, folder: Path, threads: int) -> dict[str, Any]:
-    """The warm-up: what memory it takes."""
-    if way == "direct":
-        return {"peak_mb": index(way, folder, threads)["peak_mb"]}
+    """The warm-up: what memory it takes, and which number of threads is the better one."""
     place = folder.with_name("index")
     shutil.rmtree(place, ignore_errors=True)
+    if way == "direct":
+        began = time.perf_counter()
+        memory = index(way, folder, threads)["peak_mb"]
+        return {"peak_mb": memory, "first_seconds": round(time.perf_counter() - began, 3)}
+    # The harness overwrites peak_mb with its own process's, so the memory of Java has another name there.
     arguments = {"folder": str(folder), "place": str(place), "threads": threads}
-    return {"peak_mb": harness.child("tests.benchmarks.indexing:stock", **arguments)["child_mb"]}
+    found = harness.child("tests.benchmarks.indexing:stock", **arguments)
+    return {"peak_mb": found["java_mb"], "first_seconds": found["first_seconds"]}
 
 
 def size(folder: Path) -> dict[str, Any]:
