@@ -96,7 +96,7 @@ def _row_here(model: Path, *, documents: int, words: int, max_length: int) -> di
 
 
 def _ratio(rows: list[dict[str, Any]], what: str) -> float:
-    return round(rows[-1][what] / rows[0][what], 3)
+    return round(float(rows[-1][what]) / float(rows[0][what]), 3)
 
 
 def _narrow(folder: Path, toy: bool) -> Path:
