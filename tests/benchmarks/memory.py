@@ -40,7 +40,8 @@ def run(toy: bool) -> dict[str, Any]:
         missing = {} if harness.installed(THEIRS) else {THEIRS: "not installed"}
         if not missing:
             rows.append(_row(THEIRS, trained, "passages", few, shape))
-    return {"sizes": {"shape": shape.name, "dtype": DTYPE}, "rows": rows, "missing": missing}
+    ratios = {} if missing else {f"{OURS} / {THEIRS}": round(rows[0]["extra_mb"] / rows[-1]["extra_mb"], 3)}
+    return {"sizes": {"shape": shape.name, "dtype": DTYPE}, "rows": rows, "ratios": ratios, "missing": missing}
 
 
 def encode(contender: str, model: str, texts: str, number: int, max_length: int) -> dict[str, Any]:

@@ -92,11 +92,11 @@ def full(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _line(target: Target, result: Mapping[str, Any] | None) -> str:
     found = "not measured" if result is None else target.find(result)
-    bound = f"{'≤' if target.most else '≥'} {target.bound:g} {target.unit if not target.most else ''}".strip()
+    unit = "" if target.unit == "×" and target.most else f" {target.unit}"  # a share has none
+    bound = f"{'≤' if target.most else '≥'} {target.bound:g}{unit}"
     if isinstance(found, str):
         return f"| {target.what} | | | | {bound} | {found} |"
-    ratio = f"{found.ratio:.2f} ×" if target.unit == "×" and not target.most else f"{found.ratio:.2f}"
-    ratio = f"{found.ratio:.0f} %" if target.unit == "%" else ratio
+    ratio = f"{found.ratio:.{2 if target.unit == '×' else 0}f}{unit}"
     verdict = "met" if target.met(found.ratio) else "not met"
     return f"| {target.what} | {found.ours} | {found.peer} | {ratio} | {bound} | {verdict} |"
 

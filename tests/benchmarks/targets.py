@@ -89,6 +89,15 @@ def training(measure: str) -> Callable[[Result], Found | str]:
     return find
 
 
+def memory(result: Result) -> Found | str:
+    """Megabytes beyond the model and the libraries: the worst of our rows, theirs on the same passages."""
+    rows = result["rows"]
+    ours = max((row for row in rows if row["contender"] == "learned_sparse"), key=lambda row: row["extra_mb"])
+    theirs = [row["extra_mb"] for row in rows if row["contender"] != "learned_sparse"]
+    what = f"{ours['extra_mb']:.0f} MB ({ours['documents']:,} {ours['texts']})"
+    return Found(what, f"{theirs[0]:.0f}" if theirs else "", ours["extra_mb"])
+
+
 def indexing(vectors: str) -> Callable[[Result], Found | str]:
     """Documents a second, each side with its best number of threads, without the start of the process."""
 
@@ -136,6 +145,8 @@ TARGETS = (
            find=encoding(ST, "fp32", "bf16")),
     Target(what=f"encode, {BASE}: against {PYSERINI}.encode", benchmark="encoding_base", bound=7,
            find=encoding(PYSERINI, "fp32", "bf16")),
+    Target(what=f"extra memory while encoding, {SMALL}: beside {ST}", benchmark="memory", bound=200, most=True,
+           unit="MB", find=memory),
     Target(what="encode, ST lexical-only: against the full head", benchmark="variants", bound=1.5,
            find=variant("SPLADE's ST lexical-only")),
     Target(what="encode, SparTerm literal-only: against the full head", benchmark="variants", bound=1.5,
