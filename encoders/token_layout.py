@@ -75,19 +75,26 @@ class Rectangle:
 
 
 class Ragged:
-    """Only the rows that count, text after text: no work on padding, one operation per text."""
+    """Only the rows that count, text after text: no work on padding, one operation per text (or per length)."""
 
     def __init__(self, lengths: Tensor) -> None:
         self.texts, self.empty = len(lengths), lengths == 0
         self._lengths, self._starts = lengths, lengths.cumsum(0) - lengths
         self._text_of_row = torch.repeat_interleave(torch.arange(self.texts), lengths)
         self._spans = list(itertools.pairwise([0, *lengths.cumsum(0).tolist()]))
+        self._equally_long: list[tuple[int, int, int, int]] = []  # first text, first row, texts, tokens
+        text = 0
+        for tokens, group in itertools.groupby(lengths.tolist()):
+            texts = len(list(group))
+            if tokens:
+                self._equally_long.append((text, self._spans[text][0], texts, tokens))
+            text += texts
 
     def max(self, scores: Tensor) -> Tensor:
         pooled = scores.new_zeros(self.texts, scores.shape[1])
-        for text, (start, end) in enumerate(self._spans):
-            if end > start:
-                torch.amax(scores[start:end], 0, out=pooled[text])
+        for text, start, texts, tokens in self._equally_long:
+            rows = scores[start : start + texts * tokens].view(texts, tokens, -1)
+            torch.amax(rows, 1, out=pooled[text : text + texts])
         return pooled
 
     def winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:

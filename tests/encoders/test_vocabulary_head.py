@@ -13,7 +13,7 @@ from encoders import tiled_scores, token_layout, vocabulary_head
 from encoders.vocabulary_head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns
 
 WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
-LENGTHS = {"padded": [7, 3, 0, 5], "full": [7, 7], "one token": [1, 7, 1]}
+LENGTHS = {"padded": [7, 3, 0, 5], "full": [7, 7], "one token": [1, 7, 1], "equal": [5, 5, 0, 0, 2, 2, 2]}
 
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
