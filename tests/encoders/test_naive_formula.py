@@ -60,8 +60,8 @@ def sparterm(model: LoadedModel, ids: Tensor) -> Tensor:
     gate = logits(model.towers["gate"], ids).relu().sum(0).sigmoid() >= model.settings.threshold
     gate[[token for token in ids.tolist() if token not in SPECIAL]] = True  # G_le: its own words too
     gate[SPECIAL + UNUSED] = False
-    importance: Tensor = logits(model.towers["importance"], ids).relu().sum(0)
-    return importance * gate
+    weights: Tensor = logits(model.towers["importance"], ids).relu().sum(0) * gate
+    return weights
 
 
 def spade(model: LoadedModel, ids: Tensor) -> Tensor:
@@ -75,8 +75,8 @@ def spade(model: LoadedModel, ids: Tensor) -> Tensor:
     for row in logits(model.towers["expansion"], ids):
         values, columns = row.topk(model.settings.k)
         expansion[columns] = expansion[columns].maximum(values)
-    alpha: float = model.settings.alpha
-    return (1 - alpha) * weighting + alpha * expansion
+    weights: Tensor = (1 - model.settings.alpha) * weighting + model.settings.alpha * expansion
+    return weights
 
 
 def uhd(model: LoadedModel, ids: Tensor) -> Tensor:
