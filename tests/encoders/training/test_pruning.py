@@ -112,6 +112,18 @@ def test_a_window_goes_on_where_it_was_saved() -> None:
     assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
 
 
+def test_every_window_counts_anew_and_an_empty_one_prunes_nothing() -> None:
+    document = Document()
+    pruner = Pruner(stage(window=1), document, lambda tensor: tensor)
+    for step, ids in enumerate((FIRST, SECOND)):
+        with pruner.counting(step):
+            feed(document, ids, "one")
+        pruner.after(step)
+    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5), ([1.0, 0.0, 0.0, 0.0], 0.5)]
+    assert pruner.after(2) == ({}, False)
+    assert len(document.pruned) == 2
+
+
 def test_processes_add_up_and_what_is_saved_is_read_again(tmp_path: Path) -> None:
     """Two processes that see the same: twice the counts, the same shares."""
     document = Document()
