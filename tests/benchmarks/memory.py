@@ -30,7 +30,7 @@ def run(toy: bool) -> dict[str, Any]:
     shape = TINY if toy else SMALL
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        trained = shape.save(folder / "trained", passages(16))
+        trained = shape.save(folder / "trained", shape.passages(16))
         untrained = _untrained(folder / "untrained", toy)
         rows = [_row(OURS, trained, "passages", few, shape)]
         if not toy:
@@ -44,7 +44,7 @@ def run(toy: bool) -> dict[str, Any]:
     return {"sizes": {"shape": shape.name, "dtype": DTYPE}, "rows": rows, "ratios": ratios, "missing": missing}
 
 
-def encode(contender: str, model: str, texts: str, number: int, max_length: int) -> dict[str, Any]:
+def encode(contender: str, model: str, texts: str, number: int, max_length: int, files: int | None) -> dict[str, Any]:
     """In this process: megabytes with the model and the libraries loaded, and how many more while encoding."""
     from tests.benchmarks import contenders
     from tests.benchmarks.encoding import write_corpus
@@ -54,7 +54,7 @@ def encode(contender: str, model: str, texts: str, number: int, max_length: int)
     joined = 20 if texts.startswith("long") else 1
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        pool = passages(number)
+        pool = passages(number, files=files)
         corpus = write_corpus(folder / "corpus.jsonl", ["A text to warm up."])
         work = make(Path(model), corpus, folder / "out", **options)
         work()  # libraries allocate much at their first use
@@ -82,6 +82,7 @@ def _row(contender: str, model: Path, texts: str, number: int, shape: Shape) -> 
         texts=texts,
         number=number,
         max_length=shape.max_length,
+        files=shape.files,
     )
     return {"contender": contender, "texts": texts, "documents": number, **measured}
 
