@@ -14,7 +14,6 @@ from torch import Tensor
 
 from encoders.checkpoint import LoadedModel, new_model
 from encoders.training import state
-from encoders.training.allocation import return_large_blocks
 from encoders.training.cotraining import CoLearner
 from encoders.training.learner import Learner
 from encoders.training.parts import part_of
@@ -35,8 +34,6 @@ class Session:
         own: torch.device = self.processes.device  # of several processes, each has been given its device
         self._device = own if device is None or self.processes.num_processes > 1 else torch.device(device)
         self._recipe = recipe
-        if self._device.type == "cpu":
-            return_large_blocks()
         self.model = _model(recipe)
         self.model.weighers.to(self.device)
 

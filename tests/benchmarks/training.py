@@ -18,7 +18,6 @@ from encoders.checkpoint import load_tokenizer
 from encoders.masked_lm import Tower
 from encoders.models import TermWeighers
 from encoders.models.splade import Splade, SpladeSettings
-from encoders.training.allocation import return_large_blocks
 from encoders.training.optimizing import make_optimizer
 from encoders.training.recipe import Stage
 from encoders.vocabulary import Vocabulary
@@ -90,9 +89,7 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def alone(who: Who, folder: str, case: str, texts: int, tokens: int) -> dict[str, Any]:
-    """Three steps in this process, which allocates as our training does if they are ours; what the first found."""
-    if who == OURS:
-        return_large_blocks()
+    """Three steps in this process; what the first found."""
     run_step = step(who=who, folder=folder, case=case, texts=texts, tokens=tokens)
     found, *_ = (run_step() for _ in range(3))
     return found
