@@ -16,6 +16,9 @@ Scores = dict[str, dict[str, float]]
 Kind = Literal["bm25", "recipe", "model", "checkpoint", "run", "published"]
 KINDS: tuple[Kind, ...] = ("bm25", "recipe", "model", "checkpoint", "run", "published")
 
+COSTS = ("FLOPS", "terms/document", "terms/query", "index bytes", "ms/query", "p99 ms/query", "documents/s")
+"""What a row costs on a column: one number each. Published rows name them among their scores."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -56,7 +59,7 @@ class Row:
     queries: dict[str, Any] = field(default_factory=dict)
     """Settings of the model changed for queries only."""
     index_of: str | None = None
-    """The row whose index is searched: only queries differ."""
+    """The row whose index is searched: only queries differ, so both rows have the same ``encode``."""
     options: tuple[str, ...] = ()
     """More words for ``python -m learned_sparse.encode``, such as ``--bits 4``."""
     expanded: str | None = None
@@ -66,8 +69,9 @@ class Row:
     """The line of the trade-off figure that this row is a point of."""
 
     scores: Scores = field(default_factory=dict)
-    """Of a published row."""
+    """Of a published row: measures and, where the source has them, ``COSTS``."""
     expected: Scores = field(default_factory=dict)
+    """What our own numbers are held against."""
     tolerance: float = 0.0005
     """How far from ``expected`` a score may be: by default what rounding to three decimals hides."""
     note: str = ""
