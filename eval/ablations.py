@@ -14,7 +14,7 @@ from eval import steps
 from eval.ablation_rows import CLAIMS, ROWS, TRAINED, Row, Trained
 from eval.ablation_table import page
 from eval.budgets import budget
-from eval.claims import Claim, Verdict, judge, judge_cost
+from eval.claims import Claim, Verdict, judge, judge_cost, spelled
 from eval.encoded_files import sparsity_of_files
 from eval.latency import search_milliseconds
 from eval.measures import Scores, evaluate
@@ -160,13 +160,13 @@ def _judged(claim: Claim, place: Place, rows: Sequence[dict[str, Any]], scores: 
     verdict: Verdict
     if claim.kind == "less":
         here = {row["row"]: row for row in rows if (row["collection"], row["split"]) == (place.name, place.split)}
-        verdict = judge_cost(here[claim.better][claim.quantity], here[claim.worse][claim.quantity])
+        verdict = judge_cost(claim, here[claim.better][claim.quantity], here[claim.worse][claim.quantity])
     else:
         better, worse = (scores[name].per_query[claim.quantity] for name in (claim.better, claim.worse))
         verdict = judge(claim, better, worse)
     return {
         "source": claim.source,
-        "claim": f"{claim.better}: {claim.quantity} {claim.kind} than {claim.worse}",
+        "claim": spelled(claim),
         "collection": place.name,
         "split": place.split,
         "difference": round(verdict.difference, 4),

@@ -20,7 +20,7 @@ from learned_sparse.trec import Run
 EPILOG = """\
 The classes are those of SpaDE's Table 4: by how many distinct word pieces of the query are in its relevant document; of
 several relevant documents the one that shares the most decides. --compare tests differences with Fisher's paired
-randomisation test, Bonferroni-corrected for the number of runs.
+randomisation test, corrected for the number of runs (Holm-Bonferroni).
 
 examples:
   python -m eval.breakdown --collection msmarco-v1-passage --split dev --measures MRR@10 R@1000 MAP \\
