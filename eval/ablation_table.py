@@ -32,8 +32,8 @@ def page(found: Mapping[str, Any]) -> str:
 
 def _preface(found: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"Written by `{found['command']}`; searched by Lucene, measured by trec_eval. ms/query: median time of stock",
-        "Pyserini's search for 100 documents, one query at a time on one thread, its encoding left out. Postings of",
+        f"Written by `{found['command']}`; searched by Lucene, measured by trec_eval. ms/query: median time of our",
+        "search for 100 documents, one query at a time on one thread, its encoding left out. Postings of",
         f"{found['verified documents of each index']} documents of every index were compared with the encoder's files.",
         "The collection is cut down to what BM25 ranks first for the test queries and what is relevant to them. Scores",
         "compare the learned rows with each other; they say nothing about the full collection, and BM25 is at a",

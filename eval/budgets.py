@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from learned_sparse.home import checkpoint_folder
@@ -10,9 +11,14 @@ from learned_sparse.home import checkpoint_folder
 
 def budget(model: str) -> dict[str, Any]:
     """Of a finished checkpoint in the home folder, as JSON values."""
+    return budget_of(checkpoint_folder(model))
+
+
+def budget_of(checkpoint: Path) -> dict[str, Any]:
+    """Of a finished checkpoint, as JSON values."""
     from encoders.notes import read_notes
 
-    notes = read_notes(checkpoint_folder(model))
+    notes = read_notes(checkpoint)
     recipe = notes.recipe
     return {
         "processor": notes.training["device"],

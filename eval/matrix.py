@@ -16,9 +16,6 @@ Scores = dict[str, dict[str, float]]
 Kind = Literal["bm25", "recipe", "model", "checkpoint", "run", "published"]
 KINDS: tuple[Kind, ...] = ("bm25", "recipe", "model", "checkpoint", "run", "published")
 
-COSTS = ("FLOPS", "terms/document", "terms/query", "index bytes", "ms/query", "p99 ms/query", "documents/s")
-"""What a row costs on a column: one number each. Published rows name them among their scores."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -69,7 +66,7 @@ class Row:
     """The line of the trade-off figure that this row is a point of."""
 
     scores: Scores = field(default_factory=dict)
-    """Of a published row: measures and, where the source has them, ``COSTS``."""
+    """Of a published row: measures and, where the source has them, costs (``eval.claims.COSTS``)."""
     expected: Scores = field(default_factory=dict)
     """What our own numbers are held against."""
     tolerance: float = 0.0005

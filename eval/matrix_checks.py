@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from eval.claims import Claim
-from eval.matrix import COSTS, DATA, KINDS, Column, Kind, Matrix, Row, Scores
+from eval.claims import COSTS, Claim
+from eval.matrix import DATA, KINDS, Column, Kind, Matrix, Row, Scores
 from eval.notation import parse_measure
 from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError, did_you_mean

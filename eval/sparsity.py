@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.records import SparseBatch
+
+
+class Counted(Protocol):
+    """What expected FLOPS are computed from."""
+
+    @property
+    def document_frequency(self) -> Mapping[str, int]:
+        """Term → number of texts in which it is active."""
+
+    @property
+    def texts(self) -> int:
+        """Number of texts, empty vectors included."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +86,7 @@ def count_terms(vectors: SparseBatch | Iterable[Iterable[str]]) -> TermCounts:
     return _count_batch(vectors) if isinstance(vectors, SparseBatch) else _count_stream(vectors)
 
 
-def expected_flops(documents: SparseBatch | TermCounts, queries: SparseBatch | TermCounts) -> float:
+def expected_flops(documents: SparseBatch | Counted, queries: SparseBatch | Counted) -> float:
     """``E_{q,d}[Σ_j p_j(q) p_j(d)]``, p_j being the part of the queries, or documents, with term j active.
 
     SPLADE's paper defines it so beside its Table 1. It counts the multiplications in one query-document score, and is
@@ -84,7 +97,8 @@ def expected_flops(documents: SparseBatch | TermCounts, queries: SparseBatch | T
     >>> expected_flops(documents, queries)
     0.5
     """
-    documents, queries = _counts(documents), _counts(queries)
+    documents = count_terms(documents) if isinstance(documents, SparseBatch) else documents
+    queries = count_terms(queries) if isinstance(queries, SparseBatch) else queries
     pairs = documents.texts * queries.texts
     in_queries = queries.document_frequency
     shared = sum(in_queries[term] * count for term, count in documents.document_frequency.items() if term in in_queries)

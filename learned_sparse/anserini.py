@@ -95,6 +95,18 @@ def read_contents(index: Path) -> IndexContents:
     return IndexContents(documents, ids, postings, impacts)
 
 
+def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
+    """In how many documents each of ``terms`` is; 0 for a term that is not in the index."""
+    reader = _open(index)
+    try:
+        from jnius import autoclass
+
+        term_of, bytes_of = autoclass("org.apache.lucene.index.Term"), autoclass("org.apache.lucene.util.BytesRef")
+        return {term: int(reader.docFreq(term_of(_CONTENTS, bytes_of(bytearray(term, "utf-8"))))) for term in terms}
+    finally:
+        reader.close()
+
+
 def read_impacts(index: Path, wanted: Iterable[tuple[str, Iterable[str]]]) -> dict[str, dict[str, int]]:
     """``{id: {term: impact}}`` out of the postings, for the documents and terms asked for, as far as there."""
     terms_of = {name: list(terms) for name, terms in wanted}

@@ -55,12 +55,12 @@ def search(
         raise LearnedSparseError(f"--backend exact: {' '.join(stock)}: an option that needs Lucene is among these")
     output.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        searcher = stack.enter_context(_searcher(index, scoring, heap, exact)) if ours else None
+        searcher = stack.enter_context(open_searcher(index, scoring, heap, exact)) if ours else None
 
         def run_some(some: Sequence[Query], rows: Rows, options: Sequence[str], run: Path) -> None:
             parsed = RunOptions.parse(options)
             if searcher is not None and parsed is not None:
-                write_run(run, _asked(scoring, some, rows), searcher, parsed)
+                write_run(run, questions(scoring, some, rows), searcher, parsed)
             elif status := _run_stock(index, scoring, some, rows, options, run, heap):
                 raise LearnedSparseError(f"search.lucene failed with exit status {status}; {output} is not written")
 
@@ -75,8 +75,10 @@ def search(
 
 
 @contextlib.contextmanager
-def _searcher(index: Path, scoring: str, heap: str | None, exact: ExactSearcher | None) -> Iterator[BatchSearch[Any]]:
-    """One of ours; none of them imports Pyserini."""
+def open_searcher(
+    index: Path, scoring: str, heap: str | None = None, exact: ExactSearcher | None = None
+) -> Iterator[BatchSearch[Any]]:
+    """One of ours, for ``questions``: ``exact`` if it is given. None of them imports Pyserini."""
     if exact is not None:
         yield lambda queries, k, threads: _as_printed(exact.search_batch(queries, k, threads))
         return
@@ -97,7 +99,7 @@ def _as_printed(found: Mapping[str, Sequence[tuple[str, float]]]) -> dict[str, l
     return {name: lowered(hits) for name, hits in found.items()}
 
 
-def _asked(scoring: str, queries: Sequence[Query], encoded: Rows) -> dict[str, Any]:
+def questions(scoring: str, queries: Sequence[Query], encoded: Rows) -> dict[str, Any]:
     """What to ask the searcher for each query: its impacts, or a text."""
     if encoded is None:
         return {query.id: query.text for query in queries}

@@ -1,0 +1,134 @@
+"""Costs of searching: by hand, against the double loop of their definition, and of every kind of index."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.claims import COSTS
+from eval.costs import index_bytes, main, spread
+from learned_sparse import lucene
+from learned_sparse.bm25_index import build_bm25_index
+from learned_sparse.collection import load_collection
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.index_vectors import build_index, encoded_files
+from tests.learned_sparse.encoded_folder import Vectors, write_folder
+from tests.toy_data import save_beir
+
+DOCUMENTS: Vectors = {"d1": {"a": 2, "b": 1}, "d2": {"b": 3}, "d3": {}, "d4": {"a": 1, "c": 5, "e": 1}}
+QUERIES = "q1\tb b c\nq2\ta a a\nq3\t[no-terms]\n"  # each term as often as its impact says
+
+
+@pytest.fixture
+def queries(tmp_path: Path) -> Path:
+    """What ``learned_sparse.encode --queries`` leaves, as far as it is read here."""
+    folder = tmp_path / "queries"
+    folder.mkdir()
+    (folder / "queries.tsv").write_text(QUERIES, encoding="utf-8")
+    return folder
+
+
+def shared(documents: Mapping[str, Any], queries: Mapping[str, Any]) -> float:
+    """Expected FLOPS by their definition: the terms that a query and a document share, over all pairs."""
+    pairs = [len(set(document) & set(query)) for document in documents.values() for query in queries.values()]
+    return sum(pairs) / len(pairs)
+
+
+def costs(*words: str | Path, output: Path) -> dict[str, Any]:
+    assert main([*map(str, words), "--output", str(output)]) == 0
+    found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    assert list(found["costs"]) == sorted(set(COSTS) - {"documents/s"})  # of the encoding, which is elsewhere
+    assert 0 < found["costs"]["ms/query"] <= found["costs"]["p99 ms/query"]
+    return found
+
+
+def test_vectors_that_are_searched_in_memory(tmp_path: Path, queries: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_folder(tmp_path / "encoded", DOCUMENTS)
+    found = costs("--vectors", folder, "--queries", queries, "--timed", "2", output=tmp_path / "costs.json")
+    assert found["costs"]["FLOPS"] == pytest.approx((2 + 1 + 2) / 12, abs=1e-6)  # b and c of q1, a of q2
+    assert found["costs"]["terms/document"] == 6 / 4
+    assert found["costs"]["terms/query"] == 1.0
+    assert found["costs"]["index bytes"] is None
+    assert {key: found[key] for key in ("documents", "queries", "timed", "hits")} == {
+        "documents": 4, "queries": 3, "timed": 2, "hits": 1000,
+    }  # fmt: skip
+    assert json.loads(capsys.readouterr().out) == found["costs"]
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("direct", [True, False])
+def test_an_index_says_the_same_as_its_vectors(tmp_path: Path, queries: Path, direct: bool) -> None:
+    folder, index = write_folder(tmp_path / "encoded", DOCUMENTS), tmp_path / "index"
+    build_index(encoded_files([folder]), index, direct=direct)
+    of_vectors = costs("--vectors", folder, "--queries", queries, output=tmp_path / "vectors.json")
+    of_index = costs("--index", index, "--vectors", folder, "--queries", queries, output=tmp_path / "index.json")
+    for name in ("FLOPS", "terms/document", "terms/query"):
+        assert of_index["costs"][name] == of_vectors["costs"][name]
+    lucene_files = [path for path in index.iterdir() if path.suffix not in {".json", ".log"}]
+    assert of_index["costs"]["index bytes"] == sum(path.stat().st_size for path in lucene_files) == index_bytes(index)
+
+
+@pytest.mark.jvm
+def test_flops_are_the_mean_number_of_shared_terms(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    terms = [f"t{number}" for number in range(40)] + ["日本", "🤗", "##ing"]
+    documents = {f"d{i}": dict.fromkeys(draw.sample(terms, i % 9), 1 + i % 3) for i in range(60)}
+    asked = {f"q{i}": draw.sample([*terms, "not-there"], 1 + i % 5) for i in range(25)}
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("".join(f"{name}\t{' '.join(words)}\n" for name, words in asked.items()), encoding="utf-8")
+    build_index(encoded_files([write_folder(tmp_path / "encoded", documents)]), tmp_path / "index")
+    found = costs("--index", tmp_path / "index", "--queries", topics, output=tmp_path / "costs.json")["costs"]
+    assert found["FLOPS"] == pytest.approx(shared(documents, asked), abs=1e-6)
+    assert found["terms/document"] == pytest.approx(sum(map(len, documents.values())) / 60, abs=1e-4)
+    assert found["terms/query"] == pytest.approx(sum(map(len, asked.values())) / 25)
+
+
+@pytest.mark.jvm
+def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
+    documents = {"d1": "The hives of the skins", "d2": "rain, rain, rain", "d3": "the", "d4": "skin in the rain"}
+    asked = {"q1": "skin hives", "q2": "raining", "q3": "the weather"}
+    save_beir(tmp_path / "toy", documents, asked, {"test": [(name, "d1", 1) for name in asked]})
+    collection = load_collection(str(tmp_path / "toy"))
+    build_bm25_index(collection.documents(), tmp_path / "index")
+    where = ("--collection", tmp_path / "toy", "--split", "test")
+    found = costs("--index", tmp_path / "index", *where, output=tmp_path / "costs.json")
+    words, of_queries = (
+        dict(zip(texts, map(set, lucene.analyze(texts.values())), strict=True)) for texts in (documents, asked)
+    )
+    assert words["d1"] == {"hive", "skin"}
+    assert words["d3"] == set()  # not in the index, but a document
+    assert found["costs"]["FLOPS"] == pytest.approx(shared(words, of_queries), abs=1e-6)
+    assert found["costs"]["terms/document"] == 5 / 4
+    assert found["costs"]["terms/query"] == pytest.approx(4 / 3, abs=1e-4)
+    assert found["documents"] == 4
+
+
+@pytest.mark.jvm
+def test_bm25_over_word_pieces(tmp_path: Path, queries: Path) -> None:
+    folder = write_folder(tmp_path / "encoded", DOCUMENTS, scoring="bm25")
+    build_index(encoded_files([folder]), tmp_path / "index")
+    found = costs("--index", tmp_path / "index", "--queries", queries, output=tmp_path / "costs.json")["costs"]
+    assert found["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
+    with pytest.raises(LearnedSparseError, match="scored by BM25; give their --index"):
+        main(["--vectors", str(folder), "--queries", str(queries)])
+
+
+def test_timed_queries_are_spread() -> None:
+    assert spread(range(1000), 3) == [0, 333, 666]
+    assert spread(range(2), 5) == [0, 1]
+
+
+def test_errors_say_what_is_missing(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "encoded", DOCUMENTS)
+    for words, message in (
+        ([], "give --index DIR, or --vectors DIR"),
+        (["--vectors", str(folder)], "give --queries DIR"),
+        (["--index", str(folder)], "no such file; make the index"),
+    ):
+        with pytest.raises(LearnedSparseError, match=message):
+            main(words)

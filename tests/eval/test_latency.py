@@ -1,0 +1,112 @@
+"""Times of queries: what is asked of which searcher, and what is made of the times, by a clock of our own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval import latency
+from eval.latency import ROUNDS, WARM, Milliseconds, milliseconds, time_searches
+from learned_sparse.exact import ExactSearcher
+from learned_sparse.index_folder import IndexNote
+from learned_sparse.manifest import Counts, Manifest
+from learned_sparse.records import Query
+from tests.learned_sparse.encoded_folder import write_folder
+
+QUERIES = [Query("q1", "one"), Query("q2", "two")]
+ROWS = [{"hives": 2, "itch": 1}, {"skin": 3}]
+
+
+class Clock:
+    """Goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(latency, "time", made)
+    return made
+
+
+def test_times_are_of_warm_queries_and_robust(clock: Clock) -> None:
+    """Query n takes n milliseconds, but a second while it is cold and a minute in one of the rounds."""
+    asked: list[int] = []
+
+    def ask(number: int) -> None:
+        asked.append(number)
+        times_asked = asked.count(number)
+        clock.now += 1.0 if times_asked <= 2 else 60.0 if times_asked == 4 else number / 1000
+
+    found = milliseconds(ask, range(100))
+    assert len(asked) == WARM + ROUNDS * 100  # twice each, then three rounds
+    assert found.median == pytest.approx(49.5)
+    assert found.p99 == pytest.approx(98.01)  # between the 99th and the 100th: 0.99 * 99 = 98.01
+
+
+def test_many_queries_are_each_asked_once_to_warm_up(clock: Clock) -> None:
+    asked: list[int] = []
+    assert milliseconds(asked.append, range(WARM + 50)) == Milliseconds(0.0, 0.0)
+    assert asked == list(range(WARM + 50)) * (1 + ROUNDS)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """``(place, scoring, exact)`` of each searcher that is opened, then ``(queries, hits, threads)`` of each search."""
+    seen: list[tuple[Any, ...]] = []
+
+    @contextlib.contextmanager
+    def open_searcher(place: Path, scoring: str, *, exact: ExactSearcher | None) -> Iterator[Any]:
+        def search(queries: Mapping[str, Any], hits: int, threads: int) -> dict[str, Any]:
+            seen.append((dict(queries), hits, threads))
+            return {}
+
+        seen.append((place, scoring, exact))
+        yield search
+
+    monkeypatch.setattr(latency, "open_searcher", open_searcher)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("scoring", "encoded", "first"),
+    [
+        ("impact", ROWS, {"q1": ROWS[0]}),
+        ("bm25", ROWS, {"q1": "hives hives itch"}),
+        ("bm25-text", None, {"q1": "one"}),
+    ],
+)
+def test_our_searcher_is_asked_one_query_at_a_time(
+    asked: list[tuple[Any, ...]], scoring: str, encoded: Any, first: dict[str, Any]
+) -> None:
+    time_searches(Path("index"), IndexNote(scoring, (), {}), QUERIES, encoded, 10)
+    assert asked[0] == (Path("index"), scoring, None)
+    assert asked[1] == (first, 10, 1)
+    assert all(len(queries) == 1 and (hits, threads) == (10, 1) for queries, hits, threads in asked[1:])
+    assert [next(iter(queries)) for queries, _, _ in asked[1:5]] == ["q1", "q2", "q1", "q2"]
+
+
+def test_in_an_index_of_segments_more_are_asked_for(asked: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
+    folder = write_folder(
+        tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)
+    )
+    note = IndexNote("impact", (Manifest.load(folder),), {})
+    for hits, segments in ((10, 100), (2, 20), (1, 1)):
+        time_searches(Path("index"), note, QUERIES, ROWS, hits)
+        assert asked[-1][1] == segments
+
+
+def test_the_exact_searcher_is_timed_without_an_index() -> None:
+    exact = ExactSearcher.from_vectors([("d1", {"hives": 3}), ("d2", {"skin": 1})])
+    found = time_searches(Path("vectors"), IndexNote("impact", (), {}), QUERIES, ROWS, 10, exact)
+    assert 0 < found.median <= found.p99
