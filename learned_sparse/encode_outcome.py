@@ -88,13 +88,14 @@ def finish(parts: PartFolder, manifest: Manifest, outcome: Outcome, say: Callabl
         complete=True,
         counts=counts,
         parts=tuple(note.part for note in notes),
-        warnings=tuple(_warnings(manifest, counts)),
+        warnings=tuple(warnings_about(manifest, counts)),
     )
     finished.save(parts.folder)
     return finished
 
 
-def _warnings(manifest: Manifest, counts: Counts) -> Iterator[str]:
+def warnings_about(manifest: Manifest, counts: Counts) -> Iterator[str]:
+    """What a user should know of encoded documents before they are indexed."""
     query = manifest.query_quantizer
     if manifest.scoring == "impact" and (
         warning := exactness_warning(counts.largest_sum, 1 if query is None or query.bits is None else query.largest)

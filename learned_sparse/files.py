@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,27 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
         raise _unwritable(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the name ``path`` when the block ends well; what stood there goes then.
+
+    Until the end it is ``.NAME.<random>.tmp`` beside it. The next new folder of that name removes what a killed process
+    left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
+    temporary.mkdir()
+    try:
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def sha256(path: str | Path) -> str:

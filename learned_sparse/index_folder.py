@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import glob
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import read_json, write_json
+from learned_sparse.files import new_folder, read_json, write_json
 from learned_sparse.manifest import Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
@@ -70,22 +67,11 @@ def is_index_note(content: object) -> bool:
 def new_index(index: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to write the index into, which takes the name ``index`` when the block ends well.
 
-    What stands there already is an error, or with ``overwrite`` replaced then, if it is an index. Until the end the
-    folder is ``.NAME.<random>.tmp`` beside it; the next indexing removes what a killed one left behind.
+    What stands there already is an error, or with ``overwrite`` replaced then, if it is an index.
     """
     _check_free(index, overwrite)
-    index.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in index.parent.glob(f".{glob.escape(index.name)}.{'[0-9a-f]' * 16}.tmp"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary = index.parent / f".{index.name}.{secrets.token_hex(8)}.tmp"
-    temporary.mkdir()
-    try:
-        yield temporary
-        if index.exists():
-            shutil.rmtree(index)
-        temporary.rename(index)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with new_folder(index) as folder:
+        yield folder
 
 
 def _check_free(index: Path, overwrite: bool) -> None:

@@ -17,6 +17,7 @@ from learned_sparse.java import anserini_jar
 from learned_sparse.jsonvector import LineReader, numbered_lines, read_vectors, vector_files
 from learned_sparse.lucene_terms import EMPTY_TERM
 from learned_sparse.manifest import MANIFEST, Manifest, differences
+from learned_sparse.prune_rule import PRUNING
 
 STORE = ("Docvectors", "Positions", "Raw", "Contents")
 """What Anserini can store beside the impacts (``-storeDocvectors``, ...)."""
@@ -194,7 +195,8 @@ def _link(files: Sequence[Path], folder: Path) -> None:
 def _identity(manifest: Manifest) -> dict[str, object]:
     content = manifest.to_json()
     keys = ("architecture", "scoring", "encoder", "query_encoder", "quantizer", "query_quantizer")
-    return {key: content[key] for key in keys}
+    pruned = sorted(manifest.options.get(PRUNING, {}).get("removed", []))
+    return {key: content[key] for key in keys} | {"pruned dimensions": pruned or None}
 
 
 def _compare(index: Path, what: str, expected: int, found: int) -> None:

@@ -87,9 +87,16 @@ class PartFile:
 @contextlib.contextmanager
 def open_part(path: Path, terms: LuceneTerms, *, compress: bool = False) -> Iterator[PartFile]:
     """A part file to add documents to: it appears as ``path`` when the block ends well, else not at all."""
+    with open_lines(path, compress=compress) as (out, digest):
+        yield PartFile(out, digest, terms)
+
+
+@contextlib.contextmanager
+def open_lines(path: Path, *, compress: bool = False) -> Iterator[tuple[Any, Any]]:
+    """A file to write lines to, and the digest of the bytes it gets; whole when the block ends well, else absent."""
     digest = hashlib.sha256()
     with atomic_write(path) as file, _compressed(_Hashing(file, digest), compress) as out:
-        yield PartFile(out, digest, terms)
+        yield out, digest
 
 
 def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
