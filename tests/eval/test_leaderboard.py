@@ -1,0 +1,258 @@
+"""A leaderboard out of files written by hand: means, verdicts, chances against SciPy's, claims, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scipy.stats
+
+from eval import budgets
+from eval.claims import COSTS, Claim
+from eval.leaderboard import NOT_MEASURED, PER_QUERY, RESULTS, exit_status, write_leaderboard
+from eval.leaderboard_cells import verdict
+from eval.matrix import Column, Matrix, Row
+from eval.plan import CellPlan, Kind, Plan, Step
+from eval.step_marker import mark, mark_failed
+from learned_sparse.home import home
+
+Values = Mapping[str, list[float]]
+"""Measure → value of each query."""
+BM25 = {"MRR@10": [0.5, 0.25, 0.0, 1.0, 0.5, 0.2], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
+FIRST = {"MRR@10": [1.0, 0.5, 0.5, 1.0, 1.0, 0.5], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
+SECOND = {"MRR@10": [1.0, 0.5, 0.25, 0.5, 1.0, 0.25], "R@100": [1.0, 1.0, 0.5, 1.0, 1.0, 0.0]}
+OTHER = {"MRR@10": [0.5, 0.25, 0.0, 1.0, 0.5, 0.25], "R@100": [1.0, 0.5, 0.0, 1.0, 1.0, 0.0]}
+SPLADE = {"MRR@10": 0.340, "FLOPS": 0.731}
+MATRIX = Matrix(
+    title="Small",
+    about="Four rows.",
+    columns={
+        "toy": Column(collection="{data}/toy", split="test", measures=("MRR@10", "R@100")),
+        "other": Column(collection="pydoc", split="test", pool=10),
+    },
+    rows={
+        "BM25": Row(bm25="text", expected={"toy": {"MRR@10": 0.4083, "R@100": 0.6}}, tolerance=0.01),
+        "ours": Row(recipe="small-splade", seeds=(1, 2), curve="ours", note="two seeds"),
+        "half": Row(model="ours", queries={"query_k": 5}, index_of="ours"),
+        "SPLADE": Row(published="SPLADE, Table 1", scores={"toy": SPLADE}),
+    },
+    baseline="BM25",
+    test="t-test",
+    claims=(
+        Claim(source="A", better="ours", worse="BM25", quantity="MRR@10"),
+        Claim(source="B", better="half", worse="ours", quantity="FLOPS", kind="less", columns=("toy",), margin=0.5),
+        Claim(source="C", better="half", worse="BM25", quantity="ms/query", kind="less", columns=("toy",)),
+        Claim(source="D", better="half", worse="BM25", quantity="nDCG@10"),
+    ),
+)
+
+
+@pytest.fixture
+def cell(tmp_home: Path) -> Callable[..., CellPlan]:
+    """Makes a cell with the files that its steps would have written; ``broken``: its last step failed."""
+
+    def make(
+        row: str, values: Values | None, *, column: str = "toy", seed: int | None = None, broken: bool = False,
+        **costs: float,
+    ) -> CellPlan:  # fmt: skip
+        name = f"{row}-{seed}".lower()
+        data = tmp_home.parent / "data"
+
+        def step(kind: Kind, content: Any, *words: str, needs: tuple[Step, ...] = ()) -> Step:
+            path = home() / kind / column / f"{name}.json"
+            made = Step(
+                kind=kind, about=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
+                place=f"{kind}/{column}/{name}", writes=(path,), data=data,
+            )  # fmt: skip
+            if content is None:
+                return made
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(content), encoding="utf-8")
+            mark(made, 4.0, fresh=seed != 2)
+            return made
+
+        scores = {name: {f"q{i}": value for i, value in enumerate(of)} for name, of in (values or {}).items()}
+        means = {name: round(sum(of.values()) / len(of), 4) for name, of in scores.items()}
+        encoded = step("encode", {"some": "vectors"}, "--collection", str(data / "toy"))
+        run = {"name": name, "scores": means, "per_query": scores}
+        evaluated = step("evaluate", {"runs": [run]} if values else None, needs=(encoded,))
+        found = {name: costs.get(name.split("/")[0]) for name in COSTS if name != "documents/s"}
+        counted = step("costs", {"costs": found, "documents": 120} if costs and not broken else None, needs=(encoded,))
+        if broken:
+            mark_failed(counted, f"{home()}/costs: no room")
+        return CellPlan(
+            row=row, column=column, seed=seed, run=home() / "run.txt", collection="toy",
+            steps=(encoded, evaluated, *((counted,) if costs or broken else ())), evaluated=evaluated.writes[0],
+            costs=counted.writes[0] if costs else None, checkpoint=f"checkpoint-{seed}",
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def written(
+    cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, Any], dict[str, Any], Path]:
+    """Both files of a leaderboard with cells of every kind, and their folder."""
+    monkeypatch.setattr(budgets, "budget_of", lambda checkpoint: {"of": checkpoint.name})
+    cells = (
+        cell("BM25", BM25, seed=None, ms=2.0),
+        cell("ours", FIRST, seed=1, FLOPS=2.0, ms=5.0),
+        cell("ours", SECOND, seed=2, FLOPS=3.0, ms=7.0),
+        cell("half", OTHER, FLOPS=1.2),
+        cell("BM25", {"nDCG@10": [0.5, 0.75]}, column="other"),
+        cell("ours", {"nDCG@10": [1.0, 1.0]}, column="other", seed=1),
+        cell("ours", None, column="other", seed=2),
+        cell("half", {"nDCG@10": [0.25, 0.75]}, column="other", broken=True),
+    )
+    steps = tuple(dict.fromkeys(step for one in cells for step in one.steps))
+    plan = Plan(name="small", matrix=MATRIX, data=tmp_path / "data", steps=steps, cells=cells)
+    folder = tmp_path / "results"
+    results = write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}  # no time, no chance
+    assert json.loads(before[RESULTS]) == results
+    return results, json.loads(before[PER_QUERY]), folder
+
+
+def cells_of(results: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(found["row"], found["column"]): found for found in results["cells"]}
+
+
+def test_rows_and_columns_are_described(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
+    results, _, _ = written
+    assert {key: results[key] for key in ("matrix", "title", "about", "baseline", "test", "command")} == {
+        "matrix": "small", "title": "Small", "about": "Four rows.", "baseline": "BM25", "test": "t-test",
+        "command": "python -m eval.reproduce --matrix small",
+    }  # fmt: skip
+    assert {"learned_sparse", "python", "pyserini"} <= set(results["versions"])
+    assert results["processor"]
+    assert results["columns"] == [
+        {"name": "toy", "collection": "toy", "split": "test", "measures": ["MRR@10", "R@100"], "documents": 120,
+         "queries": 6, "pool": None},
+        {"name": "other", "collection": "pydoc", "split": "test", "measures": ["nDCG@10"], "documents": None,
+         "queries": 2, "pool": 10},
+    ]  # fmt: skip
+    assert [(row["name"], row["kind"], row["source"], row["seeds"]) for row in results["rows"]] == [
+        ("BM25", "bm25", "text", []), ("ours", "recipe", "small-splade", [1, 2]), ("half", "model", "ours", [1, 2]),
+        ("SPLADE", "published", "SPLADE, Table 1", []),
+    ]  # fmt: skip
+    assert [row["training"] for row in results["rows"]] == [None, {"of": "checkpoint-1"}, None, None]
+    assert (results["rows"][1]["curve"], results["rows"][1]["note"]) == ("ours", "two seeds")
+
+
+def test_cells_are_means_over_seeds(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
+    results, per_query, _ = written
+    found = cells_of(results)
+    assert len(found) == 4 * 2
+    ours = found["ours", "toy"]
+    assert ours["status"] == "done"
+    # 4.5 / 6 and 3.5 / 6, as trec_eval rounds them; the deviation of two is their distance by the root of 2
+    assert ours["scores"]["MRR@10"] == pytest.approx((0.75 + 0.5833) / 2)
+    assert ours["spread"]["MRR@10"] == pytest.approx((0.75 - 0.5833) / 2**0.5, abs=1e-6)
+    assert found["BM25", "toy"]["spread"] is None
+    assert ours["costs"] == dict.fromkeys(COSTS, None) | {"FLOPS": 2.5, "ms/query": 6.0, "documents/s": 30.0}
+    assert found["BM25", "other"]["costs"] is None
+    assert per_query["toy"]["ours"]["MRR@10"] == {
+        "q0": 1.0, "q1": 0.5, "q2": 0.375, "q3": 0.75, "q4": 1.0, "q5": 0.375,
+    }  # fmt: skip
+    assert {column: list(rows) for column, rows in per_query.items()} == {
+        "other": ["BM25"], "toy": ["BM25", "half", "ours"],
+    }  # fmt: skip
+
+
+def test_rows_are_compared_with_the_baseline(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
+    results, per_query, _ = written
+    found, toy = cells_of(results), per_query["toy"]
+    assert found["BM25", "toy"]["difference"] == found["BM25", "toy"]["p"] == {}
+    for measure in ("MRR@10", "R@100"):
+        raw = {
+            row: scipy.stats.ttest_rel(*(list(toy[name][measure].values()) for name in (row, "BM25"))).pvalue
+            for row in ("ours", "half")
+        }
+        small, large = sorted(raw, key=raw.__getitem__)
+        assert found[small, "toy"]["p"][measure] == pytest.approx(min(1.0, 2 * raw[small]), abs=1e-6)
+        expected = max(raw[large], min(1.0, 2 * raw[small]))
+        assert found[large, "toy"]["p"][measure] == pytest.approx(expected, abs=1e-6)
+    assert found["half", "toy"]["difference"] == {"MRR@10": pytest.approx(0.0084), "R@100": pytest.approx(-0.0834)}
+    assert found["ours", "other"]["p"] == {}  # of nothing
+
+
+def test_published_rows_come_in_unchanged(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
+    found = cells_of(written[0])
+    assert found["SPLADE", "toy"] == {
+        "row": "SPLADE", "column": "toy", "status": "published", "scores": SPLADE, "spread": None, "expected": None,
+        "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None,
+    }  # fmt: skip
+    assert found["SPLADE", "other"]["status"] == "absent"
+
+
+def test_what_is_not_done_has_no_numbers(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
+    found = cells_of(written[0])
+    for row, status, error in (("ours", "absent", None), ("half", "failed", "{home}/costs: no room")):
+        assert (found[row, "other"]["status"], found[row, "other"]["error"]) == (status, error)
+        assert found[row, "other"]["scores"] == {}
+        assert found[row, "other"]["commands"] != []
+    assert exit_status(written[0]) == 1
+
+
+def test_commands_and_files_name_no_place_of_the_machine(
+    written: tuple[dict[str, Any], dict[str, Any], Path], tmp_path: Path
+) -> None:
+    results, _, folder = written
+    assert cells_of(results)["BM25", "toy"]["commands"][:2] == [
+        "python -m eval.encode --collection {data}/toy --output learned_sparse_home/encode/toy/bm25-none.json",
+        "python -m eval.evaluate --output learned_sparse_home/evaluate/toy/bm25-none.json",
+    ]
+    assert len(cells_of(results)["ours", "toy"]["commands"]) == 2 * 3
+    for path in folder.iterdir():
+        assert str(tmp_path) not in path.read_text(encoding="utf-8")
+
+
+def test_claims_are_judged_where_they_can_be(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
+    results, per_query, _ = written
+    toy = per_query["toy"]
+    p = scipy.stats.ttest_rel(*(list(toy[row]["MRR@10"].values()) for row in ("ours", "BM25"))).pvalue
+    said = [
+        (claim["source"], claim["column"], claim["difference"], claim["p"], claim["verdict"])
+        for claim in results["claims"]
+    ]
+    assert said == [
+        ("A", "toy", pytest.approx(0.258333), pytest.approx(p, abs=1e-6), "holds" if p < 0.05 else "not significant"),
+        ("A", "other", None, None, NOT_MEASURED),
+        ("B", "toy", pytest.approx(1.2 - 2.5), None, "holds"),  # less than half of 2.5
+        ("C", "toy", None, None, NOT_MEASURED),  # nobody timed it
+        ("D", "other", None, None, NOT_MEASURED),  # failed; and toy has no nDCG@10
+    ]
+    assert results["claims"][2]["claim"] == "half: FLOPS less than ours by more than 50 %"
+
+
+def test_expected_scores_decide_the_exit_status(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
+    results, _, _ = written
+    bm25 = cells_of(results)["BM25", "toy"]
+    assert bm25["verdicts"] == {"MRR@10": "equal", "R@100": "better"}  # 2.45 / 6 and 4 / 6
+    assert bm25["expected"] == {"MRR@10": 0.4083, "R@100": 0.6}
+    assert exit_status({"cells": [bm25]}) == 0
+    assert exit_status({"cells": [bm25 | {"verdicts": {"MRR@10": "worse"}}]}) == 1
+    assert exit_status({"cells": [bm25 | {"status": "failed"}]}) == 1
+    assert exit_status({"cells": [bm25 | {"status": "absent", "verdicts": {}}]}) == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "tolerance", "said"),
+    [
+        (0.67890, 0.0, "equal"),
+        (0.67894, 0.0, "equal"),  # to four decimals
+        (0.67896, 0.0, "better"),
+        (0.6784, 0.0005, "within tolerance"),  # 0.0005 less, in floats a little more
+        (0.6794, 0.0005, "within tolerance"),
+        (0.6783, 0.0005, "worse"),
+        (0.6795, 0.0005, "better"),
+    ],
+)
+def test_verdicts(found: float, tolerance: float, said: str) -> None:
+    assert verdict(found, 0.6789, tolerance) == said
