@@ -19,6 +19,7 @@ from eval.results import Result, notes, queries_table, result_as_json, results_t
 from learned_sparse.cli import run_main
 from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import atomic_write
 from learned_sparse.home import run_file
 from learned_sparse.registered import registered_qrels
 from learned_sparse.trec import Qrels, read_qrels
@@ -51,9 +52,12 @@ def main(argv: list[str] | None = None) -> int:
     ]
     for note in (note for result in results for note in notes(result)):
         print(f"note: {note}", file=sys.stderr)
-    if options.json:
-        print(json.dumps(_as_json(task, results, options.per_query), indent=2, ensure_ascii=False))
-    else:
+    if options.output:
+        with atomic_write(options.output) as file:
+            file.write(_json_text(task, results, options.per_query).encode())
+    elif options.json:
+        print(_json_text(task, results, options.per_query), end="")
+    if not options.json:
         print(results_table(results, markdown=options.markdown))
     if options.per_query and not options.json:
         print("\n" + queries_table(results, markdown=options.markdown))
@@ -90,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--per-query", action="store_true", help="the value of every query, too")
     add("--markdown", action="store_true", help="a Markdown table, the best in bold")
     add("--json", action="store_true", help="everything as JSON, document frequencies included")
+    add("--output", type=Path, metavar="FILE", help="write the JSON to this file, and print it no more")
     return parser
 
 
@@ -140,6 +145,10 @@ def _sparsities(options: argparse.Namespace, runs: int) -> list[Sparsity | None]
     if {len(vectors), len(queries)} not in ({0}, {runs}):
         raise LearnedSparseError("--vectors and --queries go together: one of each for every run, in the same order")
     return [sparsity_of_files(*pair) for pair in zip(vectors, queries, strict=True)] or [None] * runs
+
+
+def _json_text(task: Task, results: Sequence[Result], per_query: bool) -> str:
+    return json.dumps(_as_json(task, results, per_query), indent=2, ensure_ascii=False) + "\n"
 
 
 def _as_json(task: Task, results: Sequence[Result], per_query: bool) -> dict[str, Any]:

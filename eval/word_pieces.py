@@ -16,7 +16,7 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
 
     ``name`` is a folder or Hub id with a ``tokenizer.json``, or ``minilm``.
     """
-    tokenizer = read_tokenizer(_folder(name, revision))
+    tokenizer = read_tokenizer(tokenizer_folder(name, revision))
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
@@ -30,7 +30,8 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
     return pieces
 
 
-def _folder(name: str, revision: str | None) -> Path:
+def tokenizer_folder(name: str, revision: str | None = None) -> Path:
+    """The folder with the ``tokenizer.json`` of a folder, a Hub id or ``minilm``."""
     if name != "minilm":
         return locate(name, revision, [TOKENIZER])
     from encoders.backbone import minilm_folder
