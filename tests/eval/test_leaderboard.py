@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import scipy.stats
 from eval import budgets
 from eval.claims import COSTS, Claim
 from eval.leaderboard import NOT_MEASURED, PER_QUERY, RESULTS, exit_status, write_leaderboard
-from eval.leaderboard_cells import verdict
+from eval.leaderboard_cells import measured, verdict
 from eval.matrix import Column, Matrix, Row
 from eval.plan import CellPlan, Kind, Plan, Step
 from eval.step_marker import mark, mark_failed
@@ -198,6 +199,17 @@ def test_what_is_not_done_has_no_numbers(written: tuple[dict[str, Any], dict[str
         assert found[row, "other"]["scores"] == {}
         assert found[row, "other"]["commands"] != []
     assert exit_status(written[0]) == 1
+
+
+def test_a_file_that_is_not_there_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
+    done = cell("given", BM25)
+    absent = Step(
+        kind="evaluate", about="", module="eval.evaluate", arguments=(), place="evaluate/absent",
+        reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
+    )  # fmt: skip
+    found = measured([dataclasses.replace(done, steps=(*done.steps, absent))])
+    assert (found.status, found.error) == ("failed", "{data}/run.txt: no such file or folder")
+    assert measured([done]).status == "done"
 
 
 def test_commands_and_files_name_no_place_of_the_machine(
