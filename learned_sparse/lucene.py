@@ -28,7 +28,6 @@ __all__ = [
     "ImpactSearcher",
     "allow_clauses",
     "analyze",
-    "bm25_searcher",
     "build_bm25_index",
     "impact_searcher",
     "longest_analyzed",
@@ -64,16 +63,6 @@ def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> An
     allow_clauses(max(map(len, queries.values()), default=0))
     with _no_idf_table():
         return LuceneImpactSearcher(str(index), _Prepared(queries), -1)  # min_idf: keep terms that every document has
-
-
-def bm25_searcher(index: Path, k1: float = BM25_K1, b: float = BM25_B) -> Any:
-    """Pyserini's searcher of plain text; it is asked for a text, and to be closed in the end."""
-    start_jvm()
-    from pyserini.search.lucene import LuceneSearcher
-
-    searcher = LuceneSearcher(str(index))
-    searcher.set_bm25(k1, b)
-    return searcher
 
 
 def analyze(texts: Iterable[str]) -> Iterator[list[str]]:
