@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from encoders.training.recipe_file import load_recipe
 from eval.claims import COSTS, Claim
 from eval.matrix import DATA, KINDS, Column, Kind, Matrix, Row, Scores
 from eval.notation import parse_measure
@@ -28,6 +29,9 @@ _FITS: dict[str, tuple[Kind, ...]] = {
 """The kinds of rows that each setting means something for."""
 _EMPTY = Row()
 
+Measures = Mapping[str, tuple[str, ...] | None]
+"""What is measured on each column; None where that is not known yet."""
+
 
 def check_matrix(matrix: Matrix, where: str, slug: Callable[[str], str]) -> None:
     """Raise at the first mistake, naming its place (after ``where``) and what was probably meant."""
@@ -37,12 +41,15 @@ def check_matrix(matrix: Matrix, where: str, slug: Callable[[str], str]) -> None
         _check_names(names, f"{where}: {what}", slug)
     for name, column in matrix.columns.items():
         _check_column(column, matrix.hits, f"{where}: columns: {name}")
+    measures = {name: column_measures(column) for name, column in matrix.columns.items()}
     for name, row in matrix.rows.items():
         _check_row(name, row, matrix, f"{where}: rows: {name}")
+        _check_scores(row.scores, measures, f"{where}: rows: {name}: scores", COSTS)
+        _check_scores(row.expected, measures, f"{where}: rows: {name}: expected", ())
     if matrix.baseline is not None:
         _check_run(matrix.baseline, matrix, f"{where}: baseline")
     for number, claim in enumerate(matrix.claims):
-        _check_claim(claim, matrix, f"{where}: claims[{number}]")
+        _check_claim(claim, matrix, measures, f"{where}: claims[{number}]")
 
 
 def column_measures(column: Column) -> tuple[str, ...] | None:
@@ -111,12 +118,19 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
         raise LearnedSparseError(f"{where}: a published row needs 'scores'")
     if row.tolerance < 0:
         raise LearnedSparseError(f"{where}: tolerance {row.tolerance}; give 0 or more")
+    if row.recipe is not None:
+        _check_recipe(row, where)
     if row.model is not None:
         _check_model(row.model, matrix, f"{where}: model")
     if row.index_of is not None:
         _check_index(name, row, matrix, f"{where}: index_of")
-    _check_scores(row.scores, matrix, f"{where}: scores", COSTS)
-    _check_scores(row.expected, matrix, f"{where}: expected", ())
+
+
+def _check_recipe(row: Row, where: str) -> None:
+    try:
+        load_recipe(str(row.recipe), changes=row.changes)
+    except LearnedSparseError as error:
+        raise LearnedSparseError(f"{where}: {error}") from error
 
 
 def _check_model(model: str, matrix: Matrix, where: str) -> None:
@@ -154,16 +168,19 @@ def _weights(name: str, row: Row) -> tuple[str, str]:
     return ("checkpoint", row.checkpoint) if row.checkpoint is not None else ("row", row.model or name)
 
 
-def _check_scores(scores: Scores, matrix: Matrix, where: str, more: tuple[str, ...]) -> None:
+def _check_scores(scores: Scores, measures: Measures, where: str, more: tuple[str, ...]) -> None:
     for column, of_column in scores.items():
-        _check_known(column, matrix.columns, f"{where}: no column {column!r}")
-        known = column_measures(matrix.columns[column])
+        _check_known(column, measures, f"{where}: no column {column!r}")
         for measure in of_column:
-            if known is None:
-                if measure not in more:
-                    _check_measure(measure, f"{where}: {column}")
-            else:
-                _check_known(measure, (*known, *more), f"{where}: {column}: {measure!r} is not measured there")
+            if measure not in more:
+                _check_measured(measure, measures[column], f"{where}: {column}", more)
+
+
+def _check_measured(measure: str, known: tuple[str, ...] | None, where: str, more: tuple[str, ...]) -> None:
+    if known is None:
+        _check_measure(measure, where)
+    else:
+        _check_known(measure, (*known, *more), f"{where}: {measure!r} is not measured there")
 
 
 def _check_run(name: str, matrix: Matrix, where: str) -> None:
@@ -175,20 +192,15 @@ def _check_run(name: str, matrix: Matrix, where: str) -> None:
         )
 
 
-def _check_claim(claim: Claim, matrix: Matrix, where: str) -> None:
+def _check_claim(claim: Claim, matrix: Matrix, measures: Measures, where: str) -> None:
     for side in (claim.better, claim.worse):
         _check_run(side, matrix, where)
     if claim.better == claim.worse:
         raise LearnedSparseError(f"{where}: {claim.better!r} is compared with itself")
-    for column in claim.columns:
-        _check_known(column, matrix.columns, f"{where}: no column {column!r}")
-    if claim.kind == "less":
-        _check_known(claim.quantity, COSTS, f"{where}: no cost {claim.quantity!r}")
-        return
     for column in claim.columns or matrix.columns:
-        known = column_measures(matrix.columns[column])
-        if known is not None:
-            _check_known(claim.quantity, known, f"{where}: {claim.quantity!r} is not measured on {column}")
+        _check_known(column, matrix.columns, f"{where}: no column {column!r}")
+        if claim.quantity not in COSTS:
+            _check_measured(claim.quantity, measures[column], f"{where}: {column}", COSTS)
 
 
 def _check_known(name: str, known: Iterable[str] | Mapping[str, Any], message: str) -> None:
