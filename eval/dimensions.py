@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eval.written import write_texts
 from learned_sparse.cli import run_main
+from learned_sparse.collection import filed_under
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import write_json
 from learned_sparse.home import queries_folder, vectors_folder
@@ -69,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--vectors", type=Path, metavar="DIR", help="encoded documents (default: by --model and --collection)")
     add("--queries", type=Path, metavar="DIR", help="encoded queries (default: by --model, --collection and --split)")
     add("--model", metavar="NAME", help="model whose vectors are in the home folder")
-    add("--collection", metavar="NAME", help="of those vectors")
+    add("--collection", metavar="NAME|PATH", help="of those vectors")
     add("--split", help="of those queries (default: test)", default="test")
     add("--checkpoint", metavar="DIR|HUB_ID", help="where the model is now (default: where it was)")
     add("--stop-share", type=float, default=0.1, metavar="X", help="stop-dimensions are in more documents: %(default)s")
@@ -86,8 +87,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _folders(options: argparse.Namespace) -> tuple[Path, Path]:
     named = options.model and options.collection
-    vectors = options.vectors or (vectors_folder(options.collection, options.model) if named else None)
-    queries = options.queries or (queries_folder(options.collection, options.split, options.model) if named else None)
+    name = filed_under(options.collection) if named else ""
+    vectors = options.vectors or (vectors_folder(name, options.model) if named else None)
+    queries = options.queries or (queries_folder(name, options.split, options.model) if named else None)
     if vectors is None or queries is None:
         raise LearnedSparseError("which vectors? give --vectors and --queries, or --model and --collection")
     return vectors, queries

@@ -72,7 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     many: dict[str, Any] = {"nargs": "+", "action": "extend", "metavar": "FILE"}
     add = parser.add_argument
-    add("--collection", metavar="NAME", help="a collection by name, or its folder or YAML file")
+    add("--collection", metavar="NAME|PATH", help="a collection by name, folder, YAML file, or ir_datasets:ID")
+    add("--data", type=Path, metavar="DIR", help="folder the files of --collection are in")
     add("--split", help="which of its splits (needed where it has several)")
     add(
         "--run",
@@ -105,7 +106,7 @@ def _task(options: argparse.Namespace) -> Task:
             raise LearnedSparseError("measured against what? Give --collection, or --qrels with --measures")
         split, measures, remove_query = options.split, options.measures, options.remove_query
         return Task(collection=None, split=split, qrels=qrels, measures=tuple(measures), remove_query=remove_query)
-    collection = load_collection(options.collection)
+    collection = load_collection(options.collection, data=options.data)
     name = chosen_split(collection, options.split)
     split = collection.split(name)
     return Task(

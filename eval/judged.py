@@ -75,7 +75,7 @@ def chosen_split(collection: Collection, asked: str | None) -> str:
     if asked is None and len(collection.splits) > 1:
         known = ", ".join(collection.splits)
         raise LearnedSparseError(f"collection {collection.name} has several splits; give --split one of {known}")
-    return asked or next(iter(collection.splits))
+    return asked or next(iter(collection.splits), "test")  # without any, Collection.split says what to do
 
 
 def read_runs(words: Sequence[str]) -> dict[str, Run]:

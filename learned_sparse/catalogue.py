@@ -39,29 +39,68 @@ def qrels(name: str) -> Qrels:
     return judged
 
 
-def has(name: str, kind: str) -> bool:
-    """Whether ``name`` has ``docs``, ``queries`` or ``qrels``."""
-    return bool(getattr(_dataset(name), f"has_{kind}")())
+def has(name: str, *kinds: str) -> bool:
+    """Whether ``name`` has all of ``kinds``: ``docs``, ``queries``, ``qrels``."""
+    dataset = _dataset(name)
+    return all(getattr(dataset, f"has_{kind}")() for kind in kinds)
+
+
+def count(name: str, kind: str) -> int | None:
+    """How many ``docs``, ``queries`` or ``qrels`` the catalogue says that ``name`` has; None where it does not say."""
+    found = _dataset(name).metadata().get(kind, {}).get("count")
+    return None if found is None else int(found)
+
+
+def handler(name: str, kind: str) -> Any:
+    """What reads the ``docs``, ``queries`` or ``qrels`` of ``name`` in ir_datasets."""
+    return getattr(_dataset(name), f"{kind}_handler")()
+
+
+def whole(name: str) -> str:
+    """The name above ``name`` that has the very same documents: ``beir/scifact`` of ``beir/scifact/test``."""
+    if not has(name, "docs"):
+        return name
+    import ir_datasets
+
+    return str(ir_datasets.docs_parent_id(name))
+
+
+def judged_parts(name: str) -> list[str]:
+    """The names below ``name`` with its documents and with queries and judgements of their own."""
+    below = [part for part in names() if part.startswith(f"{name}/")]
+    return [part for part in below if has(part, "docs", "queries", "qrels") and whole(part) == name]
+
+
+def names() -> list[str]:
+    """Every name of the catalogue, in its order."""
+    return [name for name in _ir_datasets("the catalogue").registry if name]
 
 
 def _load(name: str, kind: str) -> Any:
     if not has(name, kind):
-        raise LearnedSparseError(f"ir_datasets:{name}: has no {kind}; name one of its parts, for instance {name}/test")
+        parts = [part for part in names() if part.startswith(f"{name}/") and has(part, kind)]
+        way_out = f"name one of its parts: {', '.join(parts[:5])}" if parts else "another name, or a file, has them"
+        raise LearnedSparseError(f"ir_datasets:{name}: has no {kind}; {way_out}")
     return _dataset(name)
 
 
 def _dataset(name: str) -> Any:
     try:
+        return _ir_datasets(f"ir_datasets:{name}").load(name)
+    except KeyError:
+        close = did_you_mean(name, names())
+        way_out = (
+            close if "?" in close else "; python -m learned_sparse.collections --catalogue WORD lists those with WORD"
+        )
+        raise LearnedSparseError(f"ir_datasets:{name}: no such name{way_out}") from None
+
+
+def _ir_datasets(what: str) -> Any:
+    try:
         import ir_datasets
     except ImportError:
-        raise LearnedSparseError(
-            f"ir_datasets:{name}: ir_datasets is not installed; pip install 'learned-sparse[data]'"
-        ) from None
-    try:
-        return ir_datasets.load(name)
-    except KeyError:
-        known = [known for known in ir_datasets.registry._registered if known]  # noqa: SLF001 -- it has no public list
-        raise LearnedSparseError(f"ir_datasets:{name}: no such name{did_you_mean(name, known)}") from None
+        raise LearnedSparseError(f"{what}: ir_datasets is not installed; pip install 'learned-sparse[data]'") from None
+    return ir_datasets
 
 
 def _fetched(fetch: Callable[[], Iterable[Any]], source: str) -> Iterator[Any]:

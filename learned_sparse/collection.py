@@ -1,4 +1,7 @@
-"""A test collection: documents, and splits of queries with judgements and the measures that belong to them."""
+"""A test collection: documents, and splits of queries with judgements and the measures that belong to them.
+
+``learned_sparse.collections`` is the command that lists what collections there are.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from learned_sparse.collection_files import data_root, description_file, descriptions
-from learned_sparse.collection_folders import catalogue_entry, describe_folder
+from learned_sparse.collection_catalogue import CATALOGUE, catalogue_entry
+from learned_sparse.collection_files import data_root, description_file, descriptions, read_description
+from learned_sparse.collection_folders import describe_folder
 from learned_sparse.collection_records import Description, Expected, Source, Split
 from learned_sparse.documents import DocumentReader, OnBadLine, read_documents
 from learned_sparse.errors import LearnedSparseError, did_you_mean
 from learned_sparse.records import Query
-from learned_sparse.settings import parse, read_yaml
 from learned_sparse.sources import open_documents, open_qrels, open_queries
 from learned_sparse.topics import read_queries
 from learned_sparse.trec import Qrels
 
 __all__ = [
     "Collection", "Description", "DocumentReader", "Expected", "OnBadLine", "Source", "Split",
-    "load_collection", "read_documents", "read_queries",
+    "filed_under", "load_collection", "named_split", "read_documents", "read_queries",
 ]  # fmt: skip
-
-CATALOGUE = "ir_datasets:"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Collection:
 
     def split(self, name: str) -> Split:
         """The split ``name``."""
+        if not self.splits:
+            raise LearnedSparseError(
+                f"collection {self.name}: no split {name!r}, for no queries with judgements were found there; its "
+                "documents can be encoded and indexed, and searched for the queries of a file: --topics FILE"
+            )
         if name not in self.splits:
             raise LearnedSparseError(f"collection {self.name}: no split {name!r}{did_you_mean(name, self.splits)}")
         return self.splits[name]
@@ -79,7 +85,7 @@ def load_collection(name: str | Path, *, data: Path | None = None) -> Collection
       looked for below ``data``, else ``$LEARNED_SPARSE_DATA``, else ``home()/data``;
     - the path of such a YAML of your own, whose files are looked for below its folder (or ``data``);
     - a BEIR folder (``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``) or an MS MARCO folder on disk;
-    - ``ir_datasets:ID``, with one split named after the last part of the ID.
+    - ``ir_datasets:ID``: what ir_datasets knows by this name, see ``catalogue_entry``.
 
     Nothing is read but the description. A name that comes with the package wins over a folder called the same; write
     ``./scifact`` for the folder.
@@ -89,11 +95,21 @@ def load_collection(name: str | Path, *, data: Path | None = None) -> Collection
     if name.startswith(CATALOGUE):
         return Collection(catalogue_entry(name.removeprefix(CATALOGUE)))
     if path.suffix in {".yaml", ".yml"}:
-        return Collection(_read_description(path), data or path.parent)
+        return Collection(read_description(path), data or path.parent)
     if path.is_dir() and name not in descriptions():
         return Collection(describe_folder(path), path)
-    return Collection(_read_description(description_file(name)), data or data_root())
+    return Collection(read_description(description_file(name)), data or data_root())
 
 
-def _read_description(path: Path) -> Description:
-    return parse(Description, read_yaml(path), str(path))
+def filed_under(name: str) -> str:
+    """The name that vectors, indexes and runs of ``--collection NAME`` have in their paths.
+
+    The name of a folder that is not here any more is its own.
+    """
+    return load_collection(name).name if ":" in name or Path(name).exists() else name
+
+
+def named_split(name: str, collection: Collection, default: str) -> str:
+    """``default``, or the only split of ``ir_datasets:ID``, which names it: ``msmarco-passage/dev/small``."""
+    splits = list(collection.splits)
+    return splits[0] if name.startswith(CATALOGUE) and len(splits) == 1 else default

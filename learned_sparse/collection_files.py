@@ -6,8 +6,11 @@ import os
 import sysconfig
 from pathlib import Path
 
+from learned_sparse.collection_names import check_name
+from learned_sparse.collection_records import Description
 from learned_sparse.errors import LearnedSparseError, did_you_mean
 from learned_sparse.home import home
+from learned_sparse.settings import parse, read_yaml
 
 DATA_VARIABLE = "LEARNED_SPARSE_DATA"
 _SHARED = Path("share", "learned_sparse", "collections")
@@ -43,6 +46,13 @@ def description_file(name: str) -> Path:
             "that comes with the package, a BEIR or MS MARCO folder, a .yaml file, or ir_datasets:ID"
         )
     return known[name]
+
+
+def read_description(path: Path) -> Description:
+    """The collection that a YAML describes."""
+    description = parse(Description, read_yaml(path), str(path))
+    check_name(description.name, str(path))
+    return description
 
 
 def data_root() -> Path:

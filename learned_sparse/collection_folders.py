@@ -1,11 +1,10 @@
-"""Collections that are not described by a YAML: recognised by the names of their files, or from a catalogue."""
+"""Folders that no YAML describes: BEIR's and MS MARCO's, recognised by the names of their files."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from learned_sparse import catalogue
 from learned_sparse.collection_records import Description, Source, Split
 from learned_sparse.errors import LearnedSparseError
 
@@ -27,28 +26,26 @@ def describe_folder(folder: Path) -> Description:
         return _beir(folder)
     corpus = next((name for name in _CORPORA if _there(folder, name)), None)
     if corpus is None:
+        inside = ", ".join(str(place) for place in known_folders(folder)[:3])
+        way_out = f"give one inside it: {inside}" if inside else "describe it in a .yaml, or encode it with --input"
         raise LearnedSparseError(
             f"{folder}: neither a BEIR folder (corpus.jsonl, queries.jsonl, qrels/*.tsv) nor an MS MARCO folder "
-            f"({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); describe it in a .yaml, or encode it with --input"
+            f"({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); {way_out}"
         )
     return _msmarco(folder, corpus)
 
 
-def catalogue_entry(name: str) -> Description:
-    """What ``ir_datasets:NAME`` has: its documents, and one split where it has judgements."""
-    everything = Source(ir_datasets=name)
-    splits = {}
-    if catalogue.has(name, "qrels") and catalogue.has(name, "queries"):
-        beir = name.startswith("beir/")
-        split = Split(topics=everything, qrels=everything, measures=MEASURES, remove_query=beir)
-        splits[name.rsplit("/", 1)[-1]] = split
-    return Description(name=name.replace("/", "-"), title=f"ir_datasets {name}", corpus=everything, splits=splits)
+def known_folders(above: Path) -> list[Path]:
+    """The BEIR and MS MARCO folders directly below ``above``, sorted; none where there is no such folder."""
+    inside = sorted(above.iterdir()) if above.is_dir() else []
+    return [place for place in inside if any(_there(place, name) for name in ("corpus.jsonl", *_CORPORA))]
 
 
 def _beir(folder: Path) -> Description:
     """``remove_query`` is off: outside BEIR's own sets, equal ids of a query and a document are a coincidence."""
     topics = Source(files=("queries.jsonl",))
-    names = sorted({file.name.removesuffix(".gz").removesuffix(".tsv") for file in folder.glob("qrels/*.tsv*")})
+    found = (re.fullmatch(r"([^.].*)\.tsv(\.gz)?", file.name) for file in folder.glob("qrels/*"))
+    names = sorted({match[1] for match in found if match})
     splits = {
         name: Split(topics=topics, qrels=Source(files=(f"qrels/{name}.tsv",)), measures=MEASURES) for name in names
     }

@@ -81,7 +81,7 @@ class Source:
             return f"python -m learned_sparse.search {named if options.output is None else '--index INDEX'} {where}"
         if options.num_shards > 1:
             return "python -m learned_sparse.index --index DIR --input SHARD... (when all shards are encoded)"
-        named = f"--model {options.model} --collection {self.collection}"
+        named = f"--model {options.model} --collection {options.collection}"
         return "python -m learned_sparse.index " + (
             named if options.output is None else f"--input {self.output} --index DIR"
         )

@@ -24,17 +24,17 @@ def vectors_folder(collection: str, model: str) -> Path:
     return home() / "vectors" / collection / model
 
 
-def encoded_folders(collection: str, model: str, option: str) -> list[Path]:
+def encoded_folders(collection: str, model: str, option: str, asked: str | None = None) -> list[Path]:
     """Where learned_sparse.encode wrote the documents of a collection: one folder, or one for each shard.
 
-    ``option`` is how the user could name them instead.
+    ``option`` is how the user could name them instead; ``asked`` is what --collection said.
     """
     folder = vectors_folder(collection, model)
     if folder.is_dir():
         return [folder]
     shards = sorted(folder.parent.glob(f"{glob.escape(folder.name)}-shard-*-of-*"))
     if not shards:
-        command = f"python -m learned_sparse.encode --model {model} --collection {collection}"
+        command = f"python -m learned_sparse.encode --model {model} --collection {asked or collection}"
         raise LearnedSparseError(f"{folder}: no vectors yet; run {command}, or name their folder with {option}")
     if {shard.name.rpartition("-")[2] for shard in shards} != {str(len(shards))}:
         names = ", ".join(shard.name for shard in shards)

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--model", help="name of the model whose vectors of --collection are in the home folder")
-    parser.add_argument("--collection", help="name of the collection (default pydoc)")
+    parser.add_argument("--collection", help="name, folder or ir_datasets:ID (default pydoc)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="with --bm25: folder the files of --collection are in")
     parser.add_argument("--input", nargs="+", type=Path, metavar="DIR", help="encoded folder, or all shards of one")
     parser.add_argument("--index", type=Path, metavar="DIR", help="where to (default: by --collection and --model)")
@@ -91,7 +91,7 @@ def _verify(options: argparse.Namespace, collection: str, index: Path) -> int:
 
 
 def _files(options: argparse.Namespace, collection: str) -> VectorFiles:
-    folders = options.input or encoded_folders(collection, options.model, "--input")
+    folders = options.input or encoded_folders(collection, options.model, "--input", options.collection)
     return plain_files(folders) if options.no_manifest else encoded_files(folders)
 
 

@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         "--vectors", type=Path, nargs="+", metavar="DIR",
         help="for --backend exact: encoded documents, or all their shards (default: by --collection and --model)",
     )  # fmt: skip
-    parser.add_argument("--collection", help="name of the collection whose queries to search (default pydoc)")
+    parser.add_argument("--collection", help="whose queries: name, folder or ir_datasets:ID (default pydoc)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder the files of --collection are in")
     parser.add_argument("--split", help="split of --collection (default test, or its only one)")
     parser.add_argument("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
@@ -111,7 +111,7 @@ def _place(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNot
     from learned_sparse.exact import ExactSearcher
     from learned_sparse.index_vectors import encoded_files
 
-    folders = options.vectors or encoded_folders(collection, options.model, "--vectors")
+    folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     vectors = encoded_files(folders)
     if vectors.scoring != "impact":
         raise LearnedSparseError(f"{folders[0]}: terms scored by BM25, which --backend exact does not know")

@@ -44,10 +44,11 @@ def local_file(source: Source, root: Path) -> Path | None:
     """The first file of ``source`` that is there, made on the spot for an embedded collection."""
     if source.embedded:
         return pydoc.build() / source.embedded
-    return next((path for path in _candidates(source, root) if path.exists()), None)
+    return next((path for path in candidates(source, root) if path.exists()), None)
 
 
-def _candidates(source: Source, root: Path) -> list[Path]:
+def candidates(source: Source, root: Path) -> list[Path]:
+    """Where the files of ``source`` are looked for, in this order."""
     names = (
         name for file in source.files for name in (file, file.removesuffix(".gz"), f"{file.removesuffix('.gz')}.gz")
     )
@@ -61,7 +62,7 @@ def _elsewhere(
     from_catalogue: Callable[[str], T],
     from_pyserini: Callable[[str], T] | None,
 ) -> T:
-    tried = [f"{path}: no such file" for path in _candidates(source, root)]
+    tried = [f"{path}: no such file" for path in candidates(source, root)]
     places = ((source.ir_datasets, from_catalogue), (source.registered, from_pyserini))
     for name, fetch in places:
         if name and fetch:

@@ -25,7 +25,8 @@ class MaxLength:
 class Source:
     """Where training examples come from; one of three forms.
 
-    * ``collection`` (+ ``split``): a name of collections/, a YAML file, a BEIR folder, ``ir_datasets:ID``
+    * ``collection`` (+ ``split``): a name of collections/, a YAML file, a BEIR or MS MARCO folder, ``ir_datasets:ID``
+      (which needs no ``split`` where ID names one)
     * ``collection`` + ``topics`` + ``qrels``: the documents of the collection with Pyserini-style topics and judgements
     * ``triples``: MS MARCO TSV, ``query TAB positive TAB negative`` as texts; as ids when ``collection`` is given too
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from encoders.training.examples import Examples, JudgedExamples, TripleFile, check_known, triple_ids
 from encoders.training.recipe import Negatives, Source
 from encoders.training.texts import TextStore, as_read
-from learned_sparse.collection import Collection, load_collection, read_queries
+from learned_sparse.collection import Collection, load_collection, named_split, read_queries
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.trec import read_qrels
 
@@ -38,7 +39,7 @@ def load(source: Source, negatives: Negatives, *, expanded: bool = False) -> Loa
         )
     if source.collection is None:
         raise LearnedSparseError("data: a source needs 'collection' or 'triples'")
-    collection = load_collection(source.collection)
+    source, collection = _found(source, source.collection)
     queries, qrels = _topics(source, collection)
     positives = _positives(source, queries, qrels)
     texts = TextStore(as_read(collection.documents(), expanded=expanded))
@@ -48,6 +49,14 @@ def load(source: Source, negatives: Negatives, *, expanded: bool = False) -> Loa
         raise LearnedSparseError(f"data: {source.collection}:{source.split}: no query has a relevant document here")
     examples = JudgedExamples(queries, known, texts, per_query=per_query, short=negatives.short)
     return Loaded(source=source, name=f"{collection.name}/{source.split}", examples=examples)
+
+
+def _found(source: Source, name: str) -> tuple[Source, Collection]:
+    """The collection ``name``, and ``source`` with the split that is meant."""
+    collection = load_collection(name)
+    if source.split != Source.split:  # not the default: that very one
+        return source, collection
+    return dataclasses.replace(source, split=named_split(name, collection, source.split)), collection
 
 
 def _topics(source: Source, collection: Collection) -> tuple[dict[str, str], Mapping[str, Mapping[str, int]]]:
@@ -73,7 +82,7 @@ def _positives(
 def _triples(path: Path, source: Source, per_query: int, expanded: bool) -> TripleFile:
     if source.collection is None:
         return TripleFile(path, per_query=per_query)
-    collection = load_collection(source.collection)
+    source, collection = _found(source, source.collection)
     query_ids, document_ids = set(), set()
     for query, positive, negative in triple_ids(path):
         query_ids.add(query)

@@ -13,7 +13,7 @@ from encoders.training.mixing import mixture_scores
 from encoders.training.recipe import Validation
 from encoders.training.retrieval import Vectors, mean_reciprocal_rank, search
 from encoders.training.texts import TextStore, as_read
-from learned_sparse.collection import load_collection
+from learned_sparse.collection import load_collection, named_split
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.trec import read_run
 
@@ -26,9 +26,11 @@ class Validator:
 
     def __init__(self, settings: Validation, seed: int, *, expanded: bool = False) -> None:
         """``expanded``: documents are read with the text that expands them."""
-        collection = load_collection(settings.collection)
-        qrels = collection.qrels(settings.split)
-        texts = {query.id: query.text for query in collection.queries(settings.split)}
+        collection, split = load_collection(settings.collection), settings.split
+        if split == Validation.split:  # the default
+            split = named_split(settings.collection, collection, split)
+        qrels = collection.qrels(split)
+        texts = {query.id: query.text for query in collection.queries(split)}
         documents = TextStore(as_read(collection.documents(), expanded=expanded))
         positives = {
             query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in documents]
@@ -37,7 +39,7 @@ class Validator:
         judged = [query for query, ids in positives.items() if ids]
         if not judged:
             raise LearnedSparseError(
-                f"validation: {settings.collection}:{settings.split}: no query has a relevant document"
+                f"validation: {settings.collection}:{split}: no query has a relevant document"
             )
         chosen = drawn(judged, settings.queries, (), [seed, 1])
         self.positives = {query: positives[query] for query in chosen}

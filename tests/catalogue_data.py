@@ -1,0 +1,36 @@
+"""A data set with parts in the real ir_datasets catalogue, made of texts in memory, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.toy_data import TEXTS
+
+WHOLE = "learned-sparse-test/tiny"
+PARTS = ("train", "test", "dev/small")
+
+
+@contextmanager
+def catalogued() -> Iterator[str]:
+    """``WHOLE``: twelve documents, and ``PARTS`` of it with a query for each document; the name of the whole.
+
+    The first two words of a document are its query, as in ``toy_data.save_collection``.
+    """
+    ir_datasets = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
+    formats, text, dataset = ir_datasets.formats, ir_datasets.util.StringFile, ir_datasets.datasets.base.Dataset
+    documents = formats.TsvDocs(text("".join(f"d{i}\t{words}\n" for i, words in enumerate(TEXTS))))
+    asked = "".join(f"q{i}\t{' '.join(words.split()[:2])}\n" for i, words in enumerate(TEXTS))
+    judged = "".join(f"q{i} 0 d{i} 1\n" for i in range(len(TEXTS)))
+    registry = ir_datasets.registry
+    registry.register(WHOLE, dataset(documents))
+    for part in PARTS:
+        topics, qrels = formats.TsvQueries(text(asked)), formats.TrecQrels(text(judged), {})
+        registry.register(f"{WHOLE}/{part}", dataset(documents, topics, qrels))
+    try:
+        yield WHOLE
+    finally:
+        for name in [name for name in registry if name.startswith(WHOLE)]:
+            del registry._registered[name]
