@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from eval.curves import Axis, Point, line_chart
-from eval.sparsity import TermCounts, expected_flops
+from eval.sparsity import Counted, expected_flops
+from learned_sparse.prune_rule import more_frequent
 
 _POINTS = 120  # of each line of the plot
 
@@ -36,8 +37,8 @@ class StopDimension:
     dimension: str
     documents: float
     """Share of the documents in which it is active."""
-    queries: float
-    """Share of the queries."""
+    queries: float | None
+    """Share of the queries; None where none are known."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,10 @@ class Profile:
     """FLOPS that would remain without the stop-dimensions."""
 
 
-def profile(documents: TermCounts, queries: TermCounts, stop_share: float) -> Profile:
+def profile(documents: Counted, queries: Counted, stop_share: float) -> Profile:
     """Stop-dimensions are active in more than ``stop_share`` of the documents."""
-    least = stop_share * documents.texts
-    frequent = [(term, count) for term, count in documents.document_frequency.items() if count > least]
-    frequent.sort(key=lambda item: (-item[1], item[0]))
+    stop = stop_dimensions(documents, queries, stop_share)
     asked = queries.document_frequency
-    stop = tuple(
-        StopDimension(term, count / documents.texts, asked.get(term, 0) / max(1, queries.texts))
-        for term, count in frequent
-    )
     flops = expected_flops(documents, queries)
     return Profile(
         documents=usage(documents),
@@ -73,11 +68,20 @@ def profile(documents: TermCounts, queries: TermCounts, stop_share: float) -> Pr
         never_asked=sum(term not in asked for term in documents.document_frequency),
         flops=flops,
         stop_dimensions=stop,
-        flops_without=flops - sum(one.documents * one.queries for one in stop),
+        flops_without=flops - sum(one.documents * (one.queries or 0.0) for one in stop),
     )
 
 
-def usage(counts: TermCounts) -> Usage:
+def stop_dimensions(documents: Counted, queries: Counted | None, share: float) -> tuple[StopDimension, ...]:
+    """The dimensions that more than ``share`` of the documents have, the most frequent first."""
+    asked, texts = (queries.document_frequency, max(1, queries.texts)) if queries else ({}, 1)
+    return tuple(
+        StopDimension(term, count / documents.texts, asked.get(term, 0) / texts if queries else None)
+        for term, count in more_frequent(documents.document_frequency, documents.texts, share).items()
+    )
+
+
+def usage(counts: Counted) -> Usage:
     """See ``Usage``."""
     frequencies = _descending(counts)
     so_far = np.cumsum(frequencies)
@@ -95,7 +99,7 @@ def usage(counts: TermCounts) -> Usage:
     )
 
 
-def ranks(counts: TermCounts) -> list[Point]:
+def ranks(counts: Counted) -> list[Point]:
     """``(rank, texts)`` of dimensions by frequency, at ranks that are about equally far apart on a logarithmic axis."""
     frequencies = _descending(counts)
     if not len(frequencies):
@@ -104,13 +108,13 @@ def ranks(counts: TermCounts) -> list[Point]:
     return [(float(rank), float(frequencies[rank - 1])) for rank in places.tolist()]
 
 
-def frequency_chart(documents: TermCounts, queries: TermCounts) -> str:
+def frequency_chart(documents: Counted, queries: Counted | None = None) -> str:
     """In how many documents, and queries, the dimension of each rank is active, as SVG."""
-    lines = {"documents": ranks(documents), "queries": ranks(queries)}
+    lines = {"documents": ranks(documents)} | ({"queries": ranks(queries)} if queries else {})
     x, y = Axis("rank of the dimension", logarithmic=True), Axis("texts in which it is active", logarithmic=True)
     return line_chart("Frequency of active dimensions", lines, x, y)
 
 
-def _descending(counts: TermCounts) -> npt.NDArray[np.int64]:
+def _descending(counts: Counted) -> npt.NDArray[np.int64]:
     frequencies = np.fromiter(counts.document_frequency.values(), np.int64, len(counts.document_frequency))
     return np.sort(frequencies)[::-1]

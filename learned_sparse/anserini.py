@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 from bisect import bisect_left
@@ -105,6 +106,39 @@ def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
         return {term: int(reader.docFreq(term_of(_CONTENTS, bytes_of(bytearray(term, "utf-8"))))) for term in terms}
     finally:
         reader.close()
+
+
+def every_document_frequency(index: Path) -> dict[str, int]:
+    """In how many documents each term of the index is."""
+    reader = _open(index)
+    found: dict[str, int] = {}
+    try:
+        for leaf in _leaves(reader):
+            terms = leaf.reader().terms(_CONTENTS)
+            every = terms.iterator() if terms else None
+            while every is not None and (term := every.next()) is not None:
+                name = term.utf8ToString()
+                found[name] = found.get(name, 0) + int(every.docFreq())
+    finally:
+        reader.close()
+    return found
+
+
+def sampled_documents(index: Path, sample: int) -> list[list[str]]:
+    """The terms of ``sample`` documents, at most all (the same ones each time), in one pass over the terms."""
+    reader = _open(index)
+    try:
+        total = int(reader.maxDoc())
+        chosen = random.Random(0).sample(range(total), min(sample, total))  # noqa: S311  (the same documents each time)
+        found: dict[int, list[str]] = {number: [] for number in sorted(chosen)}
+        for leaf in _leaves(reader):
+            first, count = int(leaf.docBase), int(leaf.reader().maxDoc())
+            here = [number - first for number in found if first <= number < first + count]
+            for term, document, _ in _postings(leaf.reader(), here):
+                found[first + document].append(term)
+    finally:
+        reader.close()
+    return list(found.values())
 
 
 def read_impacts(index: Path, wanted: Iterable[tuple[str, Iterable[str]]]) -> dict[str, dict[str, int]]:

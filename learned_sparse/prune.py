@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from learned_sparse.collection import load_collection
+from learned_sparse.collection import filed_under
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import encoded_folders, vectors_folder
 from learned_sparse.prune_rule import Rule
@@ -38,7 +38,6 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--model", help="name of the model whose vectors of --collection are in the home folder")
     add("--collection", metavar="NAME|PATH", help="name of the collection (default pydoc)")
-    add("--data", type=Path, metavar="DIR", help="folder the files of --collection are in")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded folder, or all shards of one, instead")
     add("--as", dest="name", metavar="NAME", help="name of what is left, beside the model in the home folder")
     add("--output", type=Path, metavar="DIR", help="folder of what is left, instead; shards get names of their own")
@@ -59,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("which vectors? give --model NAME or --vectors DIR")
     if not (options.output or options.name):
         raise LearnedSparseError("where to? give --as NAME or --output DIR")
-    collection = load_collection(options.collection or "pydoc", data=options.data).name
-    sources = options.vectors or encoded_folders(collection, options.model, "--vectors")
+    collection = filed_under(options.collection or "pydoc")
+    sources = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     target = options.output or vectors_folder(collection, options.name)
     targets = _targets(target, sources)
     pruned = prune(sources, targets, rule, overwrite=options.overwrite, say=print)
@@ -81,8 +80,7 @@ def _targets(target: Path, sources: Sequence[Path]) -> list[Path]:
 
 
 def _named(options: argparse.Namespace) -> str:
-    given = {"collection": options.collection, "data": options.data}
-    return f"--model {options.name}" + "".join(f" --{name} {value}" for name, value in given.items() if value)
+    return f"--model {options.name}" + (f" --collection {options.collection}" if options.collection else "")
 
 
 def _report(target: Path, pruned: Pruned) -> list[str]:

@@ -1,0 +1,251 @@
+"""Profiles of an index by pencil, against pruning, and alike from Lucene and from the files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval import profile
+from eval.profile_counts import Counts, read_counts
+from eval.profile_scores import KINDS, score_parts
+from eval.profile_stop import Cut, Tenth, cuts, stop_chart, tenths
+from eval.sparsity import TermCounts, count_terms, expected_flops
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.index_vectors import build_index, encoded_files
+from learned_sparse.prune_rule import Rule
+from learned_sparse.queries_export import topic_text
+from learned_sparse.trec import write_run
+from tests.learned_sparse.encoded_folder import dot_products, write_folder
+from tests.tiny_models import tokenizer
+from tests.toy_data import save_beir
+
+BOTH, IN_QUERY, IN_DOCUMENT, NEITHER = KINDS.values()
+DOCUMENTS = {"d1": "hives of the skin", "d2": "garbage collector in python", "d3": "wing lifted", "d4": "rain"}
+VECTORS: dict[str, dict[str, int]] = {
+    "d1": {"hives": 4, "skin": 2, "rash": 3, "the": 1},
+    "d2": {"garbage": 5, "python": 1, "the": 1},
+    "d3": {"wing": 2, "##ed": 2, "drag": 6, "the": 1},
+    "d4": {},
+}
+TEXTS = {"q1": "hives rash", "q2": "garbage", "q3": "skin"}
+QUERIES: dict[str, dict[str, int]] = {
+    "q1": {"hives": 2, "rash": 1, "skin": 1, "drag": 1},
+    "q2": {"python": 3, "the": 1},
+    "q3": {},
+}
+# q1 and d1: hives 8 in both texts, rash 3 in the query's, skin 2 in the document's; q1 and d3: drag 6 in neither.
+# q2 and d2: python 3 and the 1; the rest of its hits share "the" alone, which is in d1's text.
+EXPECTED = {
+    BOTH: (8 / 13) / 5,
+    IN_QUERY: (3 / 13) / 5,
+    IN_DOCUMENT: (2 / 13 + 3 / 4 + 1) / 5,
+    NEITHER: (1 + 1 / 4 + 1) / 5,
+}
+
+frequencies = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(1, 12), min_size=1)
+queries_found = st.lists(st.sets(st.text("abcdef", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a collection, its vectors, encoded queries, a run and a tokenizer."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer().save_pretrained(tmp_path / "tokenizer")
+    save_beir(tmp_path / "tiny", DOCUMENTS, TEXTS, {"test": [(query, "d1", 1) for query in TEXTS]})
+    write_folder(tmp_path / "vectors", VECTORS, checkpoint="tokenizer")
+    save_queries(tmp_path / "queries", QUERIES)
+    run = {query: dot_products(vector, VECTORS) for query, vector in QUERIES.items()}
+    write_run("run.txt", {query: hits for query, hits in run.items() if hits})
+    return tmp_path
+
+
+def save_queries(folder: Path, queries: Mapping[str, Mapping[str, int]]) -> None:
+    folder.mkdir()
+    (folder / "queries.tsv").write_text("".join(f"{name}\t{topic_text(row)}\n" for name, row in queries.items()))
+
+
+def found(text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert profile.main([*text.split(), "--json"]) == 0
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
+
+
+def counted(of: Mapping[str, int], texts: int) -> Counts:
+    return Counts(of, texts, np.zeros(texts, np.int32))
+
+
+def test_tenths_by_pencil() -> None:
+    counts = counted({f"t{number}": 20 - number for number in range(20)}, 20)
+    parts = tenths(counts)
+    assert len(parts) == 10
+    assert parts[0] == Tenth(dimensions=2, highest=20, lowest=19, postings=39 / 210)
+    assert parts[-1] == Tenth(dimensions=2, highest=2, lowest=1, postings=3 / 210)
+    assert sum(part.postings for part in parts) == pytest.approx(1)
+    few = tenths(counted({"a": 3, "b": 1}, 4))
+    assert [(part.highest, part.postings) for part in few] == [(3, 0.75), (1, 0.25)]
+
+
+def test_cuts_by_pencil() -> None:
+    documents = counted({"the": 4, "rash": 2, "hives": 1}, 5)
+    queries = count_terms([["the", "rash"], ["rash"], ["rash"]])
+    half, most = cuts(documents, queries, [0.4, 0.8])  # "rash" is in 0.4 of the documents, which is not more
+    assert half == Cut(share=0.4, dimensions=1, postings=4 / 7, flops=4 / (4 + 3 * 2))
+    assert most == Cut(share=0.8, dimensions=0, postings=0.0, flops=0.0)
+    assert cuts(documents, None, [0.4])[0].flops is None
+    assert stop_chart(documents, queries).count("<polyline") == 2
+    assert stop_chart(documents).count("<polyline") == 1
+
+
+@given(frequency=frequencies, queries=queries_found, share=st.integers(1, 12))
+def test_cuts_are_what_pruning_removes(frequency: dict[str, int], queries: list[set[str]], share: int) -> None:
+    documents, asked = counted(frequency, 12), count_terms(queries)
+    removed = Rule(max_document_frequency=share / 12).removed(frequency, 12)
+    (cut,) = cuts(documents, asked, [share / 12])
+    assert cut.dimensions == len(removed)
+    assert cut.postings == pytest.approx(sum(removed.values()) / sum(frequency.values()))
+    flops = expected_flops(documents, asked)
+    left = {term: count for term, count in frequency.items() if term not in removed}
+    if flops:
+        assert cut.flops == pytest.approx(1 - expected_flops(counted(left, 12), asked) / flops)
+
+
+def test_parts_of_scores_by_pencil() -> None:
+    pieces = {"q": {"a", "b"}, "d": {"a", "c"}}
+    vectors = {"q": {"a": 1, "b": 2, "c": 3, "x": 4, "y": 9}, "d": {"a": 4, "b": 3, "c": 2, "x": 1, "z": 9}}
+    parts = score_parts([("q", "d", 20.0)], vectors, vectors, pieces, pieces)
+    assert [(part.kind, part.score, part.terms) for part in parts.parts] == [
+        (BOTH, 4 / 20, 1), (IN_QUERY, 6 / 20, 1), (IN_DOCUMENT, 6 / 20, 1), (NEITHER, 4 / 20, 1),
+    ]  # fmt: skip
+    score_parts([("q", "d", 19.999999)], vectors, vectors, pieces, pieces)  # as a tied score is written
+    with pytest.raises(LearnedSparseError, match="21 in the run and 20 by these vectors"):
+        score_parts([("q", "d", 21.0)], vectors, vectors, pieces, pieces)
+
+
+def test_vectors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = found("vectors --queries queries --run run.txt --collection tiny --stop-share 0.5", capsys)
+    assert (content["usage"]["documents"]["texts"], content["usage"]["documents"]["postings"]) == (4, 11)
+    assert content["terms_per_text"]["documents"]["mean"] == 11 / 4
+    assert content["terms_per_text"]["documents"]["empty"] == content["terms_per_text"]["queries"]["empty"] == 1
+    assert content["flops"] == (4 + 4) / 12  # hives, rash, skin, drag; python, and "the" in three documents
+    assert content["stop_dimensions"] == [{"dimension": "the", "documents": 0.75, "queries": 1 / 3}]
+    scores = content["scores"]
+    assert (scores["queries"], scores["hits"]) == (2, 5)
+    assert {part["kind"]: part["score"] for part in scores["parts"]} == pytest.approx(EXPECTED)
+    assert {part["kind"]: part["terms"] for part in scores["parts"]} == pytest.approx(
+        {BOTH: 1 / 5, IN_QUERY: 1 / 5, IN_DOCUMENT: 3 / 5, NEITHER: 3 / 5}
+    )
+    best = found("vectors --queries queries --run run.txt --collection tiny --hits 1", capsys)
+    assert best["scores"]["hits"] == 2
+
+
+def test_without_queries(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = found("vectors", capsys)
+    assert content["scores"] is content["flops"] is None
+    assert content["stop_dimensions"][0] == {"dimension": "the", "documents": 0.75, "queries": None}
+    assert all(cut["flops"] is None for cut in content["cuts"])
+
+
+@pytest.mark.jvm
+def test_an_index_has_the_profile_of_its_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build_index(encoded_files([here / "vectors"]), here / "index")
+    words = "--queries queries --run run.txt --collection tiny"
+    of_files, of_index = (found(f"{place} {words}", capsys) for place in ("vectors", "index"))
+    assert of_index | {"index": ["vectors"]} == of_files
+    assert found("index --sample 2", capsys)["sampled_documents"] == 2
+    sampled = read_counts([Path("index")], 3)
+    assert sorted(sampled.lengths.tolist()) in [
+        sorted(lengths) for lengths in ([4, 3, 4], [4, 3, 0], [4, 4, 0], [3, 4, 0])
+    ]
+    assert sampled.texts == 4
+    assert profile.main(["index", "--sample", "3"]) == 0
+    assert "Of 3 documents, drawn from all 4." in capsys.readouterr().out
+    with pytest.raises(LearnedSparseError, match="one is looked at at a time"):
+        profile.main(["index", "index"])
+
+
+def test_default_places(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(here / "home"))
+    write_folder(here / "home" / "indexes" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
+    (here / "home" / "queries" / "tiny" / "test").mkdir(parents=True)
+    save_queries(here / "home" / "queries" / "tiny" / "test" / "words", QUERIES)
+    content = found("--model words --collection tiny --split test --run run.txt", capsys)
+    assert content["scores"]["hits"] == 5
+
+
+def test_pages(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "vectors --queries queries --run run.txt --collection tiny --stop-share 0.5 --top 1"
+    assert profile.main([*words.split(), "--output", "out", "--html", "out/page.html"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("vectors: 4 documents, 11 postings of 9 dimensions; expected FLOPS 0.6667\n")
+    assert "Stop-dimensions: 1 in more than 50% of the documents" in printed
+    assert re.search(r"^the +75\.0 +33\.3$", printed, re.MULTILINE)
+    names = ["page.html", "profile-frequency.svg", "profile-stop.svg", "profile.json", "profile.md"]
+    assert sorted(path.name for path in (here / "out").iterdir()) == names
+    page = (here / "out" / "page.html").read_text()
+    assert page.count("<svg") == 2
+    assert page.count("<table>") == (here / "out" / "profile.md").read_text().count("\n## ") == 6
+    assert "<td>literal in both texts</td>" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+
+
+def test_terms_are_escaped(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(here / "odd", {"d1": {"<script>": 1}})
+    assert profile.main(["odd", "--html", "odd.html"]) == 0
+    assert "<td>&lt;script&gt;</td>" in (here / "odd.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "which index"),
+        ("absent", "absent: no such index"),
+        ("nothing.jsonl", "nothing.jsonl: no vectors in it"),
+        ("vectors --stop-share 1.5", "share of the documents"),
+        ("vectors --hits 0", "--hits 0"),
+        ("vectors --run run.txt", "--run needs"),
+        ("vectors --run run.txt --queries queries --collection tiny --tokenizer tiny", "no such file"),
+        ("latent --run run.txt --queries queries --collection tiny", "no dimension is a word piece"),
+        ("bm25 --run run.txt --queries queries --collection tiny", "scored by BM25"),
+        ("vectors/vectors --run run.txt --queries queries --collection tiny", "give --tokenizer"),
+        ("less --run run.txt --queries queries --collection tiny", "1 of 3 documents of the run are not in it"),
+        ("vectors --run run.txt --queries others --collection tiny", "'q1' of the run is not among"),
+        ("vectors --run nobody.txt --queries queries --collection tiny", "no hits of these queries"),
+    ],
+)
+def test_mistakes(words: str, message: str, here: Path) -> None:
+    write_folder(here / "latent", {name: {"b1d7": 1} for name in VECTORS}, checkpoint="tokenizer")
+    write_folder(here / "bm25", VECTORS, checkpoint="tokenizer", scoring="bm25")
+    write_folder(here / "less", {name: VECTORS[name] for name in ("d1", "d2")}, checkpoint="tokenizer")
+    save_queries(here / "others", {"q2": QUERIES["q2"]})
+    (here / "nothing.jsonl").touch()
+    write_run("nobody.txt", {"q9": [("d1", 1.0)]})
+    with pytest.raises(LearnedSparseError) as error:
+        profile.main(words.split())
+    assert message in str(error.value)
+
+
+def test_the_standard_library_keeps_its_profile(python: Any) -> None:
+    program = "import eval.profile, cProfile, profile; print(profile.Profile, cProfile.Profile, profile.__file__)"
+    done = python("-c", program)
+    assert done.returncode == 0, done.stderr
+    assert "eval" not in Path(done.stdout.split()[-1]).parent.name
+
+
+def test_no_torch(here: Path, python: Any, root: Path) -> None:
+    program = "import sys; from eval import profile; profile.main(sys.argv[1:]); print('torch' in sys.modules)"
+    words = ["vectors", "--queries", "queries", "--run", "run.txt", "--collection", "tiny"]
+    done = python("-c", program, *words, cwd=here, env={"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"})
+    assert done.stdout.endswith("False\n"), done.stderr
+
+
+def test_empty_vectors_alone() -> None:
+    assert tenths(counted({}, 3)) == ()
+    assert cuts(TermCounts({}, np.zeros(3, np.int32)), None, [0.5])[0].postings == 0.0
