@@ -13,11 +13,13 @@ from tokenizers import Tokenizer
 from encoders.encoder_options import changed_keys, check_sizes
 from encoders.notes import BagNotes, CheckpointNotes
 from encoders.pairs import pair_of
+from encoders.reading import make_reading
 from encoders.sparse_rows import largest
 from encoders.tokenizer_hash import tokenizer_sha256
 from encoders.vocabulary import spellings, unwritable_ids
 from encoders.words import Word, WordFinder
 from learned_sparse.errors import LearnedSparseError, did_you_mean
+from learned_sparse.inspect_records import Reading, Share
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import SparseBatch
 
@@ -79,6 +81,18 @@ class BagOfWordsEncoder:
         if self._finder is None:
             self._finder = WordFinder(self.tokenizer)
         return self._finder(texts)
+
+    def explain(self, text: str) -> Reading:
+        """``text`` token by token: its weights, and which token gave how much of each."""
+        batch, shares = self.encode([text]), []
+        (encoding,) = self.tokenizer.encode_batch([pair_of(text)])
+        kept = set(batch.indices.tolist())
+        for place, token in enumerate(encoding.ids):
+            if token in kept:
+                shares.append((token, Share(place, 1.0)))
+                if self._binary:
+                    kept.remove(token)  # of a repeated token, the first
+        return make_reading(encoding, batch, shares)
 
     def _row(self, ids: Sequence[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         tokens, counts = np.unique(np.array(ids, np.int32), return_counts=True)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from encoders.attribution import attribute
 from encoders.batching import BatchSize, pad_slices
 from encoders.checkpoint import (
     architecture_named,
@@ -29,11 +30,14 @@ from encoders.models import Architecture, Side
 from encoders.notes import CheckpointNotes, as_json
 from encoders.pairs import tokenize_texts
 from encoders.quantized_linear import quantize_towers
+from encoders.reading import make_reading
 from encoders.sparse_rows import largest
 from encoders.tokenizer_hash import tokenizer_sha256
 from encoders.vocabulary import Vocabulary, unwritable_ids
 from encoders.words import Word, WordFinder
+from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import sha256
+from learned_sparse.inspect_records import Reading
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import SparseBatch
 
@@ -137,8 +141,23 @@ class CheckpointEncoder:
             self._finder = WordFinder(self.tokenizer)
         return self._finder(texts)
 
-    def _tokenize(self, texts: Sequence[str]) -> Prepared:
-        tokenized = tokenize_texts(
+    def explain(self, text: str) -> Reading:
+        """``text`` token by token: its weights, and which token gave how much of each."""
+        batch, tokenized = self.encode([text]), self._tokenized([text])
+        if tokenized.encodings is None:
+            raise LearnedSparseError("this tokenizer cannot say where its tokens are: save it as a tokenizer.json")
+        input_ids = self._to_device(torch.tensor(tokenized["input_ids"]))
+        columns = self._to_device(torch.from_numpy(batch.indices.astype(np.int64)))
+        found = attribute(self.weigher, input_ids, torch.ones_like(input_ids), columns)
+        return make_reading(
+            tokenized.encodings[0],
+            batch,
+            shares=(entry for shares in found if not shares.gate for entry in shares.entries()),
+            gate=(entry for shares in found if shares.gate for entry in shares.entries()),
+        )
+
+    def _tokenized(self, texts: Sequence[str]) -> Any:
+        return tokenize_texts(
             self.tokenizer,
             texts,
             truncation=True,
@@ -147,6 +166,9 @@ class CheckpointEncoder:
             return_attention_mask=False,
             return_token_type_ids=False,
         )
+
+    def _tokenize(self, texts: Sequence[str]) -> Prepared:
+        tokenized = self._tokenized(texts)
         sequences: list[list[int]] = tokenized["input_ids"]
         lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
         tokens = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, int(lengths.sum()))

@@ -115,7 +115,8 @@ class Encoder(Protocol):
 
     Some have more, which is asked for where it is there: ``truncated`` and ``dropped`` (counts), ``uses_expanded``
     (whether documents are handed over as ``Document.with_expanded``), ``free_at_search`` (settings of queries alone),
-    ``words`` (where a long text may be cut), and the two halves of ``encode``: ``prepare(texts)``, which may run in
+    ``words`` (where a long text may be cut), ``explain(text)`` (which token gave how much of each weight, as an
+    ``inspect_records.Reading``), and the two halves of ``encode``: ``prepare(texts)``, which may run in
     another thread meanwhile, and ``encode_prepared``, which alone changes the counts.
     """
 

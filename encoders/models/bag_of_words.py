@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from encoders.attribution import Shares, merged_shares
 from encoders.vocabulary import Vocabulary
 
 SpecialTokens = Literal["none", "unknown", "all"]
@@ -32,6 +33,12 @@ class BagOfWords(nn.Module):
         literal = self.literal_positions(input_ids, attention_mask).float()
         bags = literal.new_zeros(len(input_ids), len(self._counts)).scatter_add(1, input_ids, literal)
         return bags.clamp(max=1) if self.weighting == "binary" else bags
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """Of ``binary`` the first occurrence, of ``tf`` each one (see ``encoders.attribution``)."""
+        literal = self.literal_positions(input_ids, attention_mask)
+        repeats: Literal["first", "sum"] = "first" if self.weighting == "binary" else "sum"
+        return [merged_shares(literal.float(), input_ids, literal, columns, repeats)]
 
     @property
     def excluded(self) -> tuple[int, ...]:

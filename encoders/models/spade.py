@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
+from encoders.attribution import Attributing, Shares, largest_shares, pooled_shares
 from encoders.backbone import MASKED_LM
 from encoders.hidden_states import hidden_states_kind
 from encoders.masked_lm import Tower
@@ -77,17 +78,28 @@ class Expansion(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``; with ``k``, logits of a block of positions at a time are all it holds."""
-        if self._separator is not None:
-            input_ids, attention_mask = own_text(input_ids, attention_mask, self._separator)
-        hidden = self.tower(input_ids, attention_mask)
-        pooled = attention_mask.bool() & self._pooled_tokens[input_ids]
-        weight, bias = self.tower.decoder_weight, self.tower.decoder_bias
+        hidden, pooled, weight, bias = self._states(input_ids, attention_mask)
         if self._k is None:
             return pool(hidden, pooled, weight, bias, pooling="max", relu=self._relu or not self.training)
         # ReLU after the choice of k and before it are one: max_pool_entries never goes below zero
         values, columns = top_k_per_row(hidden[pooled], weight, bias, self._k)
         text = pooled.nonzero()[:, 0]
         return max_pool_entries(values, columns, text, len(input_ids), len(weight))
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """Which token gives the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        hidden, pooled, weight, bias = self._states(input_ids, attention_mask)
+        if self._k is None:
+            return [pooled_shares(hidden, pooled, weight, bias, columns, pooling="max")]
+        values, found = top_k_per_row(hidden[pooled], weight, bias, self._k)
+        return [largest_shares(values, found, pooled.nonzero()[:, 1], columns)]
+
+    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Hidden states, pooled positions, decoder weight and bias."""
+        if self._separator is not None:
+            input_ids, attention_mask = own_text(input_ids, attention_mask, self._separator)
+        pooled = attention_mask.bool() & self._pooled_tokens[input_ids]
+        return self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias
 
 
 class Pruned(nn.Module):
@@ -103,6 +115,11 @@ class Pruned(nn.Module):
         """Weights ``(batch, vocabulary)``."""
         weights: Tensor = self.unpruned(input_ids, attention_mask)
         return weights * self._pruning.kept
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """What each token gives to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        unpruned = cast(Attributing, self.unpruned)
+        return unpruned.shares(input_ids, attention_mask, columns[self._pruning.kept[columns]])
 
 
 class SpaDE(nn.Module):
@@ -126,6 +143,15 @@ class SpaDE(nn.Module):
         )
         weights: Tensor = first + second[0] if second else first
         return weights
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """What each token gives to the weights ``columns`` of one text, by component."""
+        return [
+            share.of_part(name, factor)
+            for name, factor in self._factors.items()
+            if factor > 0
+            for share in cast(Attributing, self.components[name]).shares(input_ids, attention_mask, columns)
+        ]
 
     @property
     def kept(self) -> Tensor:

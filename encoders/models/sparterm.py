@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from encoders.attribution import Shares, merged_shares, pooled_shares
 from encoders.masked_lm import Tower
 from encoders.models.architecture import Architecture, Side
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
@@ -75,6 +76,12 @@ class Gate(Pooled):
             return pool(*states, pooling="sum")
         return pool(*states, pooling="max", relu=self._pool == "max")
 
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """What each token adds to the logits ``columns`` of one text (see ``encoders.attribution``)."""
+        pooling: Literal["sum", "max"] = "sum" if self._pool == "relu_sum" else "max"
+        states = self.states(input_ids, attention_mask)
+        return [pooled_shares(*states, columns, pooling=pooling, relu=self._pool != "raw_max")._replace(gate=True)]
+
 
 class Importance(Pooled):
     """The importance predictor of section 3.2: I = sum_i ReLU(I_i)."""
@@ -83,6 +90,10 @@ class Importance(Pooled):
         """I ⊙ BoW(p), computed for the text's own terms only."""
         hidden, mask, *decoder = self.states(input_ids, attention_mask)
         return lexical_pool(hidden, input_ids, mask, literal, *decoder, pooling="sum", saturation="none")
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """What each token adds to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        return [pooled_shares(*self.states(input_ids, attention_mask), columns, pooling="sum")]
 
     def gated(self, input_ids: Tensor, attention_mask: Tensor, gate: Tensor) -> Tensor:
         """I ⊙ gate, computed for the terms that the gate opens for any text of the batch."""
@@ -131,6 +142,21 @@ class SparTerm(nn.Module):
                     gate_logits = self.gate(input_ids, attention_mask)
             weights = self._expanded_weights(input_ids, attention_mask, gate_logits.detach() >= self._threshold)
         return weights if self._max_terms is None else keep_largest(weights, self._max_terms)
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """What each token adds to the weights ``columns`` of one text, and to the gate of those not in it.
+
+        For expansion-only a term that the gate alone brings has its weight of 1 from no token.
+        """
+        literal = self.bag_of_words.literal_positions(input_ids, attention_mask)
+        if self.importance is None:
+            found = [merged_shares(literal.float(), input_ids, literal, columns, "sum")]
+        else:
+            found = self.importance.shares(input_ids, attention_mask, columns)
+        if self.gate is None:
+            return found
+        gated = columns[~torch.isin(columns, input_ids[literal])]
+        return found + self.gate.shares(input_ids, attention_mask, gated)
 
     def gate_logits(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Logits ``(batch, vocabulary)`` of the probabilities G, with gradient, for Eq. 8.

@@ -8,6 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from encoders.attribution import Shares, pooled_shares
 from encoders.masked_lm import Tower
 from encoders.models.architecture import Architecture, Side
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
@@ -73,6 +74,12 @@ class Splade(nn.Module):
         else:
             weights = pool(hidden, pooled, *decoder, pooling=self._pooling, saturation=self._saturation)
         return weights * self._unblocked
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """What each token gives to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        pooled = attention_mask.bool() & self._pooled_tokens[input_ids]
+        states = (self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias)
+        return [pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)]
 
 
 def _towers(settings: SpladeSettings, side: Side) -> tuple[str, ...]:

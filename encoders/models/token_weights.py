@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from encoders.attribution import Shares, merged_shares
 from encoders.hidden_states import HiddenStates
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens
 from encoders.models.expanded_texts import between_texts, own_text, separator_of
@@ -61,6 +62,16 @@ class TokenWeights(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``, at least float32."""
+        scores, input_ids, counted = self._scores(input_ids, attention_mask)
+        weights = merge(scores, input_ids, counted, self._terms, self._repeats)
+        return weights if self._relu or self.training else weights.relu()
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """What each token gives to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        return [merged_shares(*self._scores(input_ids, attention_mask), columns, self._repeats)]
+
+    def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores, ids, and which positions are terms, each ``(batch, tokens)``, of as much as is read."""
         if not self._expanded and self._separator is not None:
             input_ids, attention_mask = own_text(input_ids, attention_mask, self._separator)
         scores = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
@@ -68,10 +79,7 @@ class TokenWeights(nn.Module):
         if self._separators and self._separator is not None:
             counted = counted | between_texts(input_ids, attention_mask, self._separator)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if self._relu:
-            return merge(scores.relu(), input_ids, counted, self._terms, self._repeats)
-        weights = merge(scores, input_ids, counted, self._terms, self._repeats)
-        return weights if self.training else weights.relu()
+        return scores.relu() if self._relu else scores, input_ids, counted
 
 
 def merge(scores: Tensor, input_ids: Tensor, counted: Tensor, terms: int, repeats: Repeats) -> Tensor:

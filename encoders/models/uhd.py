@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from encoders.attribution import Shares
 from encoders.hidden_states import HiddenStates, hidden_states_kind
 from encoders.models.architecture import Architecture, Mixture, Side
 from encoders.models.uhd_bucket import Bucket, binarized, cut, states_of
@@ -68,6 +70,20 @@ class UHD(nn.Module):
             return weights
         factors = torch.tensor([*self._factors.values()], dtype=weights.dtype, device=weights.device)
         return (weights.view(len(weights), -1, self._dimensions) * factors[:, None]).flatten(1)
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """Which token gives the weights ``columns`` of one text, by bucket (see ``encoders.attribution``)."""
+        weights, found = self(input_ids, attention_mask)[0], []
+        for place, name in enumerate(self._factors):
+            start = place * self._dimensions
+            here = columns[(columns >= start) & (columns < start + self._dimensions)]
+            if len(here):
+                bucket = cast(Bucket, self._buckets[name])
+                states = states_of(bucket.tower, input_ids, attention_mask)[bucket.layer]
+                winners = bucket.shares(states, input_ids, attention_mask, here - start)
+                column = winners.column + start
+                found.append(Shares(name, winners.token, column, weights[column]))
+        return found
 
     def _each_bucket(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
         """A tower of several layers is run once."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from encoders.attribution import Shares, largest_shares
 from encoders.hidden_states import HiddenStates
 from encoders.models.bag_of_words import counts
 from encoders.models.uhd_settings import UHDSettings
@@ -38,11 +39,18 @@ class Bucket(nn.Module):
         """The bucket ``(batch, dimensions)`` of the layer's ``states`` ``(batch, tokens, hidden)``."""
         mask = attention_mask.bool() & self._pooled_tokens[input_ids]
         texts = torch.arange(len(mask), device=mask.device)[:, None].expand_as(mask)[mask]
-        values, columns = self._winner_take_all()(states[mask], self._k)
-        if self._normalize in ("token", "both"):
-            values = functional.normalize(values, dim=1)
-        bucket = max_pool_entries(values, columns, texts, len(mask), self._dimensions)
+        bucket = max_pool_entries(*self._winners(states[mask]), texts, len(mask), self._dimensions)
         return functional.normalize(bucket, dim=1) if self._normalize in ("bucket", "both") else bucket
+
+    def shares(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> Shares:
+        """Which token wins each of the dimensions ``columns`` of one text, with its value before normalisation."""
+        mask = attention_mask.bool() & self._pooled_tokens[input_ids]
+        return largest_shares(*self._winners(states[mask]), mask.nonzero()[:, 1], columns)
+
+    def _winners(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and dimensions ``(r, k)`` of the winners of each of the ``rows`` ``(r, hidden)``."""
+        values, columns = self._winner_take_all()(rows, self._k)
+        return functional.normalize(values, dim=1) if self._normalize in ("token", "both") else values, columns
 
     def _winner_take_all(self) -> nn.Module:
         heads = self.tower.head
