@@ -12,11 +12,15 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and how the numbers below it are shown: ``digits`` after the point, and which of them is the best."""
+    """A heading, and how the numbers below it are shown: ``digits`` after the point, and which of them is the best.
+
+    ``right``: aligned there even where numbers come as text.
+    """
 
     heading: str
     digits: int = 4
     best: Literal["highest", "lowest"] | None = None
+    right: bool = False
 
 
 def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], *, markdown: bool = False) -> str:
@@ -43,7 +47,7 @@ def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]]
         shown = _embolden(shown, [_best([row[i] for row in rows], column) for i, column in enumerate(titled)])
         headings = [_escape(heading) for heading in headings]
     widths = [max(map(len, texts)) for texts in zip(headings, *shown, strict=True)]
-    right = [any(isinstance(row[i], int | float) for row in rows) for i in range(len(titled))]
+    right = [column.right or any(isinstance(row[i], int | float) for row in rows) for i, column in enumerate(titled)]
     lines = [_align(texts, widths, right) for texts in (headings, *shown)]
     if not markdown:
         lines.insert(1, ["-" * width for width in widths])

@@ -1,0 +1,249 @@
+"""The report of a matrix: every number on every page, nothing a name could break, nothing asked of the network."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from eval import claims
+from eval.report import main, write
+from eval.report_html import html
+from eval.report_markdown import code, markdown, plain
+from eval.report_quantities import COSTS, measure
+from eval.report_results import Found
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import read_json
+from tests.eval import report_results
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "a\"b'c & <img src=x onerror=alert(1)>",
+    "\u2028| `x` *y* $z$",
+    "_under",
+)
+VOID = {"meta", "link", "br", "img", "input"}
+
+
+class Reader(HTMLParser):
+    """Elements closed in order, with the attributes and the text of each."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.feed(content)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(attrs) == len(dict(attrs)), f"{tag}: an attribute twice"
+        self.elements.append((tag, dict(attrs), []))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.elements:
+            self.elements[-1][2].append(data)
+
+    def texts(self, tag: str) -> list[str]:
+        return ["".join(texts) for name, _, texts in self.elements if name == tag]
+
+
+def made_up(**options: Any) -> Found:
+    results, per_query = report_results.made_up(queries=8, **options)
+    return Found(results=results, per_query=per_query)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("matplotlib")
+    made = report_results.write(tmp_path_factory.mktemp("report"), *report_results.made_up(queries=8))
+    assert main([str(made)]) == 0
+    return made
+
+
+def test_every_file_is_written(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()} - {"results.json", "per_query.json"}
+    figures = {"scores", "tradeoff-flops", "tradeoff-ms-per-query"}
+    assert names == {"README.md", "index.html"} | {f"{name}.{end}" for name in figures for end in ("svg", "png")}
+    assert all(f"({name}.svg)" in (folder / "README.md").read_text("utf-8") for name in figures)
+
+
+def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
+    again = report_results.write(tmp_path, *report_results.made_up(queries=8))
+    for path in write(again):
+        assert path.read_bytes() == (folder / path.name).read_bytes(), path.name
+        assert not re.search(rb"\d{4}-\d\d-\d\dT\d\d:", path.read_bytes()), path.name
+
+
+def test_figures_are_readable_svg(folder: Path) -> None:
+    for path in folder.glob("*.svg"):
+        text = _drawn_text(path)
+        assert "UHD-BERT" in text
+        assert "scifact" in text
+
+
+def _drawn_text(path: Path) -> str:
+    return " ".join(ElementTree.fromstring(path.read_text(encoding="utf-8")).itertext())  # noqa: S314 - our own file
+
+
+def test_every_number_is_on_both_pages() -> None:
+    found = made_up()
+    tables = markdown(found, {})
+    cells = {(a["data-c"], a["data-k"], a["data-v"]) for tag, a, _ in Reader(html(found)).elements if "data-v" in a}
+    count = 0
+    for cell in found.results["cells"]:
+        number = next(i for i, column in enumerate(found.columns) if column["name"] == cell["column"])
+        for quantity in found.quantities(found.columns[number]):
+            value = found.value(cell["row"], cell["column"], quantity)
+            if value is not None:
+                count += 1
+                assert (str(number), quantity.key, repr(value)) in cells
+                assert quantity.show(value) in _line(tables, quantity.heading, cell)
+    assert count > 700
+
+
+def _line(tables: str, heading: str, cell: dict[str, Any]) -> str:
+    """The line of a cell's row in the first table that has its measure, or the table of its column's costs."""
+    part = tables.split(f"## {heading}\n")[1] if f"\n## {heading}\n" in tables else _part(tables, cell["column"])
+    names = (cell["row"], f"*{cell['row']}*", f"{cell['row']} (baseline)")
+    return next(line for line in part.splitlines() if line.startswith("|") and line.split("|")[1].strip() in names)
+
+
+def _part(tables: str, column: str) -> str:
+    return tables.split("\n## Costs\n")[1].split(f"### {column}\n")[1]
+
+
+def test_the_table_has_every_cell() -> None:
+    found = made_up()
+    elements = Reader(html(found)).elements
+    rows = [attributes for tag, attributes, _ in elements if tag == "tr" and "data-r" in attributes]
+    assert [row["data-r"] for row in rows] == [str(number) for number in range(len(found.rows))]
+    assert rows[-1]["class"] == "published"
+    width = sum(len(found.quantities(column)) for column in found.columns)
+    assert len([1 for tag, a, _ in elements if tag == "td" and "data-k" in a]) == len(rows) * width
+
+
+def test_signs_say_what_colours_say() -> None:
+    found = made_up()
+    texts = [text for _, _, parts in Reader(html(found)).elements if (text := "".join(parts).strip())]
+    for said in ("✓ holds", "✗ does not hold", "○ not significant", "= equal", "✗ worse", "✗ failed", "▲", "▼"):
+        assert said in texts
+    tables = markdown(found, {})
+    for said in (
+        "✓ holds",
+        "✗ does not hold",
+        "○ not significant",
+        "= equal",
+        "✗ worse",
+        "failed",
+        "▲",
+        "▼",
+        "± 0.0042",
+    ):
+        assert said in tables
+    assert "encode ended with status 137: killed" in tables
+
+
+def test_the_best_of_our_own_is_bold() -> None:
+    found = made_up()
+    best = max(found.value(row["name"], "scifact", measure("nDCG@10")) or 0 for row in found.rows)
+    assert f"{best:.4f}" in Reader(html(found)).texts("b")
+    assert f"**{best:.4f}**" in markdown(found, {})
+    published = {**found.results, "cells": [*found.results["cells"]]}
+    for cell in published["cells"]:
+        if cell["status"] == "published":
+            cell["scores"] = {"nDCG@10": 0.99}
+    assert "**0.9900**" not in markdown(Found(results=published, per_query={}), {})
+
+
+def test_hostile_names_stay_text() -> None:
+    found = made_up(names=HOSTILE)
+    page = Reader(html(found))
+    assert page.open == []
+    assert page.texts("script")[-1].startswith('"use strict"')
+    assert len(page.texts("script")) == 2
+    assert not [1 for _, attributes, _ in page.elements for name in attributes if name.startswith("on")]
+    assert HOSTILE[0] in page.texts("span")
+    tables = markdown(found, {})
+    assert "<script" not in tables
+    assert "<img" not in tables
+    assert {line.count("|") - line.count("\\|") for line in tables.splitlines() if "\\`x\\`" in line} >= {7}
+
+
+def test_hostile_names_can_be_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    folder = report_results.write(tmp_path, *report_results.made_up(queries=3, names=HOSTILE))
+    write(folder)
+    assert HOSTILE[0] in _drawn_text(folder / "scores.svg")
+    assert "_under" in _drawn_text(folder / "tradeoff-flops.svg")
+
+
+def test_nothing_is_asked_for() -> None:
+    page = html(made_up()).replace("http://www.w3.org/2000/svg", "")  # a name, not a place
+    assert not re.search(r"https?:|url\(|@import|\bsrc=|fetch\(|XMLHttp|import\(|innerHTML", page)
+
+
+def test_no_style_that_the_policy_refuses() -> None:
+    assert not [1 for _, attributes, _ in Reader(html(made_up())).elements if "style" in attributes]
+
+
+def test_a_pool_is_said() -> None:
+    found = made_up()
+    for page in (markdown(found, {}), html(found)):
+        assert "best documents for each query" in page
+        assert "pool of 100" in page
+
+
+def test_without_what_is_optional() -> None:
+    results, _ = report_results.made_up(queries=2)
+    for cell in results["cells"]:
+        cell["scores"].pop("FLOPS", None)  # of the published row
+        cell.update({"costs": None, "difference": {}, "p": {}, "verdicts": {}, "expected": None, "spread": None})
+    found = Found(results={**results, "claims": [], "baseline": None}, per_query={})
+    tables = markdown(found, {})
+    assert not {"## Costs", "## Claims", "## Expected scores"} & set(tables.splitlines())
+    assert Reader(html(found)).open == []
+
+
+def test_costs_are_those_that_claims_know() -> None:
+    assert tuple(cost.key for cost in COSTS) == claims.COSTS
+
+
+@pytest.mark.parametrize(("text", "shown"), [("a`b", "`` a`b ``"), ("plain", "`plain`"), ("``", "``` `` ```")])
+def test_code(text: str, shown: str) -> None:
+    assert code(text) == shown
+
+
+def test_plain_is_one_line() -> None:
+    assert plain("a\nb\u2028c") == "a b c"
+
+
+def test_a_folder_without_results(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"results\.json: no such file"):
+        write(tmp_path)
+
+
+def test_other_json_is_refused(tmp_path: Path) -> None:
+    report_results.write(tmp_path, {"rows": []}, {})
+    with pytest.raises(
+        LearnedSparseError, match=r"results\.json: no 'title'; it is not what python -m eval\.reproduce"
+    ):
+        write(tmp_path)
+    assert read_json(tmp_path / "per_query.json") == {}
+
+
+def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    folder = report_results.write(tmp_path, *report_results.made_up(queries=2))
+    with pytest.raises(LearnedSparseError, match=r"learned-sparse\[report\]"):
+        write(folder)
+    assert (folder / "index.html").exists()

@@ -1,0 +1,180 @@
+"""The page in a real browser: what a person clicks, as a script in a copy of the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.report_html import html
+from eval.report_results import Found
+from tests.eval import report_results
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt-get install chromium")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--virtual-time-budget=4000",
+    "--window-size=1280,900", "--dump-dom",
+)  # fmt: skip
+
+HOSTILE = ("</script><b id=hostile>", "a\"b'c & <b id=hostile>", "\u2028")
+
+CLICKS = """
+const $ = (selector) => document.querySelector(selector);
+const names = () => [...document.querySelectorAll("#table tbody .name span")].map((name) => name.textContent);
+const cells = () => [...document.querySelectorAll('#table td[data-c="3"][data-k="MRR@10"]')];
+const values = () => cells().map((cell) => cell.dataset.v ?? null);
+const said = { order: names(), chips: document.querySelectorAll(".chip").length };
+const heading = $('#table th[data-c="3"][data-k="MRR@10"]');
+heading.querySelector("button").click();
+said.sorted = values();
+said.direction = heading.getAttribute("aria-sort");
+heading.querySelector("button").click();
+said.again = values();
+$("#table .name button").click();
+said.back = names();
+const hidden = () => $('#table td[data-k="FLOPS"]').hidden;
+said.hidden = [hidden()];
+[...document.querySelectorAll(".chip")].find((chip) => chip.textContent === "FLOPS").click();
+said.hidden.push(hidden());
+const cell = $('#table tr[data-r="4"] td[data-c="1"][data-k="nDCG@10"]');
+cell.click();
+said.opened = [$("dialog").open, $("dialog h2").textContent, $("dialog pre").textContent];
+$("dialog").close();
+const key = (target, name) => target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
+cell.focus();
+key(cell, "ArrowDown");
+said.moved = document.activeElement.parentElement.dataset.r;
+key(document.activeElement, "Enter");
+said.entered = $("dialog h2").textContent;
+$("dialog").close();
+said.lines = document.querySelectorAll("#tradeoff polyline").length;
+said.points = document.querySelectorAll("#tradeoff figure .point").length;
+const [, , across, up] = document.querySelectorAll("#queries select");
+up.selectedIndex = 4;
+up.dispatchEvent(new Event("change"));
+said.summary = $("#queries p").textContent;
+said.dots = document.querySelectorAll("#queries .dot").length;
+key($("#queries svg"), "ArrowRight");
+said.tip = $("#queries .tip").textContent;
+said.hostile = document.querySelectorAll("#hostile").length;
+said.wide = [document.documentElement.scrollWidth, innerWidth];
+parent.postMessage(JSON.stringify(said), "*");
+document.title = JSON.stringify(said);
+"""
+
+
+def dumped(page: Path, tmp_path: Path) -> str:
+    """The document once its scripts have run."""
+    assert BROWSER is not None
+    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
+    return subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode()
+
+
+def driven(found: Found) -> str:
+    """A copy of the page whose policy lets one more script pass, which clicks and says what it saw."""
+    copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html(found), count=1)
+    return copy.replace(
+        "</body>", f"<script>window.onload = () => setTimeout(() => {{ {CLICKS} }}, 500)</script></body>"
+    )
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    results, per_query = report_results.made_up(queries=40)
+    return Found(results=results, per_query=per_query)
+
+
+@pytest.fixture(scope="module")
+def said(found: Found, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("browser")
+    page = folder / "page.html"
+    page.write_text(driven(found), encoding="utf-8")
+    return _title(dumped(page, folder))
+
+
+def _title(document: str) -> dict[str, Any]:
+    match = re.search("<title>(.*?)</title>", document, re.DOTALL)
+    assert match
+    content: dict[str, Any] = json.loads(unescape(match.group(1)))
+    return content
+
+
+def test_the_policy_lets_our_script_pass(found: Found, tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    page.write_text(html(found), encoding="utf-8")
+    document = dumped(page, tmp_path)
+    assert document.count('class="chip"') == 10
+    assert document.count("<polyline") == 2
+    assert document.count('class="dot"') > 10
+
+
+def test_every_row_is_there(found: Found, said: dict[str, Any]) -> None:
+    assert said["order"] == said["back"] == [row["name"] for row in found.rows]
+    assert said["chips"] == 10
+
+
+def test_a_heading_sorts(said: dict[str, Any]) -> None:
+    values = [float(value) for value in said["sorted"] if value is not None]
+    assert len(values) == 16
+    assert values == sorted(values, reverse=True)
+    assert said["direction"] == "descending"
+    assert said["sorted"][-1] is None  # what has no number comes last, both ways
+    assert [value for value in said["again"] if value is not None] == said["sorted"][-2::-1]
+    assert said["again"][-1] is None
+
+
+def test_costs_come_when_asked_for(said: dict[str, Any]) -> None:
+    assert said["hidden"] == [True, False]
+
+
+def test_a_cell_shows_its_commands(found: Found, said: dict[str, Any]) -> None:
+    cell = found.cell(found.rows[4]["name"], found.columns[1]["name"])
+    assert said["opened"] == [True, f"{cell['row']}, {cell['column']}", "\n".join(cell["commands"])]
+
+
+def test_the_keyboard_moves_and_opens(found: Found, said: dict[str, Any]) -> None:
+    assert said["moved"] == "5"
+    assert said["entered"].startswith(found.rows[5]["name"])
+
+
+def test_the_trade_off_joins_curves(said: dict[str, Any]) -> None:
+    assert said["lines"] == 2
+    assert said["points"] == 13  # rows with FLOPS
+
+
+def test_one_row_against_another(found: Found, said: dict[str, Any]) -> None:
+    first, other = (found.per_query[found.columns[0]["name"]][found.rows[n]["name"]]["nDCG@10"] for n in (0, 4))
+    gains = {query: other[query] - first[query] for query in first}
+    better, worse = sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())
+    counted = f"for {better} queries, equal for {len(gains) - better - worse}, worse for {worse};"
+    assert said["summary"].startswith(f"SPLADE-max is better than BM25 {counted}")
+    assert 10 < said["dots"] <= len(gains)
+    lost = min(gains, key=gains.__getitem__)
+    assert said["tip"] == f"{lost}\nBM25: {first[lost]:.4f}\nSPLADE-max: {other[lost]:.4f}"
+
+
+def test_a_phone_scrolls_no_page(found: Found, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(driven(found), encoding="utf-8")
+    frame = '<!doctype html><title></title><iframe src="page.html" width="375" height="800"></iframe>'
+    script = "<script>onmessage = (event) => (document.title = event.data)</script>"
+    (tmp_path / "phone.html").write_text(frame + script, encoding="utf-8")
+    wide, room = _title(dumped(tmp_path / "phone.html", tmp_path))["wide"]
+    assert room == 375
+    assert wide <= room
+
+
+def test_hostile_names_are_text_in_a_browser(tmp_path: Path) -> None:
+    results, per_query = report_results.made_up(queries=5, names=HOSTILE)
+    page = tmp_path / "page.html"
+    page.write_text(driven(Found(results=results, per_query=per_query)), encoding="utf-8")
+    seen = _title(dumped(page, tmp_path))
+    assert seen["hostile"] == 0
+    assert seen["order"][:3] == list(HOSTILE)
