@@ -1,0 +1,236 @@
+"""The leaderboards that come with the package: all load, and published numbers are those of the papers."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+
+from encoders.training.recipe_file import recipe_names
+from eval import ablation_rows, demo, small_real
+from eval.matrix import Matrix
+from eval.matrix_checks import column_measures
+from eval.matrix_file import MATRICES, known_matrices, load_matrix, slug
+from learned_sparse.collection import load_collection
+
+SIZES = {  # rows, columns, claims
+    "beir": (15, 29, 4),
+    "demo": (6, 1, 5),
+    "msmarco-doc": (28, 3, 5),
+    "msmarco-passage": (115, 3, 41),
+    "small-real": (26, 5, 43),
+    "trec-car": (19, 1, 3),
+}
+
+
+@functools.cache
+def load(name: str) -> Matrix:
+    """A shipped matrix, with data in a folder that need not be there."""
+    return load_matrix(name, Path("data"))
+
+
+@pytest.mark.parametrize("name", known_matrices())
+def test_every_shipped_matrix_loads(name: str) -> None:
+    matrix = load(name)
+    assert (len(matrix.rows), len(matrix.columns), len(matrix.claims)) == SIZES[name]
+    assert matrix.baseline == "BM25"
+    assert next(iter(matrix.rows)) == "BM25"  # the baseline first
+    assert max(map(len, (MATRICES / f"{name}.yaml").read_text(encoding="utf-8").splitlines())) <= 120
+
+
+def test_no_matrix_is_forgotten() -> None:
+    assert known_matrices() == sorted(SIZES)
+
+
+@pytest.mark.parametrize("name", known_matrices())
+def test_published_rows_are_named_after_their_source(name: str) -> None:
+    for row, what in load(name).rows.items():
+        if what.published is not None:
+            source = row.rpartition("[")[2].removesuffix("]")
+            assert what.published.startswith((f"{source}, ", f"{source} "))
+        else:
+            assert "[" not in row
+
+
+# (matrix, row, column, measure, the number as the paper prints it, typed by hand)
+PUBLISHED = [
+    # SparTerm, Table 2: percent
+    ("msmarco-passage", "BM25 [SparTerm]", "dev", "MRR@10", 18.6),
+    ("msmarco-passage", "BM25 [SparTerm]", "dev", "R@1000", 85.71),
+    ("msmarco-passage", "DeepCT [SparTerm]", "dev", "R@10", 49),
+    ("msmarco-passage", "docT5query [SparTerm]", "dev", "R@100", 81.89),
+    ("msmarco-passage", "SparTerm literal-only [SparTerm]", "dev", "MRR@10", 27.46),
+    ("msmarco-passage", "SparTerm literal-only [SparTerm]", "dev", "R@1000", 91.16),
+    ("msmarco-passage", "SparTerm expansion-only [SparTerm]", "dev", "MRR@10", 19.8),
+    ("msmarco-passage", "SparTerm expansion-only [SparTerm]", "dev", "R@200", 77.62),
+    ("msmarco-passage", "SparTerm expansion-enhanced [SparTerm]", "dev", "MRR@10", 27.94),
+    ("msmarco-passage", "SparTerm expansion-enhanced [SparTerm]", "dev", "R@500", 89.5),
+    ("msmarco-passage", "SparTerm expansion-enhanced [SparTerm]", "dev", "R@1000", 92.45),
+    # SparTerm, Table 3
+    ("msmarco-doc", "HDCT decay [SparTerm]", "dev", "MRR@10", 28.7),
+    ("msmarco-doc", "BM25 MaxP [SparTerm]", "dev", "MRR@10", 23.6),
+    ("msmarco-doc", "BM25 [SparTerm]", "dev", "MRR@10", 24.5),
+    ("msmarco-doc", "SparTerm literal-only [SparTerm]", "dev", "MRR@10", 28.5),
+    ("msmarco-doc", "SparTerm expansion-enhanced [SparTerm]", "dev", "MRR@10", 29.0),
+    # SPLADE, Table 1
+    ("msmarco-passage", "ANCE, dense [SPLADE]", "dl19", "nDCG@10", 0.648),
+    ("msmarco-passage", "BM25 [SPLADE]", "dev", "FLOPS", 0.13),
+    ("msmarco-passage", "docT5query [SPLADE]", "dl19", "R(rel=2)@1000", 0.827),
+    ("msmarco-passage", "SparTerm expansion-enhanced [SPLADE]", "dev", "R@1000", 0.925),
+    ("msmarco-passage", "ST lexical-only [SPLADE]", "dev", "MRR@10", 0.290),
+    ("msmarco-passage", "ST lexical-only [SPLADE]", "dev", "FLOPS", 1.84),
+    ("msmarco-passage", "ST exp-l1 [SPLADE]", "dev", "MRR@10", 0.314),
+    ("msmarco-passage", "ST exp-l1 [SPLADE]", "dev", "FLOPS", 4.62),
+    ("msmarco-passage", "ST exp-FLOPS [SPLADE]", "dev", "MRR@10", 0.312),
+    ("msmarco-passage", "ST exp-FLOPS [SPLADE]", "dev", "FLOPS", 2.83),
+    ("msmarco-passage", "ST exp-FLOPS [SPLADE]", "dl19", "nDCG@10", 0.671),
+    ("msmarco-passage", "SPLADE-l1 [SPLADE]", "dev", "R@1000", 0.954),
+    ("msmarco-passage", "SPLADE-l1 [SPLADE]", "dl19", "R(rel=2)@1000", 0.792),
+    ("msmarco-passage", "SPLADE-l1 [SPLADE]", "dev", "FLOPS", 0.88),
+    ("msmarco-passage", "SPLADE-FLOPS [SPLADE]", "dev", "MRR@10", 0.322),
+    ("msmarco-passage", "SPLADE-FLOPS [SPLADE]", "dev", "R@1000", 0.955),
+    ("msmarco-passage", "SPLADE-FLOPS [SPLADE]", "dl19", "nDCG@10", 0.665),
+    ("msmarco-passage", "SPLADE-FLOPS [SPLADE]", "dl19", "R(rel=2)@1000", 0.813),
+    ("msmarco-passage", "SPLADE-FLOPS [SPLADE]", "dev", "FLOPS", 0.73),
+    # SpaDE, Table 2
+    ("msmarco-passage", "BM25 [SpaDE]", "dl20", "MAP(rel=2)", 0.289),
+    ("msmarco-passage", "uniCOIL [SpaDE]", "dev", "MRR@10", 0.352),
+    ("msmarco-passage", "DistilSPLADE-max [SpaDE]", "dev", "ms/query", 1606),
+    ("msmarco-passage", "DistilSPLADE-max [SpaDE]", "dl19", "nDCG@10", 0.728),
+    ("msmarco-passage", "COIL-tok with docT5query [SpaDE]", "dl20", "nDCG@10", 0.715),
+    ("msmarco-passage", "DeepImpact [SpaDE]", "dl19", "MAP(rel=2)", 0.457),
+    ("msmarco-passage", "TILDEv2 [SpaDE]", "dev", "R@1000", 0.958),
+    ("msmarco-passage", "SpaDE k=2 [SpaDE]", "dev", "MRR@10", 0.348),
+    ("msmarco-passage", "SpaDE k=5 [SpaDE]", "dev", "MRR@10", 0.355),
+    ("msmarco-passage", "SpaDE k=5 [SpaDE]", "dl20", "nDCG@10", 0.677),
+    ("msmarco-passage", "SpaDE k=10 [SpaDE]", "dev", "R@1000", 0.968),
+    ("msmarco-passage", "SpaDE k=10 [SpaDE]", "dl20", "MAP(rel=2)", 0.454),
+    ("msmarco-passage", "SpaDE k=10 [SpaDE]", "dev", "ms/query", 49),
+    # SpaDE, Tables 6, 7 and 3
+    ("msmarco-passage", "SpaDE k=10 [SpaDE]", "dev", "MAP", 0.347),
+    ("msmarco-passage", "SpaDE weighting only [SpaDE]", "dev", "MRR@10", 0.309),
+    ("msmarco-passage", "SpaDE expansion only [SpaDE]", "dev", "MAP", 0.309),
+    ("msmarco-passage", "SpaDE joint [SpaDE]", "dev", "MRR@10", 0.305),
+    ("msmarco-passage", "SpaDE no co-training [SpaDE]", "dev", "MRR@10", 0.342),
+    ("msmarco-passage", "SpaDE no docT5query [SpaDE]", "dev", "R@1000", 0.958),
+    ("msmarco-passage", "SpaDE no pruning [SpaDE]", "dev", "ms/query", 165),
+    ("msmarco-doc", "SpaDE k=5 [SpaDE]", "dev", "MRR@100", 0.369),
+    ("msmarco-doc", "SpaDE k=5 [SpaDE]", "dev", "R@100", 0.899),
+    ("msmarco-doc", "HDCT [SpaDE]", "dev", "R@100", 0.843),
+    ("msmarco-doc", "docT5query [SpaDE]", "dev", "MRR@100", 0.327),
+    ("msmarco-doc", "uniCOIL with docT5query [SpaDE]", "dev", "R@100", 0.886),
+    ("msmarco-doc", "ADORE, dense [SpaDE]", "dev", "MRR@100", 0.405),
+    ("beir", "BM25 [SpaDE]", "fever", "nDCG@10", 0.753),
+    ("beir", "DeepCT [SpaDE]", "nq", "nDCG@10", 0.188),
+    ("beir", "docT5query [SpaDE]", "trec-covid", "nDCG@10", 0.713),
+    ("beir", "SPLADE-doc [SpaDE]", "dbpedia-entity", "nDCG@10", 0.338),
+    ("beir", "SpaDE k=10 [SpaDE]", "hotpotqa", "nDCG@10", 0.629),
+    ("beir", "SpaDE k=10 [SpaDE]", "webis-touche2020", "nDCG@10", 0.276),
+    ("beir", "SpaDE k=10 [SpaDE]", "scifact", "nDCG@10", 0.676),
+    # UHD-BERT, Tables 1, 3, 4 and 6: percent
+    ("msmarco-passage", "UHD-BERT query k=100 [UHD-BERT]", "dev", "MRR@10", 30.04),
+    ("msmarco-passage", "UHD-BERT query k=100 [UHD-BERT]", "dev", "R@50", 77.77),
+    ("msmarco-passage", "UHD-BERT query k=100 [UHD-BERT]", "dev", "R@200", 88.81),
+    ("msmarco-passage", "UHD-BERT query k=100 [UHD-BERT]", "dev", "R@1000", 96.01),
+    ("msmarco-passage", "UHD-BERT query k=50 [UHD-BERT]", "dev", "MRR@10", 29.50),
+    ("msmarco-passage", "UHD-BERT all of a query [UHD-BERT]", "dev", "MRR@10", 28.99),
+    ("msmarco-passage", "UHD-BERT binarised [UHD-BERT]", "dev", "MRR@10", 30.03),
+    ("msmarco-passage", "ColBERT, dense [UHD-BERT]", "dev", "R@200", 92.3),
+    ("msmarco-passage", "BERT large re-ranking [UHD-BERT]", "dev", "MRR@10", 36.5),
+    ("msmarco-passage", "UHD-BERT one bucket of 49,152 [UHD-BERT]", "dev", "MRR@10", 26.18),
+    ("msmarco-passage", "UHD-BERT joint [UHD-BERT]", "dev", "MRR@10", 25.58),
+    ("msmarco-passage", "UHD-BERT separate [UHD-BERT]", "dev", "MRR@10", 27.08),
+    ("msmarco-passage", "UHD-BERT separate, tuned [UHD-BERT]", "dev", "MRR@10", 27.41),
+    ("trec-car", "BM25 [UHD-BERT]", "test", "MAP", 15.3),
+    ("trec-car", "DeepCT [UHD-BERT]", "test", "MRR@10", 33.2),
+    ("trec-car", "UHD-BERT query k=300 [UHD-BERT]", "test", "MRR@10", 37.32),
+    ("trec-car", "UHD-BERT query k=300 [UHD-BERT]", "test", "MAP", 25.73),
+    ("trec-car", "UHD-BERT query k=50 [UHD-BERT]", "test", "MRR@10", 34.10),
+    # Pyserini
+    ("msmarco-passage", "SPLADE-v3 [Pyserini]", "dl20", "MAP(rel=2)", 0.5402),
+    ("msmarco-doc", "uniCOIL [Pyserini]", "dev", "MRR@100", 0.3531),
+    ("beir", "BM25 on two fields [Pyserini]", "nfcorpus", "nDCG@10", 0.3254),
+]  # fmt: skip
+
+
+def test_published_numbers() -> None:
+    matrices = {name: load(name) for name in known_matrices()}
+    for name, row, column, measure, printed in PUBLISHED:
+        percent = row.endswith(("[SparTerm]", "[UHD-BERT]"))
+        expected = printed / 100 if percent else printed
+        assert matrices[name].rows[row].scores[column][measure] == pytest.approx(expected, abs=1e-12), (name, row)
+
+
+def test_all_rows_of_the_papers_are_there() -> None:
+    counted = {
+        paper: sum(row.endswith(f"[{paper}]") for row in load("msmarco-passage").rows)
+        for paper in ("SparTerm", "SPLADE", "SpaDE", "UHD-BERT")
+    }
+    # UHD-BERT: ten rows of Table 1, two binarised ones, five more of Table 4, five of Table 6
+    assert counted == {"SparTerm": 7, "SPLADE": 13, "SpaDE": 16 + 6, "UHD-BERT": 10 + 2 + 5 + 5}
+
+
+def test_averages_of_spade_table_3() -> None:
+    rows, columns = load("beir").rows, list(load("beir").columns)
+    averages = {
+        "BM25": (0.404, 0.412), "DeepCT": (0.291, 0.273), "docT5query": (0.448, 0.408), "SPLADE-doc": (0.398, 0.329),
+        "SpaDE k=10": (0.462, 0.374),
+    }  # fmt: skip
+    for name, (search, related) in averages.items():
+        scores = [rows[f"{name} [SpaDE]"].scores[column]["nDCG@10"] for column in columns[:12]]
+        assert sum(scores[:6]) / 6 == pytest.approx(search, abs=0.0006), name
+        assert sum(scores[6:]) / 6 == pytest.approx(related, abs=0.0006), name
+
+
+@pytest.mark.parametrize("name", ["beir", "msmarco-doc", "msmarco-passage", "trec-car"])
+def test_expected_scores_of_bm25_are_those_of_the_collections(name: str) -> None:
+    matrix = load(name)
+    expected = matrix.rows["BM25"].expected
+    assert expected.keys() == matrix.columns.keys()
+    for column, scores in expected.items():
+        where = matrix.columns[column]
+        (known, *_) = load_collection(where.collection).split(where.split).expected
+        assert known.system.startswith("BM25")
+        assert scores == known.scores
+
+
+def test_bm25_on_scifact_is_held_against_anserini() -> None:
+    matrix = load("small-real")
+    known = load_collection("scifact").split("test").expected[0].scores
+    assert matrix.rows["BM25"].expected == {"scifact": {key: known[key] for key in ("nDCG@10", "R@100")}}
+    assert matrix.rows["BM25"].tolerance == 0.0005
+
+
+def test_the_demo_is_that_of_make() -> None:
+    matrix = load("demo")
+    assert [slug(row) for row in matrix.rows] == ["bm25", *demo.MODELS, *demo.MORE]
+    assert [row.recipe for row in list(matrix.rows.values())[1:]] == [f"demo-{m}" for m in (*demo.MODELS, *demo.MORE)]
+    (column,) = matrix.columns.values()
+    assert (column.collection, column.split, matrix.hits) == (demo.PLACE.collection, demo.PLACE.split, demo.HITS)
+    assert column_measures(column) == ("MRR@10", "R@100")
+
+
+def test_the_small_collections_are_those_of_the_ablations() -> None:
+    matrix = load("small-real")
+    assert [(Path(column.collection).name, column.split) for column in matrix.columns.values()] == list(
+        small_real.TESTS
+    )
+    assert matrix.hits == small_real.HITS
+    assert matrix.training is not None
+    assert matrix.training.data == tuple(f"data/{name}:train" for name in small_real.TRAINING)
+    assert matrix.training.negatives == small_real.NEGATIVES
+    for name, row in ablation_rows.ROWS.items():
+        ours = matrix.rows[name]
+        trained = ablation_rows.TRAINED[row.model]
+        source = ours if ours.recipe is not None else matrix.rows[str(ours.model)]
+        assert (source.recipe, source.changes) == (trained.recipe, trained.changes), name
+        assert ours.index_of == row.index_of, name
+    assert {row.recipe for row in matrix.rows.values()} >= set(small_real.MODELS)
+
+
+def test_every_recipe_of_a_paper_has_a_row() -> None:
+    used = {row.recipe for row in load("msmarco-passage").rows.values()}
+    assert used - {None} == {name for name in recipe_names() if not name.startswith(("demo-", "small-"))}
+    used = {row.recipe for row in load("small-real").rows.values()}
+    assert used - {None} == {name for name in recipe_names() if name.startswith("small-")}

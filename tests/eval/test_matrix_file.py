@@ -1,0 +1,195 @@
+"""Reading a leaderboard's file: where it is looked for, what is filled in, which mistakes are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval import ablations, matrix_file
+from eval.matrix import Column, Row, Training
+from eval.matrix_file import known_matrices, load_matrix, slug
+from learned_sparse.collection_files import DATA_VARIABLE
+from learned_sparse.errors import LearnedSparseError
+
+PYDOC = {"collection": "pydoc", "split": "test"}
+
+
+def saved(folder: Path, **parts: Any) -> Path:
+    """A matrix file of a title, one column, BM25, and ``parts``."""
+    path = folder / "mine.yaml"
+    whole = {"title": "Mine", "columns": {"pydoc": PYDOC}, "rows": {"BM25": {"bm25": "text"}}} | parts
+    path.write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def rows(**more: Any) -> dict[str, Any]:
+    """BM25, a trained row, one that searches its index, a published one; and ``more``."""
+    return {
+        "BM25": {"bm25": "text"},
+        "SPLADE": {"recipe": "demo-splade"},
+        "SPLADE again": {"model": "SPLADE", "index_of": "SPLADE"},
+        "Frozen": {"published": "a paper", "scores": {"pydoc": {"MRR@10": 0.5}}},
+    } | more
+
+
+def claim(**parts: Any) -> dict[str, Any]:
+    """SPLADE above BM25 in MRR@10, but for ``parts``."""
+    return {
+        "claims": [{"source": "a paper", "better": "SPLADE", "worse": "BM25", "quantity": "MRR@10"} | parts],
+        "rows": rows(),
+    }
+
+
+def test_a_matrix_of_ones_own(tmp_path: Path) -> None:
+    path = saved(tmp_path, rows=rows(), baseline="BM25", hits=100)
+    matrix = load_matrix(path)
+    assert matrix.title == "Mine"
+    assert matrix.hits == 100
+    assert matrix.columns == {"pydoc": Column(collection="pydoc", split="test")}
+    assert list(matrix.rows) == ["BM25", "SPLADE", "SPLADE again", "Frozen"]
+    assert [row.kind for row in matrix.rows.values()] == ["bm25", "recipe", "model", "published"]
+    assert matrix.rows["Frozen"].scores == {"pydoc": {"MRR@10": 0.5}}
+    assert load_matrix(str(path)) == matrix
+
+
+def test_the_place_of_the_data_is_filled_in_everywhere(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path,
+        columns={"set": {"collection": "{data}/set", "split": "test", "measures": ["MRR@10"]}},
+        training={"data": ["{data}/set:train"], "validation": "{data}/set"},
+        rows={
+            "a": {"run": "{data}/runs/{collection}/{split}.txt"},
+            "b": {"bm25": "expanded", "expanded": "{data}/{collection}/expanded.jsonl"},
+            "c": {"recipe": "demo-splade", "changes": ["backbone='{data}/bert'"]},
+        },
+    )
+    matrix = load_matrix(path, Path("there"))
+    assert matrix.columns["set"].collection == "there/set"
+    assert matrix.training == Training(data=("there/set:train",), validation="there/set")
+    assert matrix.rows["a"].run == "there/runs/{collection}/{split}.txt"
+    assert matrix.rows["b"].expanded == "there/{collection}/expanded.jsonl"
+    assert matrix.rows["c"].changes == ("backbone='there/bert'",)
+
+
+def test_without_a_place_the_data_are_where_collections_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "data"))
+    path = saved(tmp_path, columns={"set": {"collection": "{data}/set", "split": "test", "measures": ["MRR@10"]}})
+    with pytest.raises(LearnedSparseError, match=r"columns: set: .*data/set: no such folder; name yours with --data"):
+        load_matrix(path)
+    (tmp_path / "data" / "set").mkdir(parents=True)
+    assert load_matrix(path).columns["set"].collection == str(tmp_path / "data" / "set")
+
+
+def test_names(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="no matrix 'demos'; did you mean 'demo'"):
+        load_matrix("demos")
+    with pytest.raises(LearnedSparseError, match=r"absent\.yaml: no such file"):
+        load_matrix(tmp_path / "absent.yaml")
+    assert slug("UHD separate, tuned") == "uhd-separate-tuned" == ablations.slug("UHD separate, tuned")
+    assert set(known_matrices()) == {path.stem for path in matrix_file.MATRICES.iterdir()}
+
+
+def test_a_key_given_twice(tmp_path: Path) -> None:
+    path = tmp_path / "twice.yaml"
+    path.write_text("title: a\nrows:\n  x: {bm25: text}\n  y: {bm25: text}\n  x: {bm25: text}\n", encoding="utf-8")
+    with pytest.raises(LearnedSparseError, match=r"twice\.yaml:5: 'x' is given twice"):
+        load_matrix(path)
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="rows: the name 2020 is not text for YAML; put it in quotes"):
+        load_matrix(saved(tmp_path, rows={2020: {"bm25": "text"}}))
+
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"row": {}}, "mine.yaml: unknown key 'row'; did you mean 'rows'"),
+    ({"rows": {"a": {"recipes": "demo-splade"}}}, "rows: a: unknown key 'recipes'; did you mean 'recipe'"),
+    ({"columns": {"a": PYDOC | {"spilt": "test"}}}, "columns: a: unknown key 'spilt'; did you mean 'split'"),
+    ({"test": "t test"}, "test: 't test' is not one of 'randomization', 't-test'"),
+    ({"rows": {}}, "needs at least one row and one column"),
+    ({"columns": {}}, "needs at least one row and one column"),
+    ({"rows": {"a b": {"bm25": "text"}, "A-B": {"bm25": "text"}}}, "rows: 'A-B' and 'a b' would both be 'a-b'"),
+    ({"rows": {"?": {"bm25": "text"}}}, "rows: '\\?' has no letter"),
+    # columns
+    ({"columns": {"a": PYDOC | {"collection": "scifct"}}}, "columns: a: collection 'scifct'.*did you mean 'scifact'"),
+    ({"columns": {"a": PYDOC | {"split": "tst"}}}, "columns: a: .*no split 'tst'; did you mean 'test'"),
+    ({"columns": {"a": PYDOC | {"measures": ["MRR@ten"]}}}, "columns: a: measure 'MRR@ten'"),
+    ({"columns": {"a": PYDOC | {"pool": 0}}}, "columns: a: pool 0"),
+    ({"hits": 50}, "columns: pydoc: R@100 looks at 100 results, a run has 50; set hits: 100"),
+    # what a row is
+    ({"rows": {"a": {"note": "nothing"}}}, "rows: a: give exactly one of bm25, recipe, .*; there is none"),
+    ({"rows": {"a": {"bm25": "text", "run": "x"}}}, "rows: a: give exactly one of .*; there is bm25 and run"),
+    ({"rows": {"a": {"bm25": "words"}}}, "rows: a: bm25: 'words' is not one of 'text', 'word-pieces', 'expanded'"),
+    ({"rows": {"a": {"bm25": "expanded"}}}, "rows: a: 'bm25: expanded' and 'expanded: FILE' belong together"),
+    ({"rows": {"a": {"bm25": "text", "expanded": "x"}}}, "rows: a: 'bm25: expanded' and 'expanded: FILE' belong"),
+    ({"rows": {"a": {"bm25": "text", "seeds": [1]}}}, "a: 'seeds' means nothing in a row of 'bm25', only of recipe"),
+    ({"rows": {"a": {"run": "x", "encode": {"k": 1}}}}, "rows: a: 'encode' means nothing in a row of 'run'"),
+    ({"rows": {"a": {"published": "x"}}}, "rows: a: a published row needs 'scores'"),
+    ({"rows": {"a": {"bm25": "text", "scores": {"pydoc": {"MRR@10": 1}}}}}, "a: 'scores' means nothing in a row of"),
+    ({"rows": {"a": {"bm25": "text", "tolerance": -1}}}, "rows: a: tolerance -1"),
+    ({"rows": {"a": {"recipe": "demo-splad"}}}, "rows: a: no recipe 'demo-splad'; did you mean 'demo-splade'"),
+    ({"rows": {"a": {"recipe": "demo-splade", "changes": ["sed=1"]}}}, "rows: a: .*'sed'; did you mean 'seed'"),
+    # other rows
+    ({"rows": rows(a={"model": "SPLADEE"})}, "a: model: no row 'SPLADEE' with a recipe or.*mean 'SPLADE'"),
+    ({"rows": rows(a={"model": "BM25"})}, "a: model: no row 'BM25' with a recipe"),
+    ({"rows": rows(a={"model": "SPLADE again"})}, "a: model: no row 'SPLADE again' with a recipe"),
+    ({"rows": rows(a={"model": "SPLADE", "index_of": "SPLAD"})}, "a: index_of: no row 'SPLAD' .*did you mean 'SPLADE'"),
+    ({"rows": rows(a={"model": "SPLADE", "index_of": "SPLADE again"})}, "no row 'SPLADE again' with an index"),
+    ({"rows": rows(a={"recipe": "demo-splade", "index_of": "a"})}, "a: index_of: no row 'a' with an index of its own"),
+    ({"rows": rows(a={"recipe": "demo-uhd", "index_of": "SPLADE"})}, "has other weights; write model: SPLADE"),
+    (
+        {"rows": rows(a={"model": "SPLADE", "index_of": "SPLADE", "encode": {"k": 2}})},
+        "a: index_of: the documents are those of 'SPLADE': give this row the same encode",
+    ),
+    # scores
+    (
+        {"rows": rows(a={"bm25": "text", "expected": {"pydok": {"MRR@10": 1}}})},
+        "expected: no column 'pydok'; did you mean",
+    ),
+    (
+        {"rows": rows(a={"bm25": "text", "expected": {"pydoc": {"MRR@11": 1}}})},
+        "expected: pydoc: 'MRR@11' is not measured",
+    ),
+    (
+        {"rows": rows(a={"bm25": "text", "expected": {"pydoc": {"FLOPS": 1}}})},
+        "expected: pydoc: 'FLOPS' is not measured",
+    ),
+    ({"rows": rows(a={"published": "x", "scores": {"pydoc": {"FLOP": 1}}})}, "'FLOP' is not measured there; .*'FLOPS'"),
+    # comparisons
+    ({"baseline": "BM-25"}, "baseline: no row 'BM-25'; did you mean 'BM25'"),
+    ({"baseline": "Frozen", "rows": rows()}, "baseline: 'Frozen' is a published row"),
+    (claim(better="SPLAED"), r"claims\[0\]: no row 'SPLAED'; did you mean 'SPLADE'"),
+    (claim(worse="Frozen"), r"claims\[0\]: 'Frozen' is a published row"),
+    (claim(worse="SPLADE"), r"claims\[0\]: 'SPLADE' is compared with itself"),
+    (claim(columns=["pydocs"]), r"claims\[0\]: no column 'pydocs'; did you mean 'pydoc'"),
+    (claim(quantity="MRR"), r"claims\[0\]: pydoc: 'MRR' is not measured there; did you mean 'MRR@10'"),
+    (claim(quantity="ms/queries"), r"'ms/queries' is not measured there; did you mean 'ms/query'"),
+    (claim(kind="more"), "kind: 'more' is not one of 'higher', 'not lower', 'less'"),
+]
+
+
+@pytest.mark.parametrize(("parts", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_a_mistake_is_named_with_its_place(parts: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=message) as found:
+        load_matrix(saved(tmp_path, **parts))
+    assert str(found.value).startswith(str(tmp_path / "mine.yaml"))
+
+
+def test_what_is_allowed(tmp_path: Path) -> None:
+    more = {
+        "checkpoint": {"checkpoint": "naver/splade", "options": ["--bits", "4"], "encode": {"k": 5}},
+        "its index": {
+            "checkpoint": "naver/splade", "index_of": "checkpoint", "options": ["--bits", "4"], "encode": {"k": 5},
+            "queries": {"query_k": 9},
+        },
+        "costs": {"published": "x", "scores": {"pydoc": {"FLOPS": 1}}},
+        "seeds": {"recipe": "demo-splade", "seeds": [1, 2]},
+    }  # fmt: skip
+    parts = claim(quantity="FLOPS", kind="less", margin=0.5, columns=["pydoc"]) | {"rows": rows(**more)}
+    matrix = load_matrix(saved(tmp_path, **parts))
+    assert matrix.claims[0].margin == 0.5
+    assert matrix.rows["seeds"] == Row(recipe="demo-splade", seeds=(1, 2))
+    assert matrix.rows["its index"].queries == {"query_k": 9}
