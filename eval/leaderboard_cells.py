@@ -11,7 +11,6 @@ from eval.claims import COSTS
 from eval.plan import CellPlan
 from eval.significance import Test, chances
 from eval.step_marker import marker_of, status
-from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import read_json
 
 Verdict = Literal["equal", "within tolerance", "worse", "better"]
@@ -40,7 +39,7 @@ Cells = Mapping[tuple[str, str], Measured]
 
 def measured(cells: Sequence[CellPlan]) -> Measured:
     """What the files of a cell say, one for each seed; nothing unless all are done."""
-    states = [_status(cell) for cell in cells]
+    states = [status(cell) for cell in cells]
     errors = [error for word, error in states if word == "failed"]
     if errors:
         return Measured(status="failed", error=cells[0].steps[0].neutral(str(errors[0])))
@@ -90,14 +89,6 @@ def compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str, 
         }
         for row, of_row in found.items()
     }
-
-
-def _status(cell: CellPlan) -> tuple[Literal["done", "failed", "absent"], str | None]:
-    """Failed, too, where a file from outside is not there."""
-    try:
-        return status(cell)
-    except LearnedSparseError as error:
-        return "failed", str(error)
 
 
 def _run(cell: CellPlan) -> dict[str, Any]:
