@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_ACROSS = 6  # panels
 _SHAPES = "os^Dv<>pP*X"
 _AGAINST = {cost.key: cost for cost in COSTS if cost.key in {"FLOPS", "ms/query"}}
 _SETTINGS = {
@@ -37,7 +38,8 @@ Points = dict[str, list[tuple[float, float]]]
 
 def titles(found: Found) -> dict[str, str]:
     """Which figures there are, by file name without its end: one of scores, and one for each cost known."""
-    drawn = {"scores": f"{_first(found)} of every row on every column"} if found.columns else {}
+    measured = _measured(found)
+    drawn = {"scores": f"{found.quantities(measured[0])[0].heading} of every row on every column"} if measured else {}
     for cost in _AGAINST.values():
         if any(_points(found, column, cost) for column in found.columns):
             drawn[f"tradeoff-{cost.key.replace('/', '-per-').lower()}"] = f"quality against {cost.heading}"
@@ -53,7 +55,8 @@ def figures(found: Found) -> dict[str, bytes]:
             "figures are drawn by matplotlib, which is not installed; pip install 'learned-sparse[report]'"
         ) from error
     files: dict[str, bytes] = {}
-    with mpl.rc_context({**mpl.rcParamsDefault, **_SETTINGS}):
+    settings: Any = dict(mpl.rcParamsDefault) | _SETTINGS  # nobody's own settings
+    with mpl.rc_context(settings):
         for name in titles(found):
             cost = next((c for c in _AGAINST.values() if name.endswith(c.key.replace("/", "-per-").lower())), None)
             figure = _scores(found) if cost is None else _tradeoff(found, cost)
@@ -69,22 +72,27 @@ def _saved(figure: Figure, kind: str, metadata: dict[str, Any]) -> bytes:
 
 
 def _scores(found: Found) -> Figure:
-    """A panel for each column, a dot for each row; published rows are hollow."""
+    """A panel for each column, a dot for each row that has a score; published rows are hollow."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.2 + 1.7 * len(found.columns), 0.9 + 0.22 * len(found.rows)), layout="constrained")
-    panels = figure.subplots(1, len(found.columns), sharey=True, squeeze=False)[0]
-    names = [_label(row["name"]) for row in found.rows]
-    for panel, column in zip(panels, found.columns, strict=True):
-        quantity = found.quantities(column)[0]
-        values = [found.value(row["name"], column["name"], quantity) for row in found.rows]
-        for place, (row, value) in enumerate(zip(found.rows, values, strict=True)):
+    columns = _measured(found)
+    rows = [row for row in found.rows if any(_score(found, row, column) is not None for column in columns)]
+    across = min(_ACROSS, len(columns))
+    down = math.ceil(len(columns) / across)
+    figure = Figure(figsize=(2.2 + 1.7 * across, down * (0.9 + 0.22 * len(rows))), layout="constrained")
+    panels = figure.subplots(down, across, sharey=True, squeeze=False).flatten()
+    names = [_label(row["name"]) for row in rows]
+    for panel, column in zip(panels, columns, strict=False):
+        for place, row in enumerate(rows):
+            value = _score(found, row, column)
             if value is not None:
                 hollow = "white" if row["kind"] == "published" else COLOURS[0]
                 panel.plot([value], [place], "o", color=COLOURS[0], markerfacecolor=hollow, markersize=5)
         panel.set_yticks(range(len(names)), names)
         panel.set_title(_label(column["name"]), fontsize=9)
-        panel.set_xlabel(quantity.heading)
+        panel.set_xlabel(found.quantities(column)[0].heading)
+    for panel in panels[len(columns) :]:
+        panel.set_visible(False)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     return figure
 
@@ -110,8 +118,8 @@ def _tradeoff(found: Found, cost: Quantity) -> Figure:
         panel.set_visible(False)
     shown = [line for line in lines if line in handles]
     labels = [_label(line) for line in shown]
-    place = {"loc": "outside lower center", "ncols": 2 * across, "frameon": False}
-    figure.legend([handles[line] for line in shown], labels, **place)
+    drawn_lines = [handles[line] for line in shown]
+    figure.legend(drawn_lines, labels, loc="outside lower center", ncols=2 * across, frameon=False)
     return figure
 
 
@@ -123,17 +131,27 @@ def _panel(panel: Axes, points: Mapping[str, Sequence[tuple[float, float]]], lin
     drawn: dict[str, Any] = {}
     for line, places in points.items():
         number = lines.index(line)
-        style = {"color": COLOURS[number % len(COLOURS)], "marker": _SHAPES[number % len(_SHAPES)]}
         xs, ys = zip(*places, strict=True)
-        (drawn[line],) = panel.plot(xs, ys, linewidth=1.4, markersize=5, **style)
+        (drawn[line],) = panel.plot(xs, ys, marker=_SHAPES[number % len(_SHAPES)], linewidth=1.4, markersize=5)
+        drawn[line].set_color(COLOURS[number % len(COLOURS)])
     return drawn
 
 
+def _measured(found: Found) -> list[Json]:
+    """Columns in which any row has a score."""
+    return [column for column in found.columns if any(_score(found, row, column) is not None for row in found.rows)]
+
+
+def _score(found: Found, row: Json, column: Json) -> float | None:
+    """In the first of a column's measures."""
+    first = found.quantities(column)[:1]
+    return found.value(row["name"], column["name"], first[0]) if first and not first[0].cost else None
+
+
 def _points(found: Found, column: Json, cost: Quantity) -> Points:
-    quality = found.quantities(column)[0]
     points: Points = {}
     for row in found.rows:
-        x, y = (found.value(row["name"], column["name"], quantity) for quantity in (cost, quality))
+        x, y = found.value(row["name"], column["name"], cost), _score(found, row, column)
         if x is not None and y is not None:
             points.setdefault(_line(row), []).append((x * cost.scale, y))
     return {line: sorted(places) for line, places in points.items()}
@@ -142,10 +160,6 @@ def _points(found: Found, column: Json, cost: Quantity) -> Points:
 def _line(row: Json) -> str:
     """The curve a row is a point of; a row of none is a line of its own."""
     return str(row.get("curve") or row["name"])
-
-
-def _first(found: Found) -> str:
-    return found.quantities(found.columns[0])[0].heading
 
 
 def _label(text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.report_elements import items, pill, section, table, tag
-from eval.report_quantities import Quantity, chance, signed
+from eval.report_quantities import VERDICTS, Quantity, chance, signed, verdict
 from eval.report_results import Found, Json
 from eval.report_scores import scores
 from eval.report_words import column_facts, facts, kind, legend, trained
@@ -48,6 +48,7 @@ def page_data(found: Found) -> dict[str, Any]:
     """What the script needs: rows and columns by number, cells, and ``queries[column][row][measure]`` as lists."""
     return {
         "baseline": found.results["baseline"],
+        "verdicts": {word: verdict(word) for word in VERDICTS},
         "rows": [{key: row.get(key) for key in ("name", "kind", "source", "curve", "note")} for row in found.rows],
         "columns": [
             {"name": column["name"], "quantities": [_described(quantity) for quantity in found.quantities(column)]}
@@ -106,5 +107,5 @@ def _failed(found: Found) -> list[str]:
 
 
 def _rows(found: Found) -> str:
-    rows = [map(escape, (row["name"], kind(row), row["note"], trained(row))) for row in found.rows]
+    rows = [map(escape, (row["name"], kind(row), row.get("note") or "", trained(row))) for row in found.rows]
     return section("Rows", table(["Row", "What it is", "Note", "Training"], [list(row) for row in rows]), id="rows")

@@ -27,7 +27,8 @@ def markdown(found: Found, figures: Mapping[str, str]) -> str:
         body = section(found)
         lines += ["", f"## {heading}", "", *body] if body else []
     versions = [f"- {plain(name)} {plain(str(version))}" for name, version in results["versions"].items()]
-    return "\n".join([*lines, "", "## Versions", "", *versions])
+    files = "All numbers: [results.json](results.json); of each query: [per_query.json](per_query.json)."
+    return "\n".join([*lines, "", "## Versions", "", *versions, "", files])
 
 
 def plain(text: str) -> str:
@@ -54,7 +55,7 @@ def _measures(found: Found) -> list[Quantity]:
 
 
 def _scores(found: Found, quantity: Quantity) -> list[str]:
-    columns = [column["name"] for column in found.columns if quantity.key in column["measures"]]
+    columns = [column["name"] for column in found.columns if quantity in found.quantities(column)]
     best = {column: found.best(column, quantity) for column in columns}
     rows: list[Sequence[Cell]] = [
         [_name(found, row), *(_score(found, row["name"], column, quantity, best[column]) for column in columns)]
@@ -134,7 +135,7 @@ def _failed(found: Found) -> list[str]:
 
 def _rows(found: Found) -> list[str]:
     rows: list[Sequence[Cell]] = [
-        [_name(found, row), plain(kind(row)), plain(row["note"]), plain(trained(row))] for row in found.rows
+        [_name(found, row), plain(kind(row)), plain(row.get("note") or ""), plain(trained(row))] for row in found.rows
     ]
     return [_table(["row", "what it is", "note", "training"], rows)]
 

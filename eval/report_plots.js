@@ -74,17 +74,19 @@ function tradeoff(section) {
 function labels(svg, points, box) {
   const taken = points.map((point) => [point.x - 6, point.y - 6, point.x + 6, point.y + 6]);
   for (const point of points) {
-    const wide = point.name.length * 6.2;
+    const text = drawn("text", { class: "label" }, point.name);
+    svg.append(text);
+    const wide = text.getComputedTextLength();
     const spots = [[8, 4], [-8 - wide, 4], [-wide / 2, -9], [-wide / 2, 17]];
-    for (const [right, down] of spots) {
-      const [left, base] = [point.x + right, point.y + down];
-      const area = [left, base - 10, left + wide, base + 3];
-      const clash = taken.some((o) => area[0] < o[2] && area[2] > o[0] && area[1] < o[3] && area[3] > o[1]);
-      if (clash || left < box.left || area[2] > box.right + 10 || area[1] < 14 || area[3] > box.bottom) continue;
+    const areas = spots.map(([right, down]) => [point.x + right, point.y + down - 10, point.x + right + wide, point.y + down + 3]);
+    const free = (a) => !taken.some((o) => a[0] < o[2] && a[2] > o[0] && a[1] < o[3] && a[3] > o[1]);
+    const inside = (a) => a[0] >= box.left && a[2] <= box.right + 10 && a[1] >= 14 && a[3] <= box.bottom;
+    const area = areas.find((a) => inside(a) && free(a));
+    if (area) {
       taken.push(area);
-      svg.append(drawn("text", { class: "label", x: left, y: base }, point.name));
-      break;
-    }
+      text.setAttribute("x", area[0]);
+      text.setAttribute("y", area[3] - 3);
+    } else text.remove();
   }
 }
 

@@ -12,7 +12,7 @@ VERDICTS = {
     "holds": ("✓", "good"),
     "does not hold": ("✗", "bad"),
     "not significant": ("○", "unsure"),
-    "not measured": ("–", "unsure"),
+    "not measured": ("–", "soft"),
     "equal": ("=", "good"),
     "within tolerance": ("≈", "good"),
     "worse": ("✗", "bad"),

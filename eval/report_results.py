@@ -53,10 +53,12 @@ class Found:
         return self._cells.get((row, column), {"row": row, "column": column, "status": "absent", "scores": {}})
 
     def quantities(self, column: Json) -> list[Quantity]:
-        """The measures of a column, and the costs that any of its cells has."""
+        """The measures of a column, more that published rows have, and the costs that any of its cells has."""
         names = [row["name"] for row in self.rows]
         known = [cost for cost in COSTS if any(self.value(name, column["name"], cost) is not None for name in names)]
-        return [*map(measure, column["measures"]), *known]
+        costs = {cost.key for cost in COSTS}
+        scored = [key for name in names for key in self.cell(name, column["name"])["scores"] if key not in costs]
+        return [*map(measure, dict.fromkeys([*column["measures"], *scored])), *known]
 
     def value(self, row: str, column: str, quantity: Quantity) -> float | None:
         """Of one cell, None where it is not known. Published rows have their costs among their scores."""

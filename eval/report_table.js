@@ -91,10 +91,11 @@ function details(td) {
   const close = element("button", { type: "button", class: "button close", text: "Close" });
   close.addEventListener("click", () => dialog.close());
   dialog.replaceChildren(close, element("h2", { id: "opened", text: `${row.name}, ${column.name}` }));
-  const about = [row.source && `Published: ${row.source}`, row.note, cell.error && `✗ failed: ${cell.error}`];
+  const about = [row.kind === "published" && `Published: ${row.source}`, row.note, cell.error && `✗ failed: ${cell.error}`];
   dialog.append(...about.filter(Boolean).map((text) => element("p", { text })));
   const lines = column.quantities.map((quantity) => line(cell, number, td.dataset.c, quantity)).filter(Boolean);
-  const head = ["", "value", `− ${found.baseline ?? "baseline"}`, "p", "expected"];
+  const head = ["", "value", found.baseline ? `− ${found.baseline}` : "", found.baseline ? "p" : "", ""];
+  if (cell.expected) head[4] = "expected";
   const cells = (texts, name) => texts.map((text, i) => element(name, { text, ...(i && { class: "number" }) }));
   const rows = [element("tr", {}, ...cells(head, "th")), ...lines.map((line) => element("tr", {}, ...cells(line, "td")))];
   if (lines.length) dialog.append(element("div", { class: "scroll" }, element("table", {}, ...rows)));
@@ -107,9 +108,10 @@ function line(cell, row, column, quantity) {
   if (value === null) return null;
   const { key } = quantity;
   const expected = cell.expected?.[key];
-  const verdict = expected === undefined ? "" : `${shown(expected, quantity)} ${cell.verdicts?.[key] ?? ""}`;
+  const verdict = expected === undefined ? "" : `${shown(expected, quantity)} ${found.verdicts[cell.verdicts?.[key]] ?? ""}`;
   const compared = cell.difference?.[key];
-  return [quantity.heading, shown(value, quantity), signed(compared), chance(cell.p?.[key]), verdict];
+  const [difference, p] = compared === undefined ? ["", ""] : [signed(compared), chance(cell.p?.[key])];
+  return [quantity.heading, shown(value, quantity), difference, p, verdict];
 }
 
 function commands(lines) {

@@ -7,20 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval.budgets import stages, threads
-from eval.report_quantities import SIGNIFICANT
 from eval.report_results import Found, Json
+from eval.significance import SIGNIFICANT
 
 _TESTS = {"randomization": "paired randomisation test", "t-test": "paired t-test"}
-_CLAIMS = {"holds": "hold", "does not hold": "do not hold", "not significant": "not significant"}
+_CLAIMS = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "not significant": "not significant",
+    "not measured": "not measured",
+}
+_CELLS = {"done": "done", "failed": "failed", "absent": "not run", "published": "published"}
 _EXPECTED = ("equal", "within tolerance", "worse", "better")
 
 
 def facts(found: Found) -> list[str]:
     """The size of the matrix, and how many cells, claims and expected scores came out which way."""
-    cells = Counter(cell["status"] for cell in found.results["cells"])
+    published = {row["name"] for row in found.rows if row["kind"] == "published"}
+    cells = Counter(
+        cell["status"] for cell in found.results["cells"] if cell["status"] != "absent" or cell["row"] not in published
+    )
     lines = [
         f"{len(found.rows)} rows × {len(found.columns)} columns: "
-        + ", ".join(f"{cells[status]} {status}" for status in ("done", "failed", "published") if cells[status])
+        + ", ".join(f"{cells[status]} {said}" for status, said in _CELLS.items() if cells[status])
     ]
     claims = Counter(claim["verdict"] for claim in found.results["claims"])
     if claims:

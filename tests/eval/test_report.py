@@ -13,6 +13,7 @@ import pytest
 
 from eval import claims
 from eval.report import main, write
+from eval.report_figures import figures
 from eval.report_html import html
 from eval.report_markdown import code, markdown, plain
 from eval.report_quantities import COSTS, measure
@@ -135,7 +136,17 @@ def test_the_table_has_every_cell() -> None:
 def test_signs_say_what_colours_say() -> None:
     found = made_up()
     texts = [text for _, _, parts in Reader(html(found)).elements if (text := "".join(parts).strip())]
-    for said in ("✓ holds", "✗ does not hold", "○ not significant", "= equal", "✗ worse", "✗ failed", "▲", "▼"):
+    for said in (
+        "✓ holds",
+        "✗ does not hold",
+        "○ not significant",
+        "– not measured",
+        "= equal",
+        "✗ worse",
+        "✗ failed",
+        "▲",
+        "▼",
+    ):
         assert said in texts
     tables = markdown(found, {})
     for said in (
@@ -201,6 +212,27 @@ def test_a_pool_is_said() -> None:
     for page in (markdown(found, {}), html(found)):
         assert "best documents for each query" in page
         assert "pool of 100" in page
+
+
+def published_alone() -> Found:
+    results, _ = report_results.made_up(queries=2)
+    rows = [row for row in results["rows"] if row["kind"] == "published"]
+    cells = [cell for cell in results["cells"] if cell["row"] == "SPLADE"]
+    columns = [{**column, "measures": []} for column in results["columns"]]
+    return Found(results={**results, "rows": rows, "cells": cells, "columns": columns, "claims": []}, per_query={})
+
+
+def test_published_rows_alone_are_shown() -> None:
+    found = published_alone()
+    assert "0.3220" in markdown(found, {})
+    assert "0.3220" in Reader(html(found)).texts("span")
+
+
+def test_published_rows_alone_are_drawn() -> None:
+    pytest.importorskip("matplotlib")
+    assert list(figures(published_alone())) == [
+        f"{name}.{end}" for name in ("scores", "tradeoff-flops") for end in ("svg", "png")
+    ]
 
 
 def test_without_what_is_optional() -> None:
