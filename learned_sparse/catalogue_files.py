@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse import catalogue
+from learned_sparse.catalogue_names import dataset, has
 
 KINDS = ("docs", "queries", "qrels")
 
@@ -29,22 +29,20 @@ class Download:
     here: bool
     terms: str | None
     """What its publisher asks of those who use it."""
-    headers: dict[str, str]
-    """What the server wants to be told."""
 
 
 def downloads(name: str) -> list[Download]:
     """The files of ``name``, each once, documents first; few names do not tell before they are used."""
     found: dict[tuple[str | None, str | None], Download] = {}
-    for kind in (kind for kind in KINDS if catalogue.has(name, kind)):
-        for one in (_described(download, kind) for download in _inside(catalogue.handler(name, kind))):
+    for kind in (kind for kind in KINDS if has(name, kind)):
+        for one in (_described(download, kind) for download in inside(getattr(dataset(name), f"{kind}_handler")())):
             before = found.get((one.url, one.path))
-            kinds = (*before.kinds, kind) if before and kind not in before.kinds else one.kinds
-            found[one.url, one.path] = dataclasses.replace(one, kinds=kinds)
+            both = before.kinds if before else ()
+            found[one.url, one.path] = dataclasses.replace(one, kinds=tuple(dict.fromkeys((*both, kind))))
     return list(found.values())
 
 
-def _inside(handler: Any) -> Iterator[Any]:
+def inside(handler: Any) -> Iterator[Any]:
     """The ``Download`` objects that ``handler`` reads from, however they are wrapped (unzipped, filtered, cached)."""
     import ir_datasets
 
@@ -75,5 +73,4 @@ def _described(download: Any, kind: str) -> Download:
         path=None if path is None else str(path),
         here=path is not None and Path(path).exists(),
         terms=download.dua,
-        headers=dict(getattr(remote, "headers", None) or {}),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from learned_sparse import catalogue
+from learned_sparse import catalogue_names
 from learned_sparse.collection_files import descriptions, read_description
 from learned_sparse.collection_folders import MEASURES
 from learned_sparse.collection_names import folder_name
@@ -20,13 +20,13 @@ def catalogue_entry(name: str) -> Description:
     It is filed under the highest name with the same documents: ``beir/scifact/test`` and ``beir/scifact/train`` share
     vectors and indexes. A split is called by what its name adds to that one: ``test``, ``trec-dl-2019-judged``.
     """
-    whole = catalogue.whole(name)
-    judged = [name] if catalogue.has(name, "queries", "qrels") else catalogue.judged_parts(name)
+    whole = catalogue_names.whole(name)
+    judged = [name] if catalogue_names.has(name, "queries", "qrels") else catalogue_names.judged_parts(name)
     return Description(
         name=folder_name(CATALOGUE + whole),
         title=f"ir_datasets {name}",
         corpus=Source(ir_datasets=whole),
-        documents=catalogue.count(whole, "docs"),
+        documents=catalogue_names.count(whole, "docs"),
         splits={_split_name(part, whole): _split(part) for part in judged},
     )
 

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from learned_sparse import catalogue
+from learned_sparse import catalogue_names
 from learned_sparse.catalogue_cache import cache_folder, installed
 from learned_sparse.cli import run_main
 from learned_sparse.collection import load_collection
@@ -102,11 +102,11 @@ def _all(data: Path, as_json: bool) -> str:
 
 def _catalogue(word: str, as_json: bool) -> str:
     os.environ.setdefault("IR_DATASETS_SKIP_DEPRECATED_WARNING", "true")  # a line for each old name
-    found = [name for name in catalogue.names() if word.lower() in name.lower()]
+    found = [name for name in catalogue_names.names() if word.lower() in name.lower()]
     if not found:
         raise LearnedSparseError(f"no name in the catalogue has {word!r} in it; --catalogue alone lists all")
     kinds = ("docs", "queries", "qrels")
-    has = {name: [kind for kind in kinds if catalogue.has(name, kind)] for name in found}
+    has = {name: [kind for kind in kinds if catalogue_names.has(name, kind)] for name in found}
     if as_json:
         return _json(has)
     width = max(map(len, has))

@@ -104,8 +104,63 @@ def test_an_msmarco_document_folder(tmp_path: Path) -> None:
     assert collection.queries("dev") == [Query("7", "which")]
 
 
-def test_a_folder_of_anything_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=r"neither a BEIR folder .* nor an MS MARCO folder"):
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_whole_msmarco_passage_folder(tmp_path: Path, end: str) -> None:
+    """The files of collectionandqueries.tar.gz and of the Deep Learning tracks, unpacked or each in gzip."""
+    write(tmp_path / f"collection.tsv{end}", "1\tone\n2\ttwo\n")
+    for split in ("train", "dev", "dev.small", "eval", "eval.small"):
+        write(tmp_path / f"queries.{split}.tsv{end}", f"7\tof {split}\n")
+        if not split.startswith("eval"):  # nobody has these judgements
+            write(tmp_path / f"qrels.{split}.tsv{end}", "7\t0\t1\t1\n")
+    for year in (2019, 2020):
+        write(tmp_path / f"msmarco-test{year}-queries.tsv{end}", f"5\tof {year}\n6\tunjudged\n")
+        write(tmp_path / f"{year}qrels-pass.txt{end}", "5 Q0 2 3\n")
+    collection = load_collection(tmp_path)
+    assert list(collection.splits) == ["dl19", "dl20", "dev.small", "dev", "train"]
+    assert [document.id for document in collection.documents()] == ["1", "2"]
+    for split in ("train", "dev", "dev.small"):
+        assert collection.queries(split) == [Query("7", f"of {split}")]
+        assert collection.split(split).measures == ("MRR@10", "R@1000")
+    assert collection.queries("dl20") == [Query("5", "of 2020")]
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_whole_msmarco_document_folder(tmp_path: Path, end: str) -> None:
+    write(tmp_path / f"msmarco-docs.tsv{end}", "D1\thttp://x.org\tTitle\tbody\n")
+    for split in ("train", "dev"):
+        write(tmp_path / f"msmarco-doc{split}-queries.tsv{end}", f"7\tof {split}\n")
+        write(tmp_path / f"msmarco-doc{split}-qrels.tsv{end}", "7 0 D1 1\n")
+    write(tmp_path / f"msmarco-test2019-queries.tsv{end}", "5\tgraded\n")
+    write(tmp_path / f"2019qrels-docs.txt{end}", "5 0 D1 2\n")
+    collection = load_collection(tmp_path)
+    assert list(collection.splits) == ["dl19", "dev", "train"]
+    assert collection.queries("train") == [Query("7", "of train")]
+    assert collection.qrels("dl19") == {"5": {"D1": 2}}
+
+
+def test_judgements_without_topics_say_which_file_is_missing(tmp_path: Path) -> None:
+    write(tmp_path / "collection.tsv", "1\tone\n")
+    write(tmp_path / "2019qrels-pass.txt", "5 Q0 2 3\n")
+    with pytest.raises(LearnedSparseError, match=r"Put the file at .*/msmarco-test2019-queries\.tsv"):
+        load_collection(tmp_path).queries("dl19")
+
+
+def test_a_folder_without_judgements_has_documents_only(beir: Path) -> None:
+    for file in (beir / "qrels").iterdir():
+        file.unlink()
+    write(beir / "qrels" / "test.tsv.bak", "q1\td1\t1\n")
+    write(beir / "qrels" / "._test.tsv", "of another system\n")
+    collection = load_collection(beir)
+    assert (len(list(collection.documents())), list(collection.splits)) == (2, [])
+    with pytest.raises(LearnedSparseError, match=r"tiny: no split 'test', for no queries with judgements .*--topics"):
+        collection.queries("test")
+
+
+def test_a_folder_of_anything_else_is_refused(tmp_path: Path, beir: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LearnedSparseError, match=r"neither a BEIR folder .* nor an MS MARCO folder .* --input"):
+        load_collection(tmp_path / "empty")
+    with pytest.raises(LearnedSparseError, match=rf"neither .*; give one inside it: {beir}$"):
         load_collection(tmp_path)
 
 

@@ -1,0 +1,138 @@
+"""``ir_datasets:ID`` wherever a collection is named: encoding, training data, measures, indexes and runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encoders.training.examples import JudgedExamples
+from encoders.training.recipe import Negatives, Source, Validation
+from encoders.training.recipe_file import source
+from encoders.training.sources import load
+from encoders.training.validation import Validator
+from eval import dimensions, judged, pools
+from learned_sparse import encode, index
+from learned_sparse.collection import load_collection
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.home import index_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.jsonvector import read_vectors
+from learned_sparse.manifest import Manifest
+from tests.catalogue_data import catalogued
+from tests.fake_encoder import fake_module
+from tests.toy_data import TEXTS, save_collection
+
+FILED = "ir_datasets--learned-sparse-test--tiny"
+
+COMMANDS = """
+import runpy, sys
+from tests.catalogue_data import catalogued
+with catalogued():
+    for command in open(sys.argv[1], encoding="utf-8").read().splitlines():
+        module, *sys.argv[1:] = command.split()
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            assert not end.code, command
+"""
+
+
+@pytest.fixture(autouse=True)
+def name(tmp_home: Path) -> Iterator[str]:
+    """The data set with parts, as ``--collection`` takes it; an empty home."""
+    with catalogued() as name:
+        yield f"ir_datasets:{name}"
+
+
+def test_documents_are_encoded_once_for_all_parts(
+    name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "encoders.loading", fake_module())
+    words = ["--model", "fake", "--checkpoint", "nowhere", "--collection", f"{name}/dev/small"]
+    assert encode.main(words) == 0
+    vectors = vectors_folder(FILED, "fake")
+    assert sorted(dict(read_vectors(vectors))) == sorted(f"d{i}" for i in range(len(TEXTS)))
+    assert (
+        f"next: python -m learned_sparse.index --model fake --collection {name}/dev/small\n" in capsys.readouterr().out
+    )
+    assert encode.main([*words, "--queries"]) == 0
+    queries = Manifest.load(queries_folder(FILED, "dev-small", "fake"))
+    assert (queries.collection, queries.split, queries.counts.written) == (FILED, "dev-small", 12)
+    words[-1] = name  # the whole: its parts are splits
+    assert encode.main([*words, "--queries"]) == 0
+    assert Manifest.load(queries_folder(FILED, "test", "fake")).complete
+    written = (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns
+    assert encode.main(words) == 0  # the very same documents: nothing is left to do
+    assert (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns == written
+    assert {path.name for path in (tmp_home / "vectors").iterdir()} == {FILED}
+    assert dimensions._folders(
+        argparse.Namespace(model="fake", collection=name, split="test", vectors=None, queries=None)
+    ) == (vectors, queries_folder(FILED, "test", "fake"))
+
+
+def test_what_is_not_encoded_yet_is_answered_with_the_name_that_was_asked(name: str, tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=f"no vectors yet; run .* --collection {name}/test, or name"):
+        index.main(["--model", "fake", "--collection", f"{name}/test"])
+    folder = save_collection(tmp_path / "mine", ["test"])
+    with pytest.raises(LearnedSparseError, match=f"no vectors yet; run .* --collection {folder}, or name"):
+        index.main(["--model", "fake", "--collection", str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("spelled", "split"),
+    [("", "train"), ("/train", "train"), ("/dev/small", "dev-small"), (":dev-small", "dev-small"), (":test", "test")],
+)
+def test_training_data(name: str, spelled: str, split: str) -> None:
+    found = load(Source(**source(name + spelled)), Negatives(kind="none"))
+    assert found.name == f"{FILED}/{split}"
+    assert isinstance(found.examples, JudgedExamples)
+    assert found.examples.positives["q3"] == ["d3"]
+    assert found.examples.queries["q3"] == " ".join(TEXTS[3].split()[:2])
+
+
+def test_a_split_that_is_spelled_out_is_taken_at_its_word(name: str) -> None:
+    with pytest.raises(LearnedSparseError, match="no split 'test'; known: dev-small"):
+        load(Source(collection=f"{name}/dev/small", split="test"), Negatives(kind="none"))
+
+
+def test_validation(name: str) -> None:
+    validator = Validator(Validation(collection=f"{name}/test", every=1), seed=0)
+    assert validator.positives == {f"q{i}": [f"d{i}"] for i in range(len(TEXTS))}
+    with pytest.raises(LearnedSparseError, match="no split 'dev'; known: dev-small, test, train"):
+        Validator(Validation(collection=name, every=1), seed=0)
+
+
+def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> None:
+    options = argparse.Namespace(collection=f"{name}/test", data=None, split=None, measures=None)
+    found = judged.load_judged(options)
+    assert (found.split, len(found.queries), found.measures[0]) == ("test", 12, "nDCG@10")
+    assert found.documents({"d5"})["d5"].text == TEXTS[5]
+    run = tmp_path / "run.txt"
+    run.write_text("q0 Q0 d7 1 1.0 t\n", encoding="utf-8")
+    pool = load_collection(pools.pooled(f"{name}/test", FILED, "test", run, 1))
+    assert sorted(pool.qrels("test")) == sorted(found.qrels)
+    assert pool.name == f"{FILED}-test-pool-1"
+
+
+@pytest.mark.jvm
+def test_bm25_of_a_name_of_the_catalogue(name: str, tmp_home: Path, tmp_path: Path, python: Callable[..., Any]) -> None:
+    """Index, search and measure, by the commands a person types."""
+    commands = tmp_path / "commands"
+    commands.write_text(
+        f"learned_sparse.index --bm25 --collection {name}/test\n"
+        f"learned_sparse.search --bm25 --collection {name}/dev/small\n"
+        f"eval.evaluate --collection {name}/dev/small --measures MRR@10 --json\n",
+        encoding="utf-8",
+    )
+    done = python("-c", COMMANDS, commands)
+    assert done.returncode == 0, done.stderr
+    assert (index_folder(FILED, "bm25") / "learned_sparse.json").is_file()
+    assert run_file(FILED, "dev-small", "bm25").is_file()
+    result = json.loads(done.stdout[done.stdout.index("{\n") :])
+    assert (result["collection"], result["split"]) == (FILED, "dev-small")
+    assert result["runs"][0]["scores"]["MRR@10"] > 0.3
