@@ -8,58 +8,46 @@ from __future__ import annotations
 
 from typing import Any
 
+from learned_sparse.method_handles import Java
+
 OUT_OF_MEMORY = "OutOfMemoryError"
 """What a call gives that ran out of memory; the others give ``None``."""
+_NAME, _DOCUMENTS, _TEXT = "org.apache.lucene.index.IndexWriter", "java.util.List", "java.lang.String"
+_WRITER, _LIST, _DOCUMENT = "Lorg/apache/lucene/index/IndexWriter;", "Ljava/util/List;", "Ljava/lang/Iterable;"
 
 
 class WriterCalls:
     """Calls that take ``java.util.Arrays.asList(writer, ...)`` by ``invokeWithArguments``."""
 
     def __init__(self) -> None:
-        from jnius import autoclass
+        java = Java()
+        self.add = _guarded(java, _add_each(java))
+        self.finish = _guarded(java, _merge_and_close(java))
+        self.rollback = _guarded(java, java.method(_NAME, "rollback", "()V"))
 
-        self._handles, self._types = (
-            autoclass("java.lang.invoke.MethodHandles"),
-            autoclass("java.lang.invoke.MethodType"),
-        )
-        self._lookup, self._class = self._handles.publicLookup(), autoclass("java.lang.Class").forName
-        self._writer, self._list = self._class("org.apache.lucene.index.IndexWriter"), self._class("java.util.List")
-        self._number, self._nothing = (autoclass(f"java.lang.{name}").TYPE for name in ("Integer", "Void"))
-        self._one, self._long = autoclass("java.lang.Integer")(1), autoclass("java.lang.Long").TYPE
-        self.add = self._guarded(self._add_each())
-        self.finish = self._guarded(self._merge_and_close())
-        self.rollback = self._guarded(self._method("rollback", self._nothing))
 
-    def _add_each(self) -> Any:
-        """``(writer, documents)``: ``for document in documents: writer.addDocument(document)``.
+def _add_each(java: Java) -> Any:
+    """``(writer, documents)``: ``for document in documents: writer.addDocument(document)``.
 
-        Lucene's own ``addDocuments`` would mark them as a block that belongs together.
-        """
-        document = self._class("java.lang.Iterable")
-        add = self._method("addDocument", self._long, document)
-        add = add.asType(add.type().changeReturnType(self._nothing))
-        item = self._types.methodType(self._class("java.lang.Object"), self._number)
-        get = self._lookup.findVirtual(self._list, "get", item)
-        get = get.asType(get.type().changeReturnType(document))
-        size = self._lookup.findVirtual(self._list, "size", self._types.methodType(self._number))
-        # (writer, documents, number) -> (number, writer, documents): the order in which a counted loop hands them over
-        order = self._types.methodType(self._nothing, self._number).appendParameterTypes(self._writer, self._list)
-        body = self._handles.permuteArguments(self._handles.collectArguments(add, 1, get), order, 1, 2, 0)
-        return self._handles.countedLoop(self._handles.dropArguments(size, 0, self._writer), None, body)
+    Lucene's own ``addDocuments`` would mark them as a block that belongs together.
+    """
+    add = java.typed(java.method(_NAME, "addDocument", f"({_DOCUMENT})J"), f"({_WRITER}{_DOCUMENT})V")
+    get = java.typed(java.method(_DOCUMENTS, "get", "(I)Ljava/lang/Object;"), f"({_LIST}I){_DOCUMENT}")
+    # (writer, documents, number) -> (number, writer, documents): the order in which a counted loop hands them over
+    body = java.order(java.collect(add, 1, get), f"(I{_WRITER}{_LIST})V", 1, 2, 0)
+    return java.repeat(java.without(java.method(_DOCUMENTS, "size", "()I"), 0, _NAME), None, body)
 
-    def _merge_and_close(self) -> Any:
-        """``(writer)``: one segment, committed."""
-        merge = self._handles.insertArguments(self._method("forceMerge", self._nothing, self._number), 1, self._one)
-        commit = self._method("commit", self._long)
-        commit = commit.asType(commit.type().changeReturnType(self._nothing))
-        close = self._method("close", self._nothing)
-        return self._handles.foldArguments(self._handles.foldArguments(close, commit), merge)
 
-    def _method(self, name: str, returns: Any, *takes: Any) -> Any:
-        return self._lookup.findVirtual(self._writer, name, self._types.methodType(returns, *takes))
+def _merge_and_close(java: Java) -> Any:
+    """``(writer)``: one segment, committed."""
+    from jnius import autoclass
 
-    def _guarded(self, handle: Any) -> Any:
-        text, error = self._class("java.lang.String"), self._class("java.lang.OutOfMemoryError")
-        fine = self._handles.filterReturnValue(handle, self._handles.constant(text, None))
-        spent = self._handles.dropArguments(self._handles.constant(text, OUT_OF_MEMORY), 0, error)
-        return self._handles.catchException(fine, error, spent)
+    merge = java.insert(java.method(_NAME, "forceMerge", "(I)V"), 1, autoclass("java.lang.Integer")(1))
+    commit = java.typed(java.method(_NAME, "commit", "()J"), f"({_WRITER})V")
+    return java.after(merge, java.after(commit, java.method(_NAME, "close", "()V")))
+
+
+def _guarded(java: Java, handle: Any) -> Any:
+    fine = java.then(handle, java.constant(_TEXT, None))
+    spent = java.without(java.constant(_TEXT, OUT_OF_MEMORY), 0, "java.lang.OutOfMemoryError")
+    return java.caught(fine, "java.lang.OutOfMemoryError", spent)

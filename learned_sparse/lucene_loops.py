@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from learned_sparse.method_handles import Java
+
 _TEXT, _TERM = "Ljava/lang/String;", "Lorg/apache/lucene/index/Term;"
 _QUERY, _TOP = "Lorg/apache/lucene/search/Query;", "Lorg/apache/lucene/search/TopFieldDocs;"
 _BUILDER = "Lorg/apache/lucene/search/BooleanQuery$Builder;"
@@ -113,57 +115,3 @@ def _text_of(java: Java, rescored: bool) -> Any:
     lines = java.then(java.loop(_HITS, none, body), java.method("java.util.StringJoiner", "toString", f"(){_TEXT}"))
     hits = java.field("org.apache.lucene.search.TopDocs", "scoreDocs", _HITS)
     return java.typed(java.collect(lines, 0, hits), f"({_TOP}){_TEXT}")
-
-
-class Java:
-    """``java.lang.invoke`` in short words; types are spelled as the JVM spells them: ``(I)Ljava/lang/String;``."""
-
-    def __init__(self) -> None:
-        from jnius import autoclass
-
-        self._handles, self._types = (
-            autoclass("java.lang.invoke.MethodHandles"),
-            autoclass("java.lang.invoke.MethodType"),
-        )
-        self._lookup, self._class = self._handles.publicLookup(), autoclass("java.lang.Class").forName
-        self._float = autoclass("java.lang.Float").TYPE
-        self._loader = self._class("org.apache.lucene.search.IndexSearcher").getClassLoader()
-        self.insert, self.collect = self._handles.insertArguments, self._handles.collectArguments
-        self.then = self._handles.filterReturnValue
-
-    def new(self, name: str, kind: str) -> Any:
-        return self._lookup.findConstructor(self._class(name), self._type(kind))
-
-    def method(self, name: str, method: str, kind: str) -> Any:
-        return self._lookup.findVirtual(self._class(name), method, self._type(kind))
-
-    def static(self, name: str, method: str, kind: str) -> Any:
-        return self._lookup.findStatic(self._class(name), method, self._type(kind))
-
-    def field(self, name: str, field: str, array: str) -> Any:
-        return self._lookup.findGetter(self._class(name), field, self._array(array))
-
-    def number(self, name: str, field: str) -> Any:
-        """A field of type ``float``."""
-        return self._lookup.findGetter(self._class(name), field, self._float)
-
-    def element(self, array: str) -> Any:
-        """``(array, place) -> element``."""
-        return self._handles.arrayElementGetter(self._array(array))
-
-    def typed(self, handle: Any, kind: str) -> Any:
-        return handle.asType(self._type(kind))
-
-    def order(self, handle: Any, kind: str, *places: int) -> Any:
-        """A handle of type ``kind`` whose arguments number ``places`` are those of ``handle``, in their order."""
-        return self._handles.permuteArguments(handle, self._type(kind), *places)
-
-    def loop(self, array: str, begin: Any, body: Any) -> Any:
-        """``value = begin(); for place in range(len(array)): value = body(value, place, array, ...)``."""
-        return self._handles.countedLoop(self._handles.arrayLength(self._array(array)), begin, body)
-
-    def _type(self, kind: str) -> Any:
-        return self._types.fromMethodDescriptorString(kind, self._loader)
-
-    def _array(self, kind: str) -> Any:
-        return self._class(kind.replace("/", "."))

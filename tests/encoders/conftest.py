@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from encoders.token_layout import Layout
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,3 +21,18 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=["as on a CPU", "as on a GPU"])
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the vocabulary head does on CPUs, and what it does on GPUs, on the CPU."""
+    from encoders import tiled_scores, token_layout, vocabulary_head
+
+    if request.param == "as on a GPU":
+
+        def rectangle(hidden: Tensor, mask: Tensor) -> tuple[Layout, Tensor]:
+            texts, tokens, width = hidden.shape
+            return token_layout.Rectangle(texts, tokens, mask.bool()), hidden.reshape(-1, width)
+
+        monkeypatch.setattr(vocabulary_head, "lay_out", rectangle)
+        monkeypatch.setattr(tiled_scores, "_adds_in_order", lambda _: False)

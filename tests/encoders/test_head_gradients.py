@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders import tiled_scores, token_layout, vocabulary_head
+from encoders import tiled_scores, token_layout
 from encoders.token_top_k import max_pool_entries, top_k_per_row
 from encoders.vocabulary_head import lexical_pool, pool, pool_columns
 from encoders.winner_take_all import WinnerTakeAll, unpack
@@ -69,18 +69,6 @@ def check(ours: Function, theirs: Function, learned: list[Tensor]) -> None:
 @pytest.fixture(autouse=True)
 def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiled_scores, "_TILE_ON_CPU", 9)
-
-
-@pytest.fixture(params=["rows that count", "rectangle"])
-def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padding dropped, as on CPUs; or masked, as on other devices."""
-    if request.param == "rectangle":
-
-        def rectangle(hidden: Tensor, mask: Tensor) -> tuple[token_layout.Layout, Tensor]:
-            texts, tokens = mask.shape
-            return token_layout.Rectangle(texts, tokens, mask.bool()), hidden.reshape(-1, WIDTH)
-
-        monkeypatch.setattr(vocabulary_head, "lay_out", rectangle)
 
 
 @pytest.mark.usefixtures("layout")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from encoders import tiled_scores, token_layout, vocabulary_head
+from encoders import tiled_scores
 from encoders.vocabulary_head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns
 
 WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
@@ -39,19 +39,6 @@ def inputs(lengths: list[int], *, shift: float = 0.0, terms: int = 53, dtype: to
 def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tile width that does not divide the vocabulary."""
     monkeypatch.setattr(tiled_scores, "_TILE_ON_CPU", 16)
-
-
-@pytest.fixture(params=["as on a CPU", "as on a GPU"])
-def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what GPUs do, on the CPU."""
-    if request.param == "as on a GPU":
-
-        def rectangle(hidden: Tensor, mask: Tensor) -> tuple[token_layout.Layout, Tensor]:
-            texts, tokens, width = hidden.shape
-            return token_layout.Rectangle(texts, tokens, mask.bool()), hidden.reshape(-1, width)
-
-        monkeypatch.setattr(vocabulary_head, "lay_out", rectangle)
-        monkeypatch.setattr(tiled_scores, "_adds_in_order", lambda _: False)
 
 
 @pytest.mark.usefixtures("layout")
