@@ -61,8 +61,9 @@ class Builder:
         index = index_folder(target.name, BM25)
         return self.step(
             "index-bm25", f"index the text of {target.name}", "learned_sparse.index",
-            ("--bm25", "--collection", target.collection), place=_place(index), needs=target.needs,
-            reads=target.corpus, facts=target.facts, writes=(index,), free=self._threads(), size=target.documents,
+            ("--bm25", "--collection", target.documents_of), place=_place(index), needs=target.needs,
+            reads=target.corpus, facts=target.documents_facts, writes=(index,), free=self._threads(),
+            size=target.documents,
         )  # fmt: skip
 
     def bm25_search(self, target: Target, hits: int) -> Step:
@@ -114,9 +115,9 @@ class Builder:
         folder = vectors_folder(target.name, name)
         return self.step(
             "encode", f"encode {name}, {target.name}", "learned_sparse.encode",
-            ("--model", name, "--collection", target.collection, *words), place=_place(folder),
-            needs=(*needs, *target.needs), reads=(*target.corpus, *reads), facts=target.facts, writes=(folder,),
-            size=target.documents, terms=terms,
+            ("--model", name, "--collection", target.documents_of, *words), place=_place(folder),
+            needs=(*needs, *target.needs), reads=(*target.corpus, *reads), facts=target.documents_facts,
+            writes=(folder,), size=target.documents, terms=terms,
         )  # fmt: skip
 
     def encode_queries(
@@ -134,7 +135,7 @@ class Builder:
     def index(self, name: str, target: Target, encoded: Step) -> Step:
         """The index of encoded documents, compared with them where the matrix asks for it."""
         folder = index_folder(target.name, name)
-        words = ("--model", name, "--collection", target.collection)
+        words = ("--model", name, "--collection", target.documents_of)
         made = self.step(
             "index", f"index {name}, {target.name}", "learned_sparse.index", words, place=_place(folder),
             needs=(encoded,), writes=(folder,), free=self._threads(), size=target.documents, terms=encoded.terms,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.collection import Collection, load_collection
+from learned_sparse.collection_catalogue import CATALOGUE
 from learned_sparse.collection_records import Source
 from learned_sparse.home import home
 from learned_sparse.sources import local_file
@@ -34,7 +35,11 @@ class Target:
     judged: tuple[Path, ...] = ()
     """Files of topics and judgements."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What else decides what the collection is."""
+    """What else decides what the queries and judgements are."""
+    documents_of: str
+    """As ``--collection`` takes it where only documents matter: parts of one name of ir_datasets have the same."""
+    documents_facts: dict[str, Any] = field(default_factory=dict)
+    """What else decides what the documents are."""
     documents: int | None = None
     queries: int | None = None
 
@@ -46,8 +51,11 @@ def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Targe
     corpus = _file(found.description.corpus, found)
     parts = (found.description.corpus, described.topics, described.qrels)
     elsewhere = [part.ir_datasets or part.registered or part.files for part in parts if not _file(part, found)]
+    whole = found.description.corpus.ir_datasets
     return Target(
         collection=collection,
+        documents_of=f"{CATALOGUE}{whole}" if collection.startswith(CATALOGUE) else collection,
+        documents_facts={"fetched": None if corpus else parts[0].ir_datasets or parts[0].files},
         name=found.name,
         split=split,
         measures=measures or tuple(described.measures),
@@ -64,6 +72,7 @@ def pool_target(whole: Target, depth: int, made_by: Step) -> Target:
     folder = pool_folder(whole, depth)
     return Target(
         collection=str(folder),
+        documents_of=str(folder),
         name=folder.name,
         split=whole.split,
         measures=whole.measures,

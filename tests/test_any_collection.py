@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from encoders.training.recipe_file import source
 from encoders.training.sources import load
 from encoders.training.validation import Validator
 from eval import dimensions, judged, pools
+from eval.matrix import Column, Matrix, Row
+from eval.plan_make import make_plan
 from learned_sparse import encode, index
 from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError
@@ -117,6 +120,22 @@ def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> Non
     pool = load_collection(pools.pooled(f"{name}/test", FILED, "test", run, 1))
     assert sorted(pool.qrels("test")) == sorted(found.qrels)
     assert pool.name == f"{FILED}-test-pool-1"
+
+
+def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
+    """Two parts of one name: each with its own queries, the text indexed once, whichever part is asked for first."""
+    columns = {
+        part: Column(collection=f"{name}/{part}", split=part.replace("/", "-")) for part in ("test", "dev/small")
+    }
+    matrix = Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text")})
+    plan = make_plan(matrix, "m", None)
+    assert [step.kind for step in plan.steps if step.kind == "index-bm25"] == ["index-bm25"]
+    assert plan.steps[0].command == f"python -m learned_sparse.index --bm25 --collection {name}"
+    assert {cell.run for cell in plan.cells} == {run_file(FILED, split, "bm25") for split in ("test", "dev-small")}
+    searches = [step.command for step in plan.steps if step.kind == "search"]
+    assert f"--collection {name}/dev/small --split dev-small" in searches[1]
+    backwards = dataclasses.replace(matrix, columns=dict(reversed(columns.items())))
+    assert make_plan(backwards, "m", None).steps[0].key == plan.steps[0].key
 
 
 @pytest.mark.jvm
