@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from learned_sparse.html_page import escape, page
-from learned_sparse.inspect_score import Score
+from learned_sparse.inspect_score import Score, ScoreTerm
 from learned_sparse.inspect_setup import Inspection
 from learned_sparse.inspect_terminal import SOURCES, number
-from learned_sparse.inspect_view import Term, TextView, Word, heaviest_words, pieces, shade
+from learned_sparse.inspect_view import Term, TextView, Word, heaviest_words, pieces, shade, spells
 
 STYLE = """
 .text { font-size: 1.0625rem; line-height: 1.9; max-width: 52rem; white-space: pre-wrap; }
 .text span { border-radius: 0.1875rem; padding: 0.0625rem 0.125rem; }
+.text .met { outline: 0.125rem solid var(--bad); }
 .shade1 { background: color-mix(in oklab, var(--heat) 12%, transparent); }
 .shade2 { background: color-mix(in oklab, var(--heat) 28%, transparent); }
 .shade3 { background: color-mix(in oklab, var(--heat) 46%, transparent); }
@@ -37,19 +38,20 @@ def to_html(inspection: Inspection, *, terms: int) -> str:
         body.append(f'<p class="soft">Index <code>{escape(inspection.index)}</code></p>')
     if inspection.score is not None:
         body += _score(inspection.score, terms)
+    met = inspection.score.names if inspection.score else frozenset()
     for view in (inspection.query, inspection.document):
         if view is not None:
-            body += _text(view, terms)
+            body += _text(view, met, terms)
     return page(title, "\n".join(["<main>", *body, "</main>"]), style=STYLE)
 
 
-def _text(view: TextView, most: int) -> Iterator[str]:
+def _text(view: TextView, met: frozenset[str], most: int) -> Iterator[str]:
     yield f"<section><h2>{escape(' '.join(filter(None, [view.kind.capitalize(), view.id])))}</h2>"
     yield from (f'<p class="note">{escape(note)}</p>' for note in view.notes)
     heaviest = max((word.weight for word in view.words), default=0.0)
     for sequence in (0, 1):
         if view.texts[sequence]:
-            words = "".join(_piece(piece, word, heaviest) for piece, word in pieces(view, sequence))
+            words = "".join(_piece(view, piece, word, met, heaviest) for piece, word in pieces(view, sequence))
             yield ('<p class="soft">expanded by</p>' * sequence) + f'<p class="text">{words}</p>'
     known = [term for term in view.terms if term.literal is not None]
     own = (
@@ -65,11 +67,12 @@ def _text(view: TextView, most: int) -> Iterator[str]:
     yield "</section>"
 
 
-def _piece(piece: str, word: Word | None, heaviest: float) -> str:
+def _piece(view: TextView, piece: str, word: Word | None, met: frozenset[str], heaviest: float) -> str:
+    """Words whose terms count in the score are framed, as in SpaDE's Table 8."""
     if word is None or not word.weight > 0:
         return escape(piece)
-    level = shade(word.weight, heaviest)
-    return f'<span class="shade{level}" title="{number(word.weight)}">{escape(piece)}</span>'
+    kind = f"shade{shade(word.weight, heaviest)}" + (" met" if spells(view, word, met) else "")
+    return f'<span class="{kind}" title="{number(word.weight)}">{escape(piece)}</span>'
 
 
 def _term(view: TextView, term: Term, top: float) -> list[str]:
@@ -113,23 +116,21 @@ def _score(score: Score, most: int) -> Iterator[str]:
     asked = len(score.terms) + len(score.only_in_query)
     yield f"<section><h2>Score {score.total:,}</h2>"
     yield f"<p>From {len(score.terms):,} of {asked:,} terms of the query. Lucene says {number(score.lucene)}.</p>"
-    rows = [
-        [
-            escape(term.term),
-            f"{term.query:,}",
-            f"{term.document:,}",
-            f"{term.product:,}",
-            _bar(term.product / score.total),
-        ]
-        for term in score.terms[:most]
-    ]
+    rows = [_product(term, score.total) for term in score.terms[:most]]
     if rest := score.terms[most:]:
-        rows.append([f"{len(rest):,} more", "", "", f"{sum(term.product for term in rest):,}", ""])
-    header = ("term", "query", "document", "product", "share")
-    yield from _table(header, rows, numbers=(1, 2, 3), total=["all", "", "", f"{score.total:,}", ""])
+        rows.append([f"{len(rest):,} more", "", "", f"{sum(term.product for term in rest):,}", "", "", ""])
+    rows.append(["all", "", "", f"{score.total:,}", "", "", ""])
+    header = ("term", "query", "document", "product", "", "from the query's", "the document's")
+    yield from _table(header, rows, numbers=(1, 2, 3), total=True)
     yield from _alone("query", score.only_in_query, most)
     yield from _alone("document", score.only_in_document, most)
     yield "</section>"
+
+
+def _product(term: ScoreTerm, total: int) -> list[str]:
+    words = [escape(word or "") for word in (term.word_in_query, term.word_in_document)]
+    numbers = [f"{number:,}" for number in (term.query, term.document, term.product)]
+    return [escape(term.term), *numbers, _bar(term.product / total), *words]
 
 
 def _alone(side: str, impacts: Mapping[str, int], most: int) -> Iterator[str]:
@@ -140,16 +141,16 @@ def _alone(side: str, impacts: Mapping[str, int], most: int) -> Iterator[str]:
 
 
 def _table(
-    header: Iterable[str], rows: Iterable[list[str]], *, numbers: tuple[int, ...], total: list[str] | None = None
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: tuple[int, ...], total: bool = False
 ) -> Iterator[str]:
-    """Cells are HTML already."""
+    """Cells are HTML already; ``total``: the last row is one."""
+    classes = [' class="number"' if place in numbers else "" for place in range(len(header))]
 
-    def line(cells: Iterable[str], tag: str) -> str:
-        classes = [' class="number"' if place in numbers else "" for place in range(len(list(header)))]
+    def line(cells: Sequence[str], tag: str) -> str:
         return "".join(f"<{tag}{kind}>{cell}</{tag}>" for kind, cell in zip(classes, cells, strict=True))
 
     yield f'<div class="scroll"><table><thead><tr>{line(header, "th")}</tr></thead><tbody>'
-    yield from (f"<tr>{line(row, 'td')}</tr>" for row in rows)
-    if total is not None:
-        yield f'<tr class="total">{line(total, "td")}</tr>'
+    for place, row in enumerate(rows):
+        kind = ' class="total"' if total and place == len(rows) - 1 else ""
+        yield f"<tr{kind}>{line(row, 'td')}</tr>"
     yield "</tbody></table></div>"

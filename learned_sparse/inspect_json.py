@@ -67,7 +67,8 @@ def _score(score: Score | None) -> dict[str, Any] | None:
         "lucene": score.lucene,
         "terms": [
             {"term": term.term, "query": term.query, "document": term.document, "product": term.product,
-             "literal_in_query": term.literal_in_query, "literal_in_document": term.literal_in_document}
+             "literal_in_query": term.literal_in_query, "literal_in_document": term.literal_in_document,
+             "word_in_query": term.word_in_query, "word_in_document": term.word_in_document}
             for term in score.terms
         ],
         "only_in_query": dict(score.only_in_query),

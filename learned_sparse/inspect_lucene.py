@@ -39,7 +39,8 @@ def ids_near(index: Path, name: str, count: int = 3) -> list[str]:
     try:
         from jnius import autoclass
 
-        bytes_of, found = autoclass("org.apache.lucene.util.BytesRef"), []
+        bytes_of = autoclass("org.apache.lucene.util.BytesRef")
+        found: list[str] = []
         leaves = opened.searcher.getIndexReader().leaves()
         for number in range(leaves.size()):
             names = leaves.get(number).reader().terms(_ID)

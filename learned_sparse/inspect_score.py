@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.inspect_view import TextView
+from learned_sparse.inspect_view import Term, TextView, heaviest_words
 from learned_sparse.manifest import EXACT_FLOATS
 
 
@@ -20,6 +20,9 @@ class ScoreTerm:
     literal_in_query: bool | None
     literal_in_document: bool | None
     """Whether the text itself has it; None where that is not known."""
+    word_in_query: str | None
+    word_in_document: str | None
+    """The word that gives most of it; None where that is not known."""
 
     @property
     def product(self) -> int:
@@ -44,6 +47,11 @@ class Score:
         """The sum of the products."""
         return sum(term.product for term in self.terms)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The terms that count."""
+        return frozenset(term.term for term in self.terms)
+
     def check(self, where: str) -> None:
         """Raise if Lucene's score is another than the sum; above 2**24 its 32-bit floats may round."""
         if self.total <= EXACT_FLOATS and self.total != self.lucene:
@@ -64,6 +72,8 @@ def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
             document=held[name].impact or 0,
             literal_in_query=asked[name].literal,
             literal_in_document=held[name].literal,
+            word_in_query=_word(query, asked[name]),
+            word_in_document=_word(document, held[name]),
         )
         for name in asked.keys() & held.keys()
     ]
@@ -73,3 +83,8 @@ def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
         only_in_document={name: term.impact or 0 for name, term in held.items() if name not in asked},
         lucene=lucene,
     )
+
+
+def _word(view: TextView, term: Term) -> str | None:
+    words = heaviest_words(view, term.sources.shares) if term.sources else []
+    return words[0][0] if words else None

@@ -15,6 +15,7 @@ from learned_sparse.inspect_score import Score, explain_score
 from learned_sparse.inspect_texts import Places, document_encoder, find_document, text_of
 from learned_sparse.inspect_view import TextView, make_view
 from learned_sparse.lucene_terms import RESERVED
+from learned_sparse.manifest import Manifest
 from learned_sparse.passages import Passages
 from learned_sparse.quantize import Quantizer
 from learned_sparse.records import Query, without_mark
@@ -38,8 +39,7 @@ def inspect_text(
     from learned_sparse.encode_setup import load_side
 
     options = EncodeOptions(model=model, queries=side == "query", device=device, changes=changes)
-    view = _encoded(side, text, load_side(options, checkpoint))
-    return Inspection(model=model, index=None, **{side: view})
+    return _of_text(model, None, _encoded(side, without_mark(text), load_side(options, checkpoint)))
 
 
 def inspect_text_for_index(text: str, side: str, index: Path, changes: Mapping[str, Any], places: Places) -> Inspection:
@@ -50,8 +50,9 @@ def inspect_text_for_index(text: str, side: str, index: Path, changes: Mapping[s
     else:
         if changes:
             raise LearnedSparseError("--set: what an index holds was encoded without it; give --checkpoint instead")
-        view = _encoded(side, text, document_encoder(note.manifests[0], places), note.manifests[0].quantizer)
-    return Inspection(model=_model(note), index=str(index), **{side: view})
+        encoder = document_encoder(_manifest(note, index), places)
+        view = _encoded(side, without_mark(text), encoder, note.manifests[0].quantizer)
+    return _of_text(_model(note), str(index), view)
 
 
 def inspect_document(name: str, index: Path, places: Places, *, sources: bool = True) -> Inspection:
@@ -61,7 +62,9 @@ def inspect_document(name: str, index: Path, places: Places, *, sources: bool = 
     if name not in found:
         raise LearnedSparseError(f"{index}: {name!r} is cut into segments; name one of them: {', '.join(found)}")
     return Inspection(
-        model=_model(note), index=str(index), document=_document(name, found[name], note, places, sources=sources)
+        model=_model(note),
+        index=str(index),
+        document=_document(name, found[name], note, index, places, sources=sources),
     )
 
 
@@ -82,10 +85,23 @@ def inspect_pair(
     best = min(found, key=lambda id: (-sum(impacts.get(term, 0) * held for term, held in found[id].items()), id))
     chosen = name if name in found else best
     remarks = [] if name in found else [f"the best of the {len(found)} segments of {name}"]
-    document = _document(chosen, found[chosen], note, places, sources=sources, remarks=remarks)
+    document = _document(chosen, found[chosen], note, index, places, sources=sources, remarks=remarks)
     score = explain_score(asked, document, score_of(index, impacts, chosen))
     score.check(f"{index}: {chosen!r}")
     return Inspection(model=_model(note), index=str(index), query=asked, document=document, score=score)
+
+
+def _of_text(model: str, index: str | None, view: TextView) -> Inspection:
+    if view.kind == "query":
+        return Inspection(model=model, index=index, query=view)
+    return Inspection(model=model, index=index, document=view)
+
+
+def _manifest(note: IndexNote, index: Path) -> Manifest:
+    """Of the first shard: all are by one encoder."""
+    if not note.manifests:
+        raise LearnedSparseError(f"{index}: does not say what it was made of, so its texts cannot be read again")
+    return note.manifests[0]
 
 
 def _impact_note(index: Path) -> IndexNote:
@@ -129,6 +145,7 @@ def _document(
     name: str,
     impacts: Mapping[str, int],
     note: IndexNote,
+    index: Path,
     places: Places,
     *,
     sources: bool,
@@ -141,7 +158,7 @@ def _document(
         remarks.append("an empty vector: no query finds it")
     if sources:
         try:
-            text, reading, more = _reread(name, held, note, places)
+            text, reading, more = _reread(name, held, _manifest(note, index), places)
             remarks += more
         except LearnedSparseError as error:
             remarks.append(f"only what the index holds, without text and sources: {error}")
@@ -149,11 +166,8 @@ def _document(
 
 
 def _reread(
-    name: str, held: Mapping[str, int], note: IndexNote, places: Places
+    name: str, held: Mapping[str, int], shard: Manifest, places: Places
 ) -> tuple[str, Reading | None, list[str]]:
-    if not note.manifests:
-        raise LearnedSparseError("the index does not say what it was made of")
-    shard = note.manifests[0]
     document = find_document(shard, name, places)
     encoder = document_encoder(shard, places)
     text = text_of(shard, name, document, encoder)

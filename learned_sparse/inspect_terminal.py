@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
-from learned_sparse.inspect_score import Score
+from learned_sparse.inspect_score import Score, ScoreTerm
 from learned_sparse.inspect_setup import Inspection
 from learned_sparse.inspect_view import SHADES, Term, TextView, Word, heaviest_words, pieces, shade
 
@@ -103,14 +103,19 @@ def _score(score: Score, most: int, colour: bool) -> Iterator[str]:
     shown = score.terms[:most]
     width = max([4, *(len(visible(term.term)) for term in shown)])
     if shown:
-        yield f"  {'term':<{width}}  {'query':>9}   {'document':>9}   {'product':>11}"
+        yield f"  {'term':<{width}}  {'query':>9}   {'document':>9}   {'product':>11}   share  words they come from"
     for term in shown:
-        share = f"{term.product / score.total:6.1%}"
-        yield f"  {visible(term.term):<{width}}  {term.query:>9} x {term.document:>9} = {term.product:>11}  {share}"
+        product = f"{term.query:>9} x {term.document:>9} = {term.product:>11}  {term.product / score.total:6.1%}"
+        yield f"  {visible(term.term):<{width}}  {product}  {_words_of(term)}".rstrip()
     if rest := score.terms[most:]:
         yield f"  {len(rest):,} more terms = {sum(term.product for term in rest):,}"
     yield from _alone("query", score.only_in_query, most)
     yield from _alone("document", score.only_in_document, most)
+
+
+def _words_of(term: ScoreTerm) -> str:
+    words = (term.word_in_query, term.word_in_document)
+    return " | ".join(visible(word or "?") for word in words) if any(words) else ""
 
 
 def _alone(side: str, impacts: Mapping[str, int], most: int) -> Iterator[str]:

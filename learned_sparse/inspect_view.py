@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from learned_sparse.inspect_records import Reading, Share, Sources, Token
 from learned_sparse.records import EXPANDED
@@ -20,6 +21,8 @@ class Word:
     end: int
     sequence: int
     """0: of the text; 1: of what expands it."""
+    tokens: tuple[int, ...]
+    """The places of its tokens."""
     weight: float
     """Of its heaviest word piece; where dimensions are no tokens, the sum of all that its tokens give."""
 
@@ -64,6 +67,11 @@ class TextView:
     def texts(self) -> tuple[str, str]:
         """The text and what expands it: what the characters of tokens are counted in."""
         return self.text or "", self.expanded
+
+    @cached_property
+    def word_of(self) -> Mapping[int, str]:
+        """The word that each token is of; not those that the tokenizer adds."""
+        return {place: self.texts[word.sequence][word.start : word.end] for word in self.words for place in word.tokens}
 
 
 def make_view(
@@ -120,6 +128,7 @@ def _words(reading: Reading, terms: Sequence[Term]) -> tuple[Word, ...]:
             start=min(reading.tokens[place].start for place in places),
             end=max(reading.tokens[place].end for place in places),
             sequence=sequence,
+            tokens=tuple(places),
             weight=float(join([weights[place] for place in places])),
         )
         for (sequence, _), places in found.items()
@@ -157,17 +166,16 @@ def pieces(view: TextView, sequence: int) -> list[tuple[str, Word | None]]:
     return [(piece, word) for piece, word in [*found, (text[end:], None)] if piece]
 
 
+def spells(view: TextView, word: Word, terms: frozenset[str]) -> bool:
+    """Whether one of the tokens of ``word`` is one of ``terms``."""
+    return any(view.tokens[place].text in terms for place in word.tokens)
+
+
 def heaviest_words(view: TextView, shares: Iterable[Share]) -> list[tuple[str, str, float]]:
     """``(word, part, weight)`` of shares joined by word, heaviest first; the same word at two places is one."""
-    spans = {
-        place: view.texts[word.sequence][word.start : word.end]
-        for word in view.words
-        for place, token in enumerate(view.tokens)
-        if token.sequence == word.sequence and word.start <= token.start and token.end <= word.end
-    }
     joined: dict[tuple[str, str], float] = {}
     for share in shares:
-        name = spans.get(share.token, view.tokens[share.token].text)
+        name = view.word_of.get(share.token, view.tokens[share.token].text)
         joined[name, share.part] = joined.get((name, share.part), 0.0) + share.weight
     return sorted(
         ((name, part, weight) for (name, part), weight in joined.items()), key=lambda row: (-row[2], *row[:2])

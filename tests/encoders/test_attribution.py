@@ -67,7 +67,8 @@ def entries(shares: list[Shares], *, gate: bool = False) -> Entries:
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_shares_add_up_to_the_weights(case: Case, side: Side, tiny_bert: Path) -> None:
     model = build(case, tiny_bert)
-    for text in [*TEXTS[:4], ("hives of the skin", "what are hives of the skin")]:
+    texts: list[str | tuple[str, str]] = [*TEXTS[:4], ("hives of the skin", "what are hives of the skin")]
+    for text in texts:
         weights, shares = explained(model, side, text)
         total = torch.zeros_like(weights)
         for share in shares:
@@ -112,7 +113,8 @@ def test_sparterms_gate_by_loops(tiny_bert: Path) -> None:
         tower: Any = model.towers["gate"]
         with torch.inference_mode():
             rows = (tower(ids, mask)[0] @ tower.decoder_weight.T + tower.decoder_bias).tolist()
-            logits = model.weighers.document.gate_logits(ids, mask)[0].tolist()
+            document: Any = model.weighers.document
+            logits = document.gate_logits(ids, mask)[0].tolist()
         weights, shares = explained(model, "document", SENTENCE)
         expected: Entries = {}
         for column in weights.nonzero().flatten().tolist():
@@ -248,8 +250,9 @@ def test_sparterms_probabilities(tiny_bert: Path, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, model)
     encoder: Any = load_encoder(str(tmp_path), "document")
     reading = encoder.explain(SENTENCE)
+    document: Any = model.weighers.document
     with torch.inference_mode():
-        logits = model.weighers.document.gate_logits(*read(model, SENTENCE))[0]
+        logits = document.gate_logits(*read(model, SENTENCE))[0]
     expanded = [term for term in reading.weights if term not in reading.literal]
     assert expanded
     for term in expanded:

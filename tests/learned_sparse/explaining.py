@@ -1,0 +1,84 @@
+"""An encoder without torch that says where its weights come from, and indexes of what it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.index_vectors import build_index, encoded_files
+from learned_sparse.inspect_records import Reading, Share, Sources, Token
+from learned_sparse.quantize import Quantizer
+from learned_sparse.records import SparseBatch
+from tests.learned_sparse.encoded_folder import WordCounts, write_folder
+
+HOSTILE = 'hives <script>alert(1)</script> \x1b[31mred\x1b[0m \u202eevil & "quoted" it\'s'
+DOCUMENTS: dict[str, str] = {
+    "d1": "hives are a sign of hives",
+    "d10": "itch and rash",
+    "d2": HOSTILE,
+    "ü/3": "rash of the skin",
+}
+EXPANSION = "##allergy"
+
+
+class Explaining(WordCounts):
+    """Each word weighs 2; the first two words bring ``##allergy``, with 0.5 and 1."""
+
+    quantizer: Any = Quantizer(2.0)
+
+    def __init__(self, **changes: Any) -> None:
+        super().__init__(**changes)
+        self.uses_expanded = False
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        return SparseBatch.from_dicts([self.explain(text).weights for text in texts])
+
+    def explain(self, text: str) -> Reading:
+        words, end = text.split(), 0
+        tokens = [Token("[CLS]", 0, 0, None, None)]
+        for number, word in enumerate(words):
+            start = text.index(word, end)
+            end = start + len(word)
+            tokens.append(Token(word, start, end, 0, number))
+        shares = {word: [Share(at, 2.0) for at, token in enumerate(tokens) if token.text == word] for word in words}
+        if len(words) > 1:
+            shares[EXPANSION] = [Share(1, 0.5, "expansion"), Share(2, 1.0, "expansion")]
+        weights = {term: sum(share.weight for share in some) for term, some in shares.items()}
+        ordered = sorted(weights, key=lambda term: (-weights[term], term))
+        return Reading(
+            tokens=tuple(tokens),
+            truncated=False,
+            spelled=True,
+            weights={term: weights[term] for term in ordered},
+            sources={
+                term: Sources(
+                    shares=tuple(shares[term]),
+                    gate=(Share(1, 0.75), Share(0, 1.25)) if term == EXPANSION else (),
+                    probability=0.875 if term == EXPANSION else None,
+                )
+                for term in ordered
+            },
+        )
+
+
+def vectors() -> dict[str, Mapping[str, int]]:
+    """Of ``DOCUMENTS``, as ``Explaining`` gives them."""
+    batch = Explaining().encode(list(DOCUMENTS.values()))
+    impacts = Explaining.quantizer.quantize(batch)[0]
+    return {name: impacts.row(place) for place, name in enumerate(DOCUMENTS)}
+
+
+def save_index(folder: Path, **changes: Any) -> Path:
+    """The index of ``DOCUMENTS``, which stand in a file beside it."""
+    corpus = folder / "corpus.tsv"
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus.write_text("".join(f"{name}\t{text}\n" for name, text in DOCUMENTS.items()), encoding="utf-8")
+    made: dict[str, Any] = {
+        "quantizer": Explaining.quantizer,
+        "query_quantizer": Explaining.quantizer,
+        "input": ({"file": str(corpus), "bytes": corpus.stat().st_size},),
+        **changes,
+    }
+    build_index(encoded_files([write_folder(folder / "encoded", vectors(), **made)]), folder / "index")
+    return folder / "index"

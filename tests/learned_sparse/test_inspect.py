@@ -1,0 +1,339 @@
+"""``learned_sparse.inspect``: texts, documents of an index, and scores that are Lucene's."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse import inspect, lucene
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.index_folder import IndexNote
+from learned_sparse.index_vectors import build_index, encoded_files, plain_files
+from learned_sparse.manifest import Counts
+from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
+from tests.learned_sparse.explaining import DOCUMENTS, EXPANSION, HOSTILE, Explaining, save_index, vectors
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_index(tmp_path_factory.mktemp("inspect"))
+
+
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """``load_encoder`` gives ``Explaining``; what it was asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def load_encoder(checkpoint: str, side: str, **options: Any) -> Explaining:
+        asked.append({"checkpoint": checkpoint, "side": side, **options})
+        return Explaining(**({"side": "document"} if side == "document" else {}))
+
+    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", load_encoder)
+    return asked
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert inspect.main([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(shown(capsys, *arguments, "--json"))
+    return content
+
+
+def refused(*arguments: str | Path) -> str:
+    with pytest.raises(LearnedSparseError) as error:
+        inspect.main([str(argument) for argument in arguments])
+    return str(error.value)
+
+
+def test_a_text_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--checkpoint", "here", "--text", "hives are hives") == (
+        "here\n"
+        "\n"
+        "document\n"
+        "  hives[8] are[4] hives[8]\n"
+        "  3 terms, 2 of the text itself (+: an expansion)\n"
+        "          8   hives      <- hives\n"
+        "          4   are        <- are\n"
+        "          3 + ##allergy  <- are 67% (expansion), hives 33% (expansion)  (gate 0.88: [CLS] 1.25, hives 0.75)\n"
+    )
+
+
+def test_a_text_whose_weights_nobody_can_quantise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Explaining, "quantizer", None)
+    (term, *_), notes = (
+        as_json(capsys, "--checkpoint", "c", "--text", "a")["document"][key] for key in ("terms", "notes")
+    )
+    assert (term["weight"], term["impact"]) == (2.0, None)
+    assert notes == ["no impacts: the checkpoint does not say how to quantise its weights"]
+    assert "2   a" in shown(capsys, "--checkpoint", "c", "--text", "a")
+
+
+def test_a_text_as_json(capsys: pytest.CaptureFixture[str], encoder: list[dict[str, Any]]) -> None:
+    text = ("--model", "words", "--checkpoint", "here", "--side", "query", "--set", "k=3", "--device", "cpu")
+    content = as_json(capsys, *text, "--text", "hives are")
+    assert encoder[0] | {"settings": {"k": 3}, "device": "cpu", "side": "query", "model": "words"} == encoder[0]
+    query = content.pop("query")
+    assert content == {"model": "words", "index": None, "document": None, "score": None}
+    assert [token["text"] for token in query["tokens"]] == ["[CLS]", "hives", "are"]
+    assert query["words"][1] == {"text": "are", "start": 6, "end": 9, "sequence": 0, "weight": 4.0}
+    assert [(term["term"], term["weight"], term["impact"], term["literal"]) for term in query["terms"]] == [
+        ("are", 2.0, 4, True), ("hives", 2.0, 4, True), (EXPANSION, 1.5, 3, False),
+    ]  # fmt: skip
+    assert query["terms"][2]["sources"] == [
+        {"token": 1, "part": "expansion", "weight": 0.5},
+        {"token": 2, "part": "expansion", "weight": 1.0},
+    ]
+    assert query["terms"][2]["gate"]["probability"] == 0.875
+    assert query["terms"][0]["gate"] is None
+
+
+@pytest.mark.jvm
+def test_the_score_of_every_pair_is_lucenes(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "hives and rash"
+    asked = dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
+    hits = dict(lucene.search_impacts(index, {"q": asked})["q"])
+    assert hits == dict(dot_products(asked, vectors()))
+    for name in DOCUMENTS:
+        content = as_json(capsys, "--index", index, "--query", text, "--document", name)
+        score = content["score"]
+        assert score["total"] == score["lucene"] == hits[name]
+        assert score["total"] == sum(term["query"] * term["document"] for term in score["terms"])
+        assert all(term["product"] == term["query"] * term["document"] for term in score["terms"])
+        both = {term["term"] for term in score["terms"]}
+        assert both | score["only_in_query"].keys() == asked.keys()
+        assert both | score["only_in_document"].keys() == vectors()[name].keys()
+        assert not both & (score["only_in_query"].keys() | score["only_in_document"].keys())
+        assert content["document"]["text"] == DOCUMENTS[name]
+        assert content["document"]["notes"] == []
+        assert content["document"]["id"] == name
+
+
+@pytest.mark.jvm
+def test_a_pair_on_the_terminal(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "--index", index, "--query", "rash and hives", "--document", "d10", "--terms", "2")
+    assert text.endswith(
+        "score 41, from 3 of 4 terms of the query; Lucene says 41\n"
+        "  term      query    document       product   share  words they come from\n"
+        "  and           4 x         4 =          16   39.0%  and | and\n"
+        "  rash          4 x         4 =          16   39.0%  rash | rash\n"
+        "  1 more terms = 9\n"
+        "  only in the query (1): hives 4\n"
+        "  only in the document (1): itch 4\n"
+    )
+
+
+@pytest.mark.jvm
+def test_a_query_by_its_id(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("7\trash\n8\thives\n", encoding="utf-8")
+    pair = ("--index", index, "--document", "d1", "--topics", topics)
+    content = as_json(capsys, *pair, "--query-id", "8", "--no-sources")
+    assert (content["query"]["id"], content["query"]["text"], content["score"]["total"]) == ("8", "hives", 32)
+    assert content["document"]["text"] is None
+    assert "no query '9'" in refused(*pair, "--query-id", "9")
+    assert "'tiny'" in refused("--index", index, "--document", "d1", "--query-id", "8")  # as the index says
+
+
+@pytest.mark.jvm
+def test_a_text_as_the_encoder_of_an_index_reads_it(
+    index: Path, capsys: pytest.CaptureFixture[str], encoder: list[dict[str, Any]]
+) -> None:
+    for side in ("query", "document"):
+        content = as_json(capsys, "--index", index, "--text", "a\x1fb", "--side", side)
+        assert [token["text"] for token in content[side]["tokens"]] == ["[CLS]", "a", "b"]
+        assert (encoder[-1]["side"], encoder[-1]["checkpoint"], encoder[-1]["max_length"]) == (side, "words", 64)
+    assert "--set: what an index holds" in refused("--index", index, "--text", "a", "--set", "k=1")
+
+
+@pytest.mark.jvm
+def test_vectors_that_somebody_else_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(tmp_path / "in", {"d": {"a": 2}})
+    (tmp_path / "in" / "manifest.json").unlink()
+    build_index(plain_files([tmp_path / "in"]), tmp_path / "index")
+    content = as_json(capsys, "--index", tmp_path / "index", "--document", "d")
+    assert [(term["term"], term["impact"]) for term in content["document"]["terms"]] == [("a", 2)]
+    assert "does not say what it was made of" in content["document"]["notes"][0]
+    assert "does not say which encoder" in refused("--index", tmp_path / "index", "--document", "d", "--query", "a")
+
+
+@pytest.mark.jvm
+def test_a_document_without_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No stored vectors, no collection, another encoder: the postings are enough, and a note says what is missing."""
+    index = save_index(tmp_path, collection=None)
+    (tmp_path / "corpus.tsv").unlink()
+    content = as_json(capsys, "--index", index, "--document", "d10")
+    assert {term["term"]: term["impact"] for term in content["document"]["terms"]} == vectors()["d10"]
+    (note,) = content["document"]["notes"]
+    assert "corpus.tsv: what was encoded is not there any more; name it with --collection" in note
+    quiet = as_json(capsys, "--index", index, "--document", "d10", "--no-sources")
+    assert quiet["document"]["notes"] == []
+    assert "4   and" in shown(capsys, "--index", index, "--document", "d10", "--no-sources")
+
+
+@pytest.mark.jvm
+def test_a_text_that_has_changed_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = save_index(tmp_path)
+    (tmp_path / "corpus.tsv").write_text("d10\titch and more\n", encoding="utf-8")
+    content = as_json(capsys, "--index", index, "--document", "d10")
+    assert content["document"]["notes"] == ["2 of 4 impacts are not what the encoder gives now; the index's are shown"]
+    assert {term["term"]: term["impact"] for term in content["document"]["terms"]} == vectors()["d10"]
+
+
+@pytest.mark.jvm
+def test_another_encoder_is_not_believed(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    other = lambda *_, **__: Explaining(side="document", max_length=8)  # noqa: E731
+    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", other)
+    (note,) = as_json(capsys, "--index", index, "--document", "d1")["document"]["notes"]
+    assert "not the encoder of these vectors" in note
+    assert "max_length" in note
+
+
+@pytest.mark.jvm
+def test_an_encoder_that_cannot_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    other = lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {}))  # noqa: E731
+    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", other)
+    content = as_json(capsys, "--index", save_index(tmp_path), "--query", "rash", "--document", "d10")
+    assert content["score"]["total"] == 2 * 4
+    assert "this encoder cannot say which tokens its weights come from" in content["query"]["notes"]
+    assert content["query"]["tokens"] == []
+
+
+@pytest.mark.jvm
+def test_the_best_segment_stands_for_its_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+
+    held = {"d#0": {"hives": 1}, "d#1": {"hives": 5}, "d#2": {"rash": 9}, "e#0": {"hives": 7}}
+    options = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
+    counts = Counts(read=4, segmented=2, written=4, postings=4, largest_segments=3)
+    folder = write_folder(tmp_path / "in", held, options=options, counts=counts)
+    build_index(encoded_files([folder]), tmp_path / "index")
+    content = as_json(capsys, "--index", tmp_path / "index", "--query", "hives", "--document", "d", "--no-sources")
+    assert content["document"]["id"] == "d#1"
+    assert content["document"]["notes"] == ["the best of the 3 segments of d"]
+    assert content["score"]["total"] == 10
+    assert "'d' is cut into segments; name one of them: d#0, d#1, d#2" in refused(
+        "--index", tmp_path / "index", "--document", "d"
+    )
+    part = as_json(capsys, "--index", tmp_path / "index", "--document", "d#2", "--no-sources")
+    assert part["document"]["id"] == "d#2"
+
+
+@pytest.mark.jvm
+def test_an_empty_vector(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+
+    build_index(encoded_files([write_folder(tmp_path / "in", {"e": {}, "d": {"a": 1}})]), tmp_path / "index")
+    content = as_json(capsys, "--index", tmp_path / "index", "--query", "a", "--document", "e", "--no-sources")
+    assert content["document"]["terms"] == []
+    assert content["document"]["notes"] == ["an empty vector: no query finds it"]
+    assert content["score"]["total"] == content["score"]["lucene"] == 0
+
+
+@pytest.mark.jvm
+def test_a_score_that_is_not_lucenes_is_an_error(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("learned_sparse.inspect_lucene.score_of", lambda *_: 1.0)
+    assert "the terms add up to 32, Lucene scores 1.0" in refused(
+        "--index", index, "--query", "hives", "--document", "d1"
+    )
+
+
+@pytest.mark.jvm
+def test_unknown_documents_and_unfit_indexes(index: Path, tmp_path: Path) -> None:
+    assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; ids after it: 'd2', 'ü/3'")
+    assert refused("--index", index, "--document", "\U0001f600").endswith("; it comes after all ids there")
+    assert "learned_sparse.json: no such file; make the index" in refused("--index", tmp_path, "--document", "d1")
+
+    build_index(encoded_files([write_folder(tmp_path / "in", {"d": {"a": 2}}, scoring="bm25")]), tmp_path / "bm25")
+    assert "scored by BM25" in refused("--index", tmp_path / "bm25", "--query", "a", "--document", "d")
+    IndexNote("bm25-text", (), {}).save(tmp_path / "bm25")
+    assert "an index of plain text" in refused("--index", tmp_path / "bm25", "--document", "d")
+
+
+def test_what_goes_together() -> None:
+    assert "give --text TEXT or --document ID" in refused("--model", "m")
+    assert "give --text TEXT or --document ID" in refused("--model", "m", "--text", "a", "--document", "d")
+    assert "--text TEXT --side query" in refused("--model", "m", "--text", "a", "--query", "b")
+    assert "one of them" in refused("--model", "m", "--document", "a", "--query", "b", "--query-id", "c")
+    assert "give --model NAME, --index DIR, --checkpoint DIR" in refused("--text", "a")
+    assert refused("--document", "a").endswith("give --model NAME, --index DIR")
+    assert "--side is for --text" in refused("--model", "m", "--document", "a", "--side", "query")
+    assert "give it too" in refused("--model", "m", "--document", "a", "--split", "test")
+    assert "--set is for" in refused("--model", "m", "--document", "a", "--set", "k=1")
+    assert "--terms 0" in refused("--model", "m", "--text", "a", "--terms", "0")
+
+
+def test_no_such_model(tmp_home: Path) -> None:
+    message = refused("--model", "splade", "--text", "a")
+    assert "no checkpoint of 'splade'; `make demo` trains one, --checkpoint names another" in message
+
+
+class _Reader(HTMLParser):
+    """What a browser would see."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.classes: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.classes += [value or "" for name, value in attributes if name == "class"]
+        assert not {name for name, _ in attributes} & {"style", "onclick", "onload", "src"}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.jvm
+def test_a_page_of_a_hostile_document(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new" / "page.html"
+    pair = ("--index", index, "--query", "hives & evil", "--document", "d2")
+    assert shown(capsys, *pair, "--html", file) == f"{file}\n"
+    first = file.read_bytes()
+    seen = _Reader(first.decode())
+    assert "script" not in seen.tags
+    assert HOSTILE in seen.text
+    assert {"shade5 met", "shade5"} <= set(seen.classes)
+    assert seen.tags.count("html") == 1
+    assert not re.search(r"https?://|url\(|@import", first.decode())
+    assert as_json(capsys, *pair, "--html", file)["document"]["text"] == HOSTILE
+    assert file.read_bytes() == first
+
+
+@pytest.mark.jvm
+def test_a_hostile_document_cannot_steer_the_terminal(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "--index", index, "--query", HOSTILE, "--document", "d2")
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\\x1b[31mred\\x1b[0m" in text
+
+
+def test_colour(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    asked = ("--checkpoint", "here", "--text", f"hives \x1b[31m hives {EXPANSION}")
+    colours = shown(capsys, *asked)
+    assert "\x1b[38;5;16;48;5;203mhives\x1b[0m" in colours  # the heaviest
+    assert "\x1b[31m" not in colours
+    plain = shown(capsys, *asked, "--no-color")
+    assert "\x1b" not in plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert shown(capsys, *asked) == plain
+
+
+def test_the_command_does_not_hide_the_standard_librarys_inspect(python: Any) -> None:
+    done = python("-c", "import learned_sparse.inspect, inspect; print(inspect.signature, inspect.__file__)")
+    assert done.stdout.startswith("<function signature")
+    assert "learned_sparse" not in done.stdout

@@ -1,0 +1,87 @@
+"""``learned_sparse.inspect`` with real models: encoded, indexed and searched as anybody would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from encoders.checkpoint import new_model, save_checkpoint
+from learned_sparse import encode, index, inspect, lucene
+from learned_sparse.query_encoder import QueryImpacts
+from tests.encoders.models.cases import SMALLEST
+from tests.toy_data import TEXTS, WORDS, save_beir
+
+QUERY = " ".join(WORDS)
+EXPANDED = "rain and wind"
+MODELS: dict[str, dict[str, Any]] = {
+    "sparterm": {"threshold": 0.6},
+    "splade": {},
+    "spade": {"k": 3},
+    "uhd": {**SMALLEST["uhd"], "bucket_weights": [2, 1]},
+    "unicoil": {},
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def place(request: pytest.FixtureRequest, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a collection and its index by one of the models."""
+    folder = tmp_path_factory.mktemp(request.param)
+    model = new_model(request.param, MODELS[request.param], str(tiny_bert))
+    for tower in model.towers.values():
+        with torch.no_grad():
+            for parameter in tower.new_parameters():
+                parameter.mul_(10).add_(0.3 if parameter.dim() == 1 else 0)
+    save_checkpoint(folder / "checkpoint", model)
+    documents = {f"d{number}": text for number, text in enumerate(TEXTS)}
+    save_beir(folder / "toy", documents, {"q": QUERY}, {"test": [("q", "d0", 1)]}, dict.fromkeys(documents, EXPANDED))
+    segments = ["--segment-length", "3"] if request.param == "splade" else []
+    words = ["--model", request.param, "--checkpoint", str(folder / "checkpoint"), "--bits", "8", *segments]
+    encode.main([*words, "--collection", str(folder / "toy"), "--output", str(folder / "vectors")])
+    index.main(["--input", str(folder / "vectors"), "--index", str(folder / "index")])
+    return folder
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    capsys.readouterr()
+    assert inspect.main([*map(str, arguments), "--json"]) == 0
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
+
+
+@pytest.mark.jvm
+def test_scores_are_lucenes_and_shares_add_up(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (asked,) = QueryImpacts.from_index(place / "index")([QUERY])
+    hits = lucene.search_impacts(place / "index", {"q": asked}, 5)["q"]
+    assert len(hits) > 1
+    for name, score in hits:
+        content = as_json(capsys, "--index", place / "index", "--query", QUERY, "--document", name)
+        assert content["score"]["total"] == content["score"]["lucene"] == score
+        document = content["document"]
+        assert document["notes"] == []
+        number, _, segment = name.removeprefix("d").partition("#")
+        words = TEXTS[int(number)].split()
+        assert document["text"] == " ".join(words[3 * int(segment) :][:3] if segment else words)
+        assert document["expanded"] == (EXPANDED if content["model"] in {"spade", "unicoil"} else None)
+        for side in ("query", "document"):
+            tokens = content[side]["tokens"]
+            for term in content[side]["terms"]:
+                total = sum(share["weight"] for share in term["sources"])
+                assert total == pytest.approx(term["weight"], rel=1e-4)
+                assert all(0 <= share["token"] < len(tokens) for share in term["sources"])
+
+
+@pytest.mark.jvm
+def test_the_text_alone_is_read_as_in_the_index(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """But for expanded text, which belongs to a document."""
+    if place.name.startswith(("spade", "unicoil")):
+        return
+    name = "d3#1" if place.name.startswith("splade") else "d3"
+    held = as_json(capsys, "--index", place / "index", "--document", name)["document"]
+    alone = as_json(capsys, "--index", place / "index", "--text", held["text"])["document"]
+    assert alone["tokens"] == held["tokens"]
+    impacts = {term["term"]: term["impact"] for term in alone["terms"] if term["impact"]}
+    assert impacts == {term["term"]: term["impact"] for term in held["terms"]}

@@ -1,0 +1,129 @@
+"""Words and terms ready to be shown."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.inspect_records import Reading, Share, Sources, Token
+from learned_sparse.inspect_score import explain_score
+from learned_sparse.inspect_setup import Inspection
+from learned_sparse.inspect_terminal import to_terminal, visible, wants_colour
+from learned_sparse.inspect_view import heaviest_words, make_view, pieces, shade
+from learned_sparse.records import EXPANDED
+from tests.learned_sparse.explaining import Explaining
+
+TEXT = f"Wingers, hives{EXPANDED}the wing"
+TOKENS = (
+    Token("[CLS]", 0, 0, None, None),
+    Token("wing", 0, 4, 0, 0),
+    Token("##er", 4, 6, 0, 0),
+    Token("##s", 6, 7, 0, 0),
+    Token(",", 7, 8, 0, 1),
+    Token("hives", 9, 14, 0, 2),
+    Token("[SEP]", 0, 0, None, None),
+    Token("the", 0, 3, 1, 0),
+    Token("wing", 4, 8, 1, 1),
+)
+
+
+def read(sources: dict[str, list[Share]], *, spelled: bool) -> Reading:
+    weights = {term: sum(share.weight for share in shares) for term, shares in sources.items()}
+    return Reading(
+        tokens=TOKENS,
+        truncated=True,
+        spelled=spelled,
+        weights=weights,
+        sources={term: Sources(shares=tuple(shares)) for term, shares in sources.items()},
+    )
+
+
+def test_a_word_is_as_heavy_as_its_heaviest_piece() -> None:
+    reading = read({"wing": [Share(1, 3.0)], "##er": [Share(0, 1.0)], "the": [Share(7, 2.0)]}, spelled=True)
+    view = make_view("document", TEXT, reading, None)
+    assert [(word.start, word.end, word.sequence, word.weight) for word in view.words] == [
+        (0, 7, 0, 3.0), (7, 8, 0, 0.0), (9, 14, 0, 0.0), (0, 3, 1, 2.0), (4, 8, 1, 3.0),
+    ]  # fmt: skip
+    assert [piece for piece, _ in pieces(view, 0)] == ["Wingers", ",", " ", "hives"]
+    assert [piece for piece, _ in pieces(view, 1)] == ["the", " ", "wing"]
+    assert view.texts == ("Wingers, hives", "the wing")
+    assert view.notes == ("cut at 9 tokens: the rest was not read",)
+    assert [term.literal for term in view.terms] == [True, True, True]
+
+
+def test_impacts_shade_where_there_are_some() -> None:
+    reading = read({"wing": [Share(1, 3.0)], "the": [Share(7, 2.0)], "gone": [Share(7, 1.0)]}, spelled=True)
+    view = make_view("document", TEXT, reading, {"the": 7, "wing": 2, "air": 2}, indexed=True)
+    assert [(term.term, term.impact, term.weight, term.literal) for term in view.terms] == [
+        ("the", 7, 2.0, True), ("air", 2, None, False), ("wing", 2, 3.0, True),
+    ]  # fmt: skip
+    assert [word.weight for word in view.words] == [2.0, 0.0, 0.0, 7.0, 2.0]
+    encoded = make_view("document", TEXT, reading, {"the": 7, "wing": 2})
+    assert [(term.term, term.impact) for term in encoded.terms] == [("wing", 2), ("the", 7), ("gone", 0)]
+
+
+def test_where_dimensions_are_no_words_a_word_is_as_heavy_as_what_it_gives() -> None:
+    reading = read({"b1d3": [Share(1, 3.0, "b1")], "b2d9": [Share(3, 1.0, "b2"), Share(5, 0.5, "b2")]}, spelled=False)
+    view = make_view("document", TEXT, reading, {"b1d3": 1, "b2d9": 1})
+    assert [word.weight for word in view.words] == [4.0, 0.0, 0.5, 0.0, 0.0]
+    assert {term.literal for term in view.terms} == {None}
+
+
+def test_shares_are_joined_by_word() -> None:
+    shares = [Share(1, 1.0), Share(2, 2.0), Share(8, 4.0), Share(0, 1.0), Share(5, 3.0, "b1"), Share(5, 3.5, "b2")]
+    view = make_view("document", TEXT, read({"x": shares}, spelled=True), None)
+    assert heaviest_words(view, shares) == [
+        ("wing", "", 4.0), ("hives", "b2", 3.5), ("Wingers", "", 3.0), ("hives", "b1", 3.0), ("[CLS]", "", 1.0),
+    ]  # fmt: skip
+
+
+def test_the_words_that_meet_in_a_score() -> None:
+    encoder = Explaining()
+    views = {
+        text: make_view("query", text, encoder.explain(text), {"a": 3, "##allergy": 2}) for text in ("a b", "c a a")
+    }
+    score = explain_score(views["a b"], views["c a a"], lucene=13.0)
+    assert [(term.term, term.product, term.word_in_query, term.word_in_document) for term in score.terms] == [
+        ("a", 9, "a", "a"), ("##allergy", 4, "b", "a"),
+    ]  # fmt: skip
+    assert score.total == 13
+    assert score.names == {"a", "##allergy"}
+
+
+@given(st.text(), st.floats(0.001, 1000), st.floats(0, 1))
+def test_shades(text: str, heaviest: float, share: float) -> None:
+    assert 0 <= shade(share * heaviest, heaviest) <= 5
+    assert shade(heaviest, heaviest) == 5
+
+
+@given(st.text())
+def test_whatever_a_text_holds_the_terminal_shows_it_and_obeys_nothing(text: str) -> None:
+    shown = visible(text)
+    assert all(character.isprintable() or character in "\n\u200c\u200d" for character in shown)
+    view = make_view("document", text, Explaining().explain(text), None)
+    plain = to_terminal(Inspection(model="m", index=None, document=view), terms=5, colour=False)
+    assert "\x1b" not in plain
+    words = text.partition(EXPANDED)[0].split()
+    assert "".join(piece for piece, _ in pieces(view, 0)) == text.partition(EXPANDED)[0] or not words
+
+
+@pytest.mark.parametrize(
+    ("terminal", "option", "environment", "expected"),
+    [
+        (True, False, {}, True),
+        (True, False, {"NO_COLOR": ""}, True),
+        (True, False, {"NO_COLOR": "1"}, False),
+        (True, False, {"TERM": "dumb"}, False),
+        (True, True, {}, False),
+        (False, False, {}, False),
+    ],
+)
+def test_colour_is_for_terminals(
+    terminal: bool, option: bool, environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
+    assert wants_colour(stream, option, environment) is expected
