@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from eval.plan import Step
+from eval.plan import Step, ordered
 from eval.plan_estimate import Rates, as_time
 from eval.step_marker import is_done
 from eval.step_run import Execute, Outcome, run_step
@@ -38,10 +38,10 @@ class Batch:
         self, steps: Sequence[Step], execute: Execute, say: Say, stop: Callable[[], None] = lambda: None
     ) -> None:
         """``say`` hears one line for each step; ``stop`` ends what ``execute`` has begun in other threads."""
-        self._steps, self._execute, self._say, self._stop = steps, execute, say, stop
+        self._steps, self._execute, self._say, self._stop = list(ordered(steps)), execute, say, stop
         self.failed: dict[Step, str] = {}
-        self._done = {step for step in steps if self._is_done(step)}
-        self._todo = [step for step in steps if step not in self._done and step not in self.failed]
+        self._done = {step for step in self._steps if self._is_done(step)}
+        self._todo = [step for step in self._steps if step not in self._done and step not in self.failed]
 
     @property
     def todo(self) -> Sequence[Step]:

@@ -50,8 +50,8 @@ def status(cell: CellPlan) -> tuple[Status, str | None]:
 
 def is_done(step: Step) -> bool:
     """Whether the step was done with these very inputs, and its result is as it was written."""
-    found = marker_of(step)
-    return found is not None and found.key == step.key and found.written == written_by(step)
+    key, found = step.key, marker_of(step)  # the key first: whatever is missing is to be known
+    return found is not None and found.key == key and found.written == written_by(step)
 
 
 def marker_of(step: Step) -> Marker | None:

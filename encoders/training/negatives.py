@@ -103,7 +103,8 @@ class NegativeSource:
 
     def _bm25(self, part: Loaded, examples: JudgedExamples) -> dict[str, list[str]]:
         collection, _, split = part.name.partition("/")
-        run, index = run_file(collection, split, "bm25"), index_folder(collection, "bm25")
+        run = run_file(collection, split, "bm25")
+        index = index_folder(collection, "bm25-of-training")  # written anew here: others may use the one called bm25
         depth = self._settings.last_rank
         self._session.if_main(lambda: _discard(bm25_run(examples, depth, run=run, index=index)))
         return hard_negatives(bm25_run(examples, depth, run=run, index=index), examples, self._settings, where=str(run))

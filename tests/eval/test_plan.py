@@ -1,0 +1,242 @@
+"""Plans of leaderboards: which commands, in which order, at which places, and when two of them are the same work."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encoders.training import recipe_file
+from eval.matrix import Column, Matrix, Row, Training
+from eval.plan import Plan, Step
+from eval.plan_make import make_plan
+from eval.plan_steps import set_words
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.home import home
+from learned_sparse.setting_changes import parse_changes
+from tests.toy_data import save_collection, save_recipes
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two collections of twelve documents, and a recipe that validates on one of them."""
+    for name in ("toy", "other"):
+        save_collection(tmp_path / "data" / name, ("train", "dev", "test"))
+    return tmp_path / "data"
+
+
+@pytest.fixture(autouse=True)
+def _recipes(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_recipes(tmp_path / "recipes", ["small-splade", "small-spade"], tmp_path)
+    monkeypatch.setattr(recipe_file, "RECIPES", folder)
+
+
+def plan_of(data: Path, rows: dict[str, Row], **more: Any) -> Plan:
+    columns = more.pop("columns", {"toy": Column(collection=str(data / "toy"), split="test")})
+    training = Training(data=(f"{data}/toy:train",), negatives=5, validation=str(data / "toy"))
+    return make_plan(Matrix(title="", columns=columns, rows=rows, **{"training": training, **more}), "m", data)
+
+
+def kinds(plan: Plan) -> list[str]:
+    return [step.kind for step in plan.steps]
+
+
+def by_place(plan: Plan) -> dict[str, Step]:
+    return {step.place: step for step in plan.steps}
+
+
+def test_bm25_is_indexed_searched_and_measured(data: Path) -> None:
+    plan = plan_of(data, {"BM25": Row(bm25="text")}, hits=10)
+    assert kinds(plan) == ["index-bm25", "search", "evaluate", "costs"]
+    assert plan.steps[1].command == (
+        f"python -m learned_sparse.search --bm25 --collection {data}/toy --split test --hits 10 "
+        "--threads 2 --batch-size 64"
+    )
+    (cell,) = plan.cells
+    assert cell.run == home() / "runs" / "toy" / "test" / "bm25.txt"
+    assert cell.evaluated in plan.steps[2].writes
+    assert cell.costs in plan.steps[3].writes
+    assert [step.size for step in plan.steps] == [12] * 4
+
+
+def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
+    plan = plan_of(
+        data, {"splade": Row(recipe="small-splade"), "spade": Row(recipe="small-spade", changes=("seed=7",))}
+    )
+    steps = by_place(plan)
+    trained = steps["checkpoints/splade"]
+    run = home() / "runs" / "toy" / "train" / "bm25.txt"
+    assert trained.arguments[4:] == ("--data", f"{data}/toy:train", "--set", f"data.0.run={run}")
+    assert trained.needs == (steps["runs/toy/train/bm25.txt"],)
+    assert trained.facts["recipe"]["data"][0]["run"] == str(run)
+    validated = steps["checkpoints/spade"].arguments
+    assert validated[-6:] == (
+        "--set", "seed=7", "--set", f"data.0.run={run}", "--set", f"validation.collection={data}/toy",
+    )  # fmt: skip
+    order = [step.place for step in plan.cells[0].steps]
+    assert order == [
+        "indexes/toy/bm25", "runs/toy/train/bm25.txt", "checkpoints/splade", "vectors/toy/splade",
+        "indexes/toy/splade", "runs/toy/test/splade.txt", "evaluations/toy/test/splade.json",
+        "queries/toy/test/splade", "costs/toy/test/splade.json",
+    ]  # fmt: skip
+
+
+def test_without_data_of_the_matrix_the_recipe_stands_as_it_is(data: Path, tmp_path: Path) -> None:
+    values = (tmp_path / "recipes" / "small-splade.yaml").read_text(encoding="utf-8")
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        values.replace("msmarco-mini", str(data / "toy")).replace("squad-sent", str(data / "other")), "utf-8"
+    )
+    plan = plan_of(data, {"own": Row(recipe=str(own))}, training=None)
+    trained = by_place(plan)["checkpoints/own"]
+    assert trained.arguments == ("--recipe", str(own), "--output", str(home() / "checkpoints" / "own"))
+    assert {path.relative_to(data).parts[0] for path in trained.reads} == {"toy", "other"}
+
+
+def test_rows_share_checkpoints_and_indexes(data: Path) -> None:
+    rows = {
+        "spade": Row(recipe="small-spade"),
+        "spade k=2": Row(model="spade", encode={"k": 2}, options=("--bits", "4", "--device", "cpu")),
+        "few": Row(model="spade", index_of="spade", queries={"query_k": None}),
+        "exact": Row(model="spade", backend="exact"),
+    }
+    plan = plan_of(data, rows, verify=3, dtype="fp32")
+    steps = by_place(plan)
+    assert kinds(plan).count("train") == 1
+    checkpoint = str(home() / "checkpoints" / "spade")
+    of_two = ("--model", "spade-k-2", "--collection", f"{data}/toy", "--checkpoint", checkpoint, "--dtype", "fp32")
+    assert steps["vectors/toy/spade-k-2"].arguments == (*of_two, "--bits", "4", "--device", "cpu", "--set", "k=2")
+    queries = ("--device", "cpu", "--set", "k=2", "--queries", "--split", "test")  # bits are of documents alone
+    assert steps["queries/toy/test/spade-k-2"].arguments == (*of_two, *queries)
+    assert "vectors/toy/few" not in steps
+    assert steps["queries/toy/test/few"].arguments[-5:] == ("--set", "query_k=null", "--queries", "--split", "test")
+    searched = steps["runs/toy/test/few.txt"]
+    assert searched.arguments[:6] == (
+        "--model", "spade", "--set", "query_k=null", "--output", str(home() / "runs" / "toy" / "test" / "few.txt"),
+    )  # fmt: skip
+    assert searched.needs == (steps["verified/toy/spade"],)
+    assert steps["verified/toy/spade"].needs == (steps["indexes/toy/spade"],)
+    assert "indexes/toy/exact" not in steps
+    assert steps["runs/toy/test/exact.txt"].arguments[:4] == ("--model", "exact", "--backend", "exact")
+    assert "--index" not in steps["costs/toy/test/exact.json"].arguments
+
+
+def test_each_seed_is_a_training_of_its_own(data: Path) -> None:
+    rows = {
+        "splade": Row(recipe="small-splade", seeds=(1, 2)),
+        "small": Row(model="splade", options=("--top-k", "9")),
+    }
+    plan = plan_of(data, rows)
+    assert [(cell.row, cell.seed) for cell in plan.cells] == [("splade", 1), ("splade", 2), ("small", 1), ("small", 2)]
+    steps = by_place(plan)
+    assert steps["checkpoints/splade-seed-2"].arguments[-1] == f"data.0.run={home()}/runs/toy/train/bm25.txt"
+    assert "seed=2" in steps["checkpoints/splade-seed-2"].arguments
+    assert steps["vectors/toy/small-seed-2"].needs == (steps["checkpoints/splade-seed-2"],)
+    assert kinds(plan).count("train") == 2
+
+
+def test_a_pool_is_made_of_bm25s_run_and_searched_as_a_collection(data: Path) -> None:
+    columns = {"pool": Column(collection=str(data / "toy"), split="test", pool=2)}
+    plan = plan_of(data, {"BM25": Row(bm25="text")}, columns=columns, hits=10)
+    steps = by_place(plan)
+    pool = steps["data/toy-test-pool-2"]
+    assert pool.needs == (steps["runs/toy/test/bm25.txt"],)
+    assert steps["indexes/toy-test-pool-2/bm25"].needs == (pool,)
+    assert plan.cells[0].collection == str(home() / "data" / "toy-test-pool-2")
+
+
+def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
+    file = data / "toy" / "corpus.jsonl"
+    rows = {
+        "pieces": Row(bm25="word-pieces"),
+        "docT5query": Row(bm25="expanded", expanded=str(data / "{collection}" / "corpus.jsonl")),
+    }
+    plan = plan_of(data, rows)
+    steps = by_place(plan)
+    assert steps["vectors/toy/pieces"].needs == (steps["checkpoints/word-pieces"],)
+    expanded = steps["expanded/toy/doct5query"]
+    assert expanded.reads == (file,)
+    assert steps["indexes/toy/doct5query"].needs == (expanded,)
+    assert "--bm25" in steps["indexes/toy/doct5query"].arguments
+
+
+def test_given_runs_are_measured_and_published_rows_need_nothing(data: Path) -> None:
+    run = data / "runs" / "{collection}" / "{split}.txt"
+    rows = {"given": Row(run=str(run)), "paper": Row(published="a paper", scores={"toy": {"MRR@10": 0.3}})}
+    plan = plan_of(data, rows)
+    assert kinds(plan) == ["evaluate"]
+    assert plan.cells[0].run == data / "runs" / "toy" / "test.txt"
+    assert plan.cells[0].run in plan.steps[0].reads
+    with pytest.raises(LearnedSparseError, match=r"test\.txt: no such file"):
+        assert plan.steps[0].key
+
+
+def test_rows_and_columns_can_be_chosen(data: Path) -> None:
+    columns = {name: Column(collection=str(data / name), split="test") for name in ("toy", "other")}
+    matrix = Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text"), "pieces": Row(bm25="word-pieces")})
+    plan = make_plan(matrix, "m", data, rows=["BM25"], columns=["other"])
+    assert [(cell.row, cell.column) for cell in plan.cells] == [("BM25", "other")]
+    with pytest.raises(LearnedSparseError, match="--row BM24: not in this matrix; did you mean 'BM25'"):
+        make_plan(matrix, "m", data, rows=["BM24"])
+    columns["gone"] = Column(collection=str(data / "gone"), split="test")
+    with pytest.raises(LearnedSparseError, match="gone"):
+        make_plan(matrix, "m", data)
+    assert len(make_plan(matrix, "m", data, lenient=True).cells) == 4
+
+
+def test_two_steps_at_one_place_are_refused(data: Path) -> None:
+    columns = {str(split): Column(collection=str(data / "toy"), split=split) for split in ("train", "test")}
+    rows = {"splade": Row(recipe="small-splade")}
+    with pytest.raises(LearnedSparseError, match=r"two steps of this matrix write .*runs/toy/train/bm25\.txt"):
+        plan_of(data, {"BM25": Row(bm25="text"), **rows}, columns=columns, hits=10)
+
+
+def test_keys_follow_what_decides_the_result(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"spade": Row(recipe="small-spade")}
+    before = {step.place: step.key for step in plan_of(data, rows).steps}
+    assert before == {step.place: step.key for step in plan_of(data, rows).steps}
+
+    def changed(plan: Plan) -> set[str]:
+        return {step.place for step in plan.steps if before[step.place] != step.key}
+
+    of_model = {place for place in before if "bm25" not in place}
+    assert changed(plan_of(data, {"spade": Row(recipe="small-spade", changes=("seed=3",))})) == of_model
+    assert changed(plan_of(data, {"spade": Row(recipe="small-spade", encode={"k": 2})})) == of_model - {
+        "checkpoints/spade"
+    }
+    assert changed(plan_of(data, rows, hits=9)) == {
+        "runs/toy/test/spade.txt", "evaluations/toy/test/spade.json", "costs/toy/test/spade.json",
+    }  # fmt: skip
+    recipe = tmp_path / "recipes" / "small-spade.yaml"
+    recipe.write_text(f"{recipe.read_text('utf-8')}seed: 5\n", "utf-8")
+    assert changed(plan_of(data, rows)) == of_model
+
+
+def test_keys_do_not_depend_on_places(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"spade": Row(recipe="small-spade"), "pieces": Row(bm25="word-pieces")}
+    before = {step.place: step.key for step in plan_of(data, rows).steps}
+    data.rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "another home"))
+    assert before == {step.place: step.key for step in plan_of(tmp_path / "elsewhere", rows).steps}
+
+
+def test_another_text_is_another_key(data: Path) -> None:
+    rows = {"BM25": Row(bm25="text")}
+    before = plan_of(data, rows).steps[0].key
+    corpus = data / "toy" / "corpus.jsonl"
+    corpus.write_text(corpus.read_text("utf-8").replace("python", "cobra"), "utf-8")
+    assert plan_of(data, rows).steps[0].key != before
+
+
+def test_words_that_change_nothing_are_not_in_the_key(data: Path) -> None:
+    step = plan_of(data, {"BM25": Row(bm25="text")}).steps[1]
+    assert dataclasses.replace(step, free=("--threads", "9")).key == step.key
+    assert dataclasses.replace(step, arguments=(*step.arguments, "--k1", "2")).key != step.key
+
+
+@pytest.mark.parametrize("value", [2, 0.3, None, True, "both", "null", "1e-3", [2, 12], [1.0, 2.0], {"a": [1, "b: c"]}])
+def test_settings_are_read_as_they_were_meant(value: object) -> None:
+    (_, word) = set_words({"key": value})
+    assert parse_changes([word]) == {"key": value}

@@ -1,0 +1,267 @@
+"""A small leaderboard, run by the command: once, twice, killed, with a broken row, and by hand with stock commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval import reproduce
+from learned_sparse.errors import LearnedSparseError
+from learned_sparse.trec import read_run
+from tests.toy_data import save_collection, save_recipes
+
+ROOT = Path(__file__).resolve().parents[2]
+EXACT, SAME = ("runs", "vectors", "queries"), {".txt", ".jsonl", ".tsv"}
+"""Folders and kinds of files that are the same bytes however often a run was killed."""
+KILLED = ("BM25", "tiny")
+"""Rows of the runs that are killed: more would show nothing new."""
+
+
+class Toy:
+    """A matrix of three kinds of rows, its data, and a home folder."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self.folder, self.data, self.home, self.results = folder, data, folder / "home", folder / "results"
+        self.matrix = folder / "toy.yaml"
+
+    def change(self, **rows: Any) -> None:
+        """Set keys of rows, or add rows."""
+        values = yaml.safe_load(self.matrix.read_text(encoding="utf-8"))
+        for name, row in rows.items():
+            values["rows"].setdefault(name, {}).update(row)
+        self.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+
+    def command(self, *more: str) -> list[str]:
+        """The runner on this matrix."""
+        where = ["--matrix", str(self.matrix), "--data", str(self.data), "--output", str(self.results)]
+        return [sys.executable, "-m", "eval.reproduce", *where, "--threads", "1", *more]
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """A process group of its own."""
+        environment = os.environ | {"LEARNED_SPARSE_HOME": str(self.home)}
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, *more: str, status: int = 0) -> list[str]:
+        """What the runner says, line by line."""
+        process = self.start(*self.command(*more))
+        said, _ = process.communicate(timeout=600)
+        assert process.returncode == status, said
+        return said.splitlines()
+
+    def found(self) -> dict[str, Any]:
+        """``results.json``."""
+        content: dict[str, Any] = json.loads((self.results / "results.json").read_text(encoding="utf-8"))
+        return content
+
+    def times(self) -> dict[str, int]:
+        """When each result was written last."""
+        return {
+            str(file.relative_to(self.home)): file.stat().st_mtime_ns
+            for file in sorted(self.home.rglob("*"))
+            if file.is_file() and "reproduce" not in file.relative_to(self.home).parts
+        }
+
+    def copy(self, to: Path) -> Toy:
+        """Everything but the data, with times as they were."""
+        shutil.copytree(self.folder, to)
+        return Toy(to, self.data)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
+    """Nothing is done yet."""
+    folder = tmp_path_factory.mktemp("reproduce") / "toy"
+    folder.mkdir()
+    data = folder.with_name("data")
+    save_collection(data / "toy", ("train", "test"))
+    recipes = save_recipes(folder.with_name("recipes"), ["small-splade"], tiny_headless, -0.5)
+    values = {
+        "title": "Toy",
+        "hits": 100,
+        "verify": 3,
+        "baseline": "BM25",
+        "columns": {"toy": {"collection": "{data}/toy", "split": "test", "measures": ["MRR@10", "R@100"]}},
+        "training": {"data": ["{data}/toy:train"], "negatives": 5},
+        "rows": {
+            "BM25": {"bm25": "text", "expected": {"toy": {"R@100": 1.0}}},
+            "tiny": {"recipe": str(recipes / "small-splade.yaml")},
+            "pieces": {"bm25": "word-pieces"},
+        },
+    }
+    toy = Toy(folder, data)
+    toy.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
+    return toy
+
+
+@pytest.fixture(scope="module")
+def done(made: Toy) -> Toy:
+    """Run to the end; tests that change something take a copy."""
+    toy = made.copy(made.folder.with_name("done"))
+    said = toy.run()
+    assert "0 done" in said[0]
+    assert not [line for line in said if "FAILED" in line]
+    return toy
+
+
+@pytest.fixture
+def copied(done: Toy, tmp_path: Path) -> Toy:
+    """A copy of what is done."""
+    return done.copy(tmp_path / "copy")
+
+
+def markers(toy: Toy) -> list[Path]:
+    """One for each step that is done."""
+    return list((toy.home / "reproduce" / "done").rglob("*.json"))
+
+
+@pytest.mark.jvm
+def test_every_cell_is_measured(done: Toy) -> None:
+    found = done.found()
+    cells = {cell["row"]: cell for cell in found["cells"]}
+    assert {name: cell["status"] for name, cell in cells.items()} == dict.fromkeys(("BM25", "tiny", "pieces"), "done")
+    assert cells["BM25"]["scores"]["R@100"] == cells["pieces"]["scores"]["R@100"] == 1.0
+    assert cells["BM25"]["verdicts"] == {"R@100": "equal"}
+    assert str(done.folder) not in json.dumps(found["cells"] + found["columns"])
+    assert (done.results / "index.html").is_file()
+    logs = list((done.home / "reproduce" / "logs").rglob("*.log"))
+    assert len(logs) == len(markers(done)) > 15
+
+
+@pytest.mark.jvm
+def test_nothing_is_done_twice(done: Toy) -> None:
+    before, results = done.times(), (done.results / "results.json").read_bytes()
+    said = done.run()
+    assert re.search(r"3 cells, (\d+) steps, \1 done; about 0 s and 0 MB", said[0])
+    assert len(said) == 2  # and where the page is
+    assert done.times() == before
+    assert (done.results / "results.json").read_bytes() == results
+    shown = done.run("--dry-run")
+    assert all(line.startswith("done ") for line in shown[:-1])
+
+
+@pytest.mark.jvm
+def test_killed_at_each_step_it_ends_with_the_same_results(made: Toy, done: Toy, tmp_path: Path) -> None:
+    toy = made.copy(tmp_path / "killed")
+    seen: set[str] = set()
+    while about := _killed_at_a_new_step(toy, seen):
+        seen.add(about)
+    assert len(seen) == len(markers(toy)) > 10
+    mine, others = ({cell["row"]: cell for cell in each.found()["cells"]} for each in (toy, done))
+    for name in KILLED:
+        for key in ("scores", "verdicts", "status"):
+            assert mine[name][key] == others[name][key]
+    compared = [file for folder in EXACT for file in sorted((toy.home / folder).rglob("*")) if file.suffix in SAME]
+    assert len(compared) > 5
+    for file in compared:
+        assert file.read_bytes() == (done.home / file.relative_to(toy.home)).read_bytes()
+
+
+def _killed_at_a_new_step(toy: Toy, seen: set[str]) -> str | None:
+    """Run until a step begins that is not in ``seen``, and kill it with the runner; None if there is none.
+
+    Now at once, now when it has come some way, or to its end.
+    """
+    process = toy.start(*toy.command("--row", *KILLED))
+    assert process.stdout is not None
+    for line in process.stdout:
+        about = line.partition("] ")[2].removesuffix(" ...\n")
+        if line.endswith(" ...\n") and about not in seen:
+            time.sleep(len(seen) % 4)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return about
+    assert process.wait() == 0
+    return None
+
+
+@pytest.mark.jvm
+def test_results_without_markers_are_taken_over(done: Toy) -> None:
+    before = done.times()
+    shutil.rmtree(done.home / "reproduce")
+    said = done.run()
+    assert not [line for line in said if "FAILED" in line]
+    after = done.times()
+    assert after.keys() == before.keys()
+    kept = ("checkpoints/tiny", "vectors", "indexes")
+    assert {path: time for path, time in after.items() if path.startswith(kept)} == {
+        path: time for path, time in before.items() if path.startswith(kept)
+    }
+
+
+@pytest.mark.jvm
+def test_a_changed_setting_is_said_and_done_anew(copied: Toy) -> None:
+    before = copied.times()
+    copied.change(tiny={"options": ["--bits", "4"]})
+    said = copied.run()
+    assert "  encode tiny, toy: done anew: nothing before, --bits 4 now" in said
+    changed = {path.split("/")[0] for path, time in copied.times().items() if before.get(path) != time}
+    assert changed == {"vectors", "indexes", "runs", "evaluations", "costs"}
+
+
+@pytest.mark.jvm
+def test_a_broken_row_leaves_the_others(copied: Toy) -> None:
+    broken = copied.folder / "broken"
+    broken.mkdir()
+    (broken / "learned_sparse.json").write_text("{", encoding="utf-8")
+    copied.change(broken={"checkpoint": str(broken)}, worse={"model": "tiny", "expected": {"toy": {"R@100": 2.0}}})
+    said = copied.run(status=1)
+    failed = [line for line in said if "FAILED" in line]
+    assert len(failed) == 2  # documents, queries
+    assert any("learned_sparse.json:1: not readable as JSON" in line for line in said)
+    cells = {cell["row"]: cell for cell in copied.found()["cells"]}
+    assert cells["broken"]["status"] == "failed"
+    assert "not readable as JSON" in cells["broken"]["error"]
+    assert cells["worse"]["verdicts"] == {"R@100": "worse"}
+    assert cells["tiny"]["status"] == "done"
+
+
+@pytest.mark.jvm
+def test_the_commands_of_a_cell_give_its_run_by_hand(copied: Toy) -> None:
+    for row, name in (("BM25", "bm25"), ("tiny", "tiny"), ("pieces", "pieces")):
+        said = copied.run("--row", row, "--display-commands")
+        lines = [line for line in said if line.startswith("python ")]
+        if row == "tiny":
+            lines = [line for line in lines if "encoders.train" not in line]  # again would refuse to, or change nothing
+        for line in lines:
+            process = copied.start(sys.executable, *shlex.split(line)[1:])
+            output, _ = process.communicate(timeout=300)
+            assert process.returncode == 0, f"{line}\n{output}"
+        by_hand = read_run(copied.home / "by-hand" / "toy" / "test" / name / "run.txt")
+        ours = read_run(copied.home / "runs" / "toy" / "test" / f"{name}.txt")
+        assert by_hand == ours
+        assert sum(map(len, ours.values())) > 12
+        mean = float(output.split()[-1])
+        cells = {cell["row"]: cell for cell in copied.found()["cells"]}
+        assert mean == cells[row]["scores"]["R@100"]
+
+
+def test_wrong_options_are_named(made: Toy, tmp_home: Path) -> None:
+    where = ["--matrix", str(made.matrix), "--data", str(made.data)]
+    with pytest.raises(LearnedSparseError, match="--row tinny: not in this matrix; did you mean 'tiny'"):
+        reproduce.main([*where, "--row", "tinny", "--dry-run"])
+    with pytest.raises(LearnedSparseError, match="--jobs 0"):
+        reproduce.main([*where, "--jobs", "0"])
+
+
+def test_a_dry_run_does_nothing(made: Toy, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--matrix", str(made.matrix), "--data", str(made.data), "--dry-run"]
+    assert reproduce.main(where) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1].startswith("Toy: 3 cells, ")
+    assert ", 0 done; about " in said[-1]
+    assert not (tmp_home / "indexes").exists()

@@ -1,0 +1,66 @@
+"""The small commands that are steps of leaderboards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from encoders.loading import load_encoder
+from eval import step_expanded, step_export, step_pool, step_word_pieces
+from learned_sparse.collection import load_collection
+from learned_sparse.trec import write_run
+from tests.tiny_models import TEXTS
+from tests.toy_data import save_beir
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    documents = {"d1": "a wing\nof drag", "d2": "heat", "d3": "flow"}
+    queries = {"q1": "wing  drag", "q2": "heat", "q3": "not judged"}
+    judged = [("q1", "d1", 2), ("q2", "d2", -1), ("q2", "d3", 1)]
+    save_beir(tmp_path / "toy", documents, queries, {"test": judged}, {"d2": "warm"})
+    return tmp_path / "toy"
+
+
+def test_plain_files_of_a_collection(collection: Path, tmp_path: Path) -> None:
+    output = tmp_path / "plain"
+    arguments = ["--collection", str(collection), "--split", "test", "--output", str(output)]
+    assert step_export.main(arguments) == 0
+    assert (output / "topics.tsv").read_text(encoding="utf-8") == "q1\twing drag\nq2\theat\n"
+    assert (output / "qrels.txt").read_text(encoding="utf-8") == "q1 0 d1 2\nq2 0 d2 0\nq2 0 d3 1\n"
+    assert not (output / "documents").exists()
+    assert step_export.main([*arguments, "--documents"]) == 0
+    lines = (output / "documents" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(lines[0]) == {"id": "d1", "contents": "a wing\nof drag"}
+
+
+def test_expanded_text_is_one_text(collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert step_expanded.main(["--input", str(collection / "corpus.jsonl"), "--output", str(tmp_path / "x")]) == 0
+    lines = (tmp_path / "x" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["contents"] for line in lines] == ["a wing\nof drag", "heat warm", "flow"]
+    assert "3 documents, 1 of them expanded" in capsys.readouterr().out
+
+
+def test_a_pool(collection: Path, tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "run.txt", {"q1": [("d2", 2.0), ("d3", 1.0)]}, "x")
+    assert step_pool.main(
+        ["--collection", str(collection), "--split", "test", "--run", str(tmp_path / "run.txt"), "--depth", "1"]
+    ) == 0  # fmt: skip
+    pool = load_collection(capsys.readouterr().out.strip())
+    assert pool.name == "toy-test-pool-1"
+    assert [document.id for document in pool.documents()] == ["d1", "d2", "d3"]  # relevant, found, relevant
+
+
+def test_word_pieces_are_counted_in_whole_texts(tiny_bert: Path, tmp_path: Path) -> None:
+    output = tmp_path / "pieces"
+    assert step_word_pieces.main(["--tokenizer", str(tiny_bert), "--output", str(output)]) == 0
+    encoder = load_encoder(str(output), "document")
+    batch = encoder.encode([*TEXTS, "wing drag " * 2000])
+    assert batch.row(5) == {"wing": 1}
+    assert batch.row(2) == {}  # an empty text has no pieces: those of the tokenizer do not count
+    assert batch.row(0)["."] == 1
+    assert batch.row(len(TEXTS)) == {"wing": 2000, "drag": 2000}
+    assert encoder.description["scoring"] == "bm25"
+    assert encoder.truncated == 0
