@@ -11,7 +11,7 @@ from eval.dimension_profile import frequency_chart, stop_dimensions, usage
 from eval.profile_counts import Counts
 from eval.profile_scores import ScoreParts
 from eval.profile_stop import cuts, stop_chart, tenths
-from eval.sparsity import TermCounts, expected_flops, terms_per_text
+from eval.sparsity import TermCounts, TermsPerText, expected_flops, terms_per_text
 from eval.table import Cell, Column, format_table
 from learned_sparse.html_page import escape
 from learned_sparse.html_page import page as html_page
@@ -102,7 +102,9 @@ def _usage(profile: Profile) -> Section:
     kinds = {"documents": usage(profile.documents)} | ({"queries": usage(profile.queries)} if profile.queries else {})
     headings = ("texts", "number", "dimensions in use", "in one text only", "with half of all postings")
     columns = [*map(Column, headings), Column("Zipf slope", 2)]
-    rows = [[kind, of.texts, of.dimensions, of.singletons, of.half, of.slope] for kind, of in kinds.items()]
+    rows: list[list[Cell]] = [
+        [kind, of.texts, of.dimensions, of.singletons, of.half, of.slope] for kind, of in kinds.items()
+    ]
     return Section("Dimensions in use", "", columns, rows)
 
 
@@ -113,7 +115,7 @@ def _text_lengths(profile: Profile) -> Section:
     kinds = {"documents": _lengths(profile.documents)}
     if profile.queries:
         kinds["queries"] = _lengths(profile.queries)
-    rows = [[kind, *dataclasses.astuple(of)] for kind, of in kinds.items()]
+    rows: list[list[Cell]] = [[kind, *dataclasses.astuple(of)] for kind, of in kinds.items()]
     note = f"Of {seen:,} documents, drawn from all {documents:,}." if seen < documents else ""
     return Section("Dimensions of each text", note, columns, rows)
 
@@ -121,7 +123,7 @@ def _text_lengths(profile: Profile) -> Section:
 def _tenths(profile: Profile) -> Section:
     headings = ("tenth", "dimensions", "documents of the first", "of the last")
     columns = [*map(Column, headings), Column("% of the postings", 1)]
-    rows = [
+    rows: list[list[Cell]] = [
         [number, tenth.dimensions, tenth.highest, tenth.lowest, 100 * tenth.postings]
         for number, tenth in enumerate(tenths(profile.documents), start=1)
     ]
@@ -153,12 +155,12 @@ def _stop(profile: Profile, top: int) -> Section:
 
 def _scores(scores: ScoreParts) -> Section:
     columns = [Column("matched terms"), Column("% of the score", 1), Column("terms a hit", 2)]
-    rows = [[part.kind, 100 * part.score, part.terms] for part in scores.parts]
+    rows: list[list[Cell]] = [[part.kind, 100 * part.score, part.terms] for part in scores.parts]
     note = f"Mean over the {scores.hits:,} best hits of {scores.queries:,} queries; literal: a word piece of the text."
     return Section("Where scores come from", note, columns, rows)
 
 
-def _lengths(counts: TermCounts | Counts) -> Any:
+def _lengths(counts: TermCounts | Counts) -> TermsPerText:
     return terms_per_text(TermCounts({}, counts.lengths))
 
 
