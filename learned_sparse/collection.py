@@ -12,6 +12,7 @@ from pathlib import Path
 from learned_sparse.collection_catalogue import CATALOGUE, catalogue_entry
 from learned_sparse.collection_files import data_root, description_file, descriptions, read_description
 from learned_sparse.collection_folders import describe_folder
+from learned_sparse.collection_names import folder_name, spelling_of
 from learned_sparse.collection_records import Description, Expected, Source, Split
 from learned_sparse.documents import DocumentReader, OnBadLine, read_documents
 from learned_sparse.errors import LearnedSparseError, did_you_mean
@@ -85,13 +86,16 @@ def load_collection(name: str | Path, *, data: Path | None = None) -> Collection
       looked for below ``data``, else ``$LEARNED_SPARSE_DATA``, else ``home()/data``;
     - the path of such a YAML of your own, whose files are looked for below its folder (or ``data``);
     - a BEIR folder (``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``) or an MS MARCO folder on disk;
-    - ``ir_datasets:ID``: what ir_datasets knows by this name, see ``catalogue_entry``.
+    - ``ir_datasets:ID``: what ir_datasets knows by this name, see ``catalogue_entry``; so is the name that it is filed
+      under, which manifests hold: ``ir_datasets--beir--scifact``.
 
     Nothing is read but the description. A name that comes with the package wins over a folder called the same; write
     ``./scifact`` for the folder.
     """
     name = str(name)
     path = Path(name)
+    if name.startswith(folder_name(CATALOGUE)) and not path.exists():
+        name = spelling_of(name)
     if name.startswith(CATALOGUE):
         return Collection(catalogue_entry(name.removeprefix(CATALOGUE)))
     if path.suffix in {".yaml", ".yml"}:

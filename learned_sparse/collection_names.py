@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 from learned_sparse.errors import LearnedSparseError
 
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
+_QUOTED = re.compile(r"--|-(?=[:/])|(?<=[:/])-|[^\w.:/-]|\.$")  # what would be read as another "--", and the rest
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # of Windows
 
 
@@ -14,13 +16,22 @@ def folder_name(spelling: str) -> str:
     """``spelling`` as a folder name; another spelling has another name.
 
     ``:`` and ``/`` become ``--``, which no name in the catalogue has; whatever else a system refuses becomes ``%`` and
-    its code.
+    the code of each byte.
 
     >>> folder_name("ir_datasets:beir/scifact")
     'ir_datasets--beir--scifact'
     """
-    quoted = re.sub(r"--|[^\w.:/-]|\.$", lambda match: "".join(f"%{ord(c):02x}" for c in match[0]), spelling)
+    quoted = _QUOTED.sub(lambda match: "".join(f"%{byte:02x}" for byte in match[0].encode()), spelling)
     return quoted.replace(":", "--").replace("/", "--")
+
+
+def spelling_of(name: str) -> str:
+    """What ``folder_name`` was given, if that had one ``:``, before any ``/``, as names of the catalogue have it.
+
+    >>> spelling_of("ir_datasets--beir--scifact")
+    'ir_datasets:beir/scifact'
+    """
+    return unquote(name.replace("--", ":", 1).replace("--", "/"))
 
 
 def check_name(name: str, where: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from learned_sparse.collection import load_collection
 from learned_sparse.collection_files import descriptions
 from learned_sparse.collection_folders import MEASURES
-from learned_sparse.collection_names import check_name, folder_name
+from learned_sparse.collection_names import check_name, folder_name, spelling_of
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.records import Document, Query
 from tests.catalogue_data import catalogued
@@ -68,6 +68,7 @@ def test_documents_of_the_whole_and_queries_of_a_part() -> None:
         assert part.name == whole.name == "ir_datasets--learned-sparse-test--tiny"
         assert list(part.splits) == ["dev-small"]
         assert list(whole.splits) == ["train", "test", "dev-small"]
+        assert load_collection(whole.name) == load_collection(f"ir_datasets:{name}")
         assert part.split("dev-small") == whole.split("dev-small")
         assert part.queries("dev-small")[0] == Query("q0", " ".join(TEXTS[0].split()[:2]))
         assert part.qrels("dev-small")["q11"] == {"d11": 1}
@@ -111,6 +112,7 @@ def test_no_two_names_of_the_catalogue_are_filed_alike() -> None:
     assert len(filed) > 500
     assert len({name.lower() for name in filed} | set(descriptions())) == len(filed) + len(descriptions())
     assert all(check_name(name, "here") == name for name in filed)
+    assert [spelling_of(name) for name in filed] == [f"ir_datasets:{name}" for name in registry]
 
 
 def test_a_name_without_documents_or_an_unknown_one_is_answered_with_names() -> None:

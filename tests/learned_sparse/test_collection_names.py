@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.collection import load_collection
-from learned_sparse.collection_names import check_name, folder_name
+from learned_sparse.collection_names import check_name, folder_name, spelling_of
 from learned_sparse.errors import LearnedSparseError
 
-SPELLINGS = st.text(st.sampled_from("ab.-_:/\\ <|%é*"), min_size=1, max_size=8)
+SPELLINGS = st.text(st.sampled_from("a.--_:/\\ <|%é→*"), min_size=1, max_size=8)
 
 
 @given(SPELLINGS)
@@ -27,6 +27,12 @@ def test_other_spellings_have_other_folders(first: str, second: str) -> None:
     """``:`` and ``/`` are the one exception: no name in the catalogue has a ``:``."""
     same = first.replace(":", "/") == second.replace(":", "/")
     assert (folder_name(first) == folder_name(second)) is same
+
+
+@given(SPELLINGS)
+def test_a_spelling_comes_back_from_its_name(spelling: str) -> None:
+    spelling = "ir_datasets:" + spelling.replace(":", "/")
+    assert spelling_of(folder_name(spelling)) == spelling
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "c:", "nul", "Com1.txt", "a.", "a ", "what?", "a\nb"])
