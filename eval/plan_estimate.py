@@ -14,9 +14,11 @@ from learned_sparse.home import home
 
 _START = 3.0
 """Seconds in which a process starts."""
-_RATES: dict[Kind, float] = {
+_PIECES = "encode word pieces"
+"""A group of steps: no network is computed."""
+_RATES: dict[str, float] = {
     "prepare": 20_000, "train": 8, "pool": 20_000, "index-bm25": 5_000, "encode": 40, "encode-queries": 100,
-    "index": 2_000, "verify": 5_000, "search": 200, "evaluate": 2_000, "costs": 50,
+    _PIECES: 2_000, "index": 2_000, "verify": 5_000, "search": 200, "evaluate": 2_000, "costs": 50,
 }  # fmt: skip
 """Documents, queries or training examples a second, on two CPU cores."""
 _UNKNOWN = 10_000
@@ -33,22 +35,23 @@ _CHECKPOINT = 4e8
 class Rates:
     """What was learnt of the kinds of steps: seconds for one document (or query, or example), the start left out."""
 
-    seconds: dict[Kind, float]
+    seconds: dict[str, float]
+    """By group: the kind of a step, but for those that are much quicker than others of their kind."""
 
     @classmethod
     def of(cls, done: Iterable[Step]) -> Rates:
         """From the markers of steps that are done; those that only confirmed something tell nothing."""
-        sums: dict[Kind, tuple[float, int]] = {}
+        sums: dict[str, tuple[float, int]] = {}
         for step in done:
             found = marker_of(step)
             if found and found.fresh and found.size:
-                seconds, size = sums.get(step.kind, (0.0, 0))
-                sums[step.kind] = (seconds + max(0.0, found.seconds - _START), size + found.size)
+                seconds, size = sums.get(_group(step), (0.0, 0))
+                sums[_group(step)] = (seconds + max(0.0, found.seconds - _START), size + found.size)
         return cls({kind: seconds / size for kind, (seconds, size) in sums.items()})
 
     def time(self, steps: Iterable[Step]) -> float:
         """Seconds that ``steps`` take, about."""
-        return sum(_START + _size(step) * self.seconds.get(step.kind, 1 / _RATES[step.kind]) for step in steps)
+        return sum(_START + _size(step) * self.seconds.get(_group(step), 1 / _RATES[_group(step)]) for step in steps)
 
 
 def room(steps: Iterable[Step]) -> float:
@@ -93,6 +96,11 @@ def as_bytes(count: float) -> str:
     ('2 MB', '41.0 GB')
     """
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def _group(step: Step) -> str:
+    pieces = any(need.module == "eval.step_word_pieces" for need in step.needs)
+    return _PIECES if pieces and step.kind.startswith("encode") else step.kind
 
 
 def _size(step: Step) -> int:

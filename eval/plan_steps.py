@@ -47,7 +47,7 @@ class Builder:
         """The step; another one at the same place is an error."""
         new = Step(kind=kind, about=about, module=module, arguments=tuple(map(str, words)), data=self.data, **more)
         old = self.made.setdefault(new.place, new)
-        if (old.module, old.arguments, old.needs) != (new.module, new.arguments, new.needs):
+        if any(getattr(old, part) != getattr(new, part) for part in ("module", "arguments", "needs", "reads", "facts")):
             raise LearnedSparseError(
                 f"two steps of this matrix write {home() / new.place}; give one of the rows another name:\n"
                 f"  {old.command}\n  {new.command}"
@@ -128,8 +128,8 @@ class Builder:
         return self.step(
             "encode-queries", f"encode queries {name}, {target.name} {target.split}", "learned_sparse.encode",
             ("--model", name, "--collection", target.collection, *words, "--queries", "--split", target.split),
-            place=_place(folder), needs=(*needs, *target.needs), reads=(*target.judged, *reads), writes=(folder,),
-            size=target.queries,
+            place=_place(folder), needs=(*needs, *target.needs), reads=(*target.judged, *reads), facts=target.facts,
+            writes=(folder,), size=target.queries,
         )  # fmt: skip
 
     def index(self, name: str, target: Target, encoded: Step) -> Step:

@@ -49,22 +49,27 @@ def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Targe
     found = load_collection(collection)
     described = found.split(split)
     corpus = _file(found.description.corpus, found)
-    parts = (found.description.corpus, described.topics, described.qrels)
-    elsewhere = [part.ir_datasets or part.registered or part.files for part in parts if not _file(part, found)]
     whole = found.description.corpus.ir_datasets
     return Target(
         collection=collection,
         documents_of=f"{CATALOGUE}{whole}" if collection.startswith(CATALOGUE) else collection,
-        documents_facts={"fetched": None if corpus else parts[0].ir_datasets or parts[0].files},
+        documents_facts=_fetched(found, found.description.corpus),
         name=found.name,
         split=split,
         measures=measures or tuple(described.measures),
         corpus=corpus,
         judged=(*_file(described.topics, found), *_file(described.qrels, found)),
-        facts={"fetched": elsewhere, "remove_query": described.remove_query},
+        facts={**_fetched(found, described.topics, described.qrels), "remove_query": described.remove_query},
         documents=found.description.documents or _lines(corpus),
         queries=described.queries or (len(found.qrels(split)) if _file(described.qrels, found) else None),
     )
+
+
+def files_of(collection: str, split: str | None) -> tuple[Path, ...]:
+    """The files of the documents, and of a split, as far as they are there."""
+    found = load_collection(collection)
+    parts = [found.split(split).topics, found.split(split).qrels] if split else []
+    return tuple(file for part in (found.description.corpus, *parts) for file in _file(part, found))
 
 
 def pool_target(whole: Target, depth: int, made_by: Step) -> Target:
@@ -85,6 +90,11 @@ def pool_target(whole: Target, depth: int, made_by: Step) -> Target:
 def pool_folder(whole: Target, depth: int) -> Path:
     """Where ``eval.pools`` writes."""
     return home() / "data" / f"{whole.name}-{whole.split}-pool-{depth}"
+
+
+def _fetched(collection: Collection, *parts: Source) -> dict[str, Any]:
+    missing = [part for part in parts if not _file(part, collection)]
+    return {"fetched": [part.ir_datasets or part.registered or list(part.files) for part in missing]} if missing else {}
 
 
 def _file(source: Source, collection: Collection) -> tuple[Path, ...]:

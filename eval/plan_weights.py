@@ -11,7 +11,7 @@ from eval.matrix import Training
 from eval.matrix_file import slug
 from eval.plan import Step
 from eval.plan_steps import USUAL_TERMS, Builder, Weights
-from eval.plan_target import target
+from eval.plan_target import files_of, target
 from learned_sparse.home import checkpoint_folder
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     words += [word for change in changes for word in ("--set", change)]
     made = builder.step(
         "train", f"train {folder.name}", "encoders.train", words, place=f"checkpoints/{folder.name}",
-        needs=tuple(runs.values()), reads=_files(read), writes=(folder,), free=("--resume", "--quiet"),
+        needs=tuple(runs.values()), reads=_files(read), writes=(folder,), free=("--resume",),
         facts={"recipe": json.loads(json.dumps(to_mapping(read)))},
         size=sum(stage.steps * stage.batch_size for stage in read.stages),
     )  # fmt: skip
@@ -89,8 +89,10 @@ def _negatives(builder: Builder, training: Training) -> dict[int, Step]:
 
 def _files(recipe: Recipe) -> tuple[Path, ...]:
     """What a training reads: of collections, and triples."""
-    places = [(part.collection, part.split) for part in recipe.data if part.collection]
-    places += [(recipe.validation.collection, recipe.validation.split)] if recipe.validation else []
-    found = [target(collection, split) for collection, split in places]
-    files = [file for of in found for file in (*of.corpus, *of.judged)]
-    return tuple(dict.fromkeys([*files, *(part.triples for part in recipe.data if part.triples)]))
+    files: list[Path] = []
+    for part in recipe.data:
+        files += [path for path in (part.triples, part.topics, part.qrels) if path]
+        files += files_of(part.collection, None if part.topics else part.split) if part.collection else []
+    if recipe.validation:
+        files += files_of(recipe.validation.collection, recipe.validation.split)
+    return tuple(dict.fromkeys(files))

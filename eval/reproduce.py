@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from learned_sparse.collection_files import data_root
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import home
 
@@ -41,7 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     from eval.plan_make import make_plan
 
     matrix, name = load_matrix(options.matrix, options.data), Path(options.matrix).stem
-    plan = make_plan(matrix, name, options.data, rows=options.row, columns=options.column, threads=options.threads)
+    data = options.data or data_root()
+    plan = make_plan(matrix, name, data, rows=options.row, columns=options.column, threads=options.threads)
     if options.display_commands:
         _display(plan)
         return 0
@@ -50,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failed = _run(plan, options.jobs, options.threads)
-    whole = make_plan(matrix, name, options.data, threads=options.threads, lenient=True)
+    whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     return _write(whole, options.output or RESULTS / name, _command(options)) or int(failed)
 
 
@@ -74,9 +76,12 @@ def _show(plan: Plan) -> None:
 
     batch = Batch(plan.steps, lambda _: None, _say)
     rates = Rates.of(step for step in plan.steps if step not in batch.todo and step not in batch.failed)
+    said: set[str] = set()
     for step in plan.steps:
         if step in batch.failed:
-            _say(f"cannot be done  {step.about}: {batch.failed[step]}")
+            if batch.failed[step] not in said:
+                said.add(batch.failed[step])
+                _say(f"cannot be done  {step.about}, nor what needs it: {batch.failed[step]}")
         elif step not in batch.todo:
             _say(f"done            {step.about}")
         else:
@@ -138,10 +143,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     many: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
-    add(
-        "--matrix", required=True, metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file"
-    )
-    add("--data", type=Path, metavar="DIR", help='the folder that the matrix calls "{data}"')
+    add("--matrix", required=True, metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
+    add("--data", type=Path, metavar="DIR", help='what the matrix calls "{data}" (default: the data folder)')
     add("--row", metavar="ROW", help="only these rows", **many)  # type: ignore[arg-type]
     add("--column", metavar="COLUMN", help="only these columns", **many)  # type: ignore[arg-type]
     add("--dry-run", action="store_true", help="show the steps, what is done, and about how long the rest takes")

@@ -71,11 +71,12 @@ class OwnProcess:
         """What went wrong, with the last lines of the log."""
         log = log_of(step)
         log.parent.mkdir(parents=True, exist_ok=True)
+        quiet = ["--quiet"] if step.kind == "train" else []  # no bar in a log
         with log.open("a", encoding="utf-8") as file:
             file.write(f"$ {step.command}\n")
             file.flush()
             process = subprocess.Popen(
-                [sys.executable, "-m", step.module, *step.words], stdin=subprocess.DEVNULL, stdout=file,
+                [sys.executable, "-m", step.module, *step.words, *quiet], stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT, env=self._environment, pass_fds=self._kept,
             )  # fmt: skip
         self._running.add(process)

@@ -222,6 +222,15 @@ def test_keys_do_not_depend_on_places(data: Path, tmp_path: Path, monkeypatch: p
     assert before == {step.place: step.key for step in plan_of(tmp_path / "elsewhere", rows).steps}
 
 
+def test_steps_for_documents_are_the_same_on_every_split(data: Path) -> None:
+    columns = {split: Column(collection=str(data / "toy"), split=split) for split in ("dev", "test")}
+    rows = {"BM25": Row(bm25="text"), "pieces": Row(bm25="word-pieces")}
+    both = {step.place: step.key for step in plan_of(data, rows, columns=columns).steps}
+    for split, column in columns.items():
+        alone = {step.place: step.key for step in plan_of(data, rows, columns={split: column}).steps}
+        assert alone.items() <= both.items()
+
+
 def test_another_text_is_another_key(data: Path) -> None:
     rows = {"BM25": Row(bm25="text")}
     before = plan_of(data, rows).steps[0].key
