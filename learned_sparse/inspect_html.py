@@ -115,12 +115,12 @@ def _sources(view: TextView, term: Term) -> str:
 def _score(score: Score, most: int) -> Iterator[str]:
     asked = len(score.terms) + len(score.only_in_query)
     yield f"<section><h2>Score {score.total:,}</h2>"
-    yield f"<p>From {len(score.terms):,} of {asked:,} terms of the query. Lucene says {number(score.lucene)}.</p>"
+    yield f"<p>From {len(score.terms):,} of {asked:,} terms of the query. Lucene says {score.lucene:,.10g}.</p>"
     rows = [_product(term, score.total) for term in score.terms[:most]]
     if rest := score.terms[most:]:
         rows.append([f"{len(rest):,} more", "", "", f"{sum(term.product for term in rest):,}", "", "", ""])
     rows.append(["all", "", "", f"{score.total:,}", "", "", ""])
-    header = ("term", "query", "document", "product", "", "from the query's", "the document's")
+    header = ("term", "query", "document", "product", "", "query's word", "document's word")
     yield from _table(header, rows, numbers=(1, 2, 3), total=True)
     yield from _alone("query", score.only_in_query, most)
     yield from _alone("document", score.only_in_document, most)

@@ -98,7 +98,7 @@ def _shares(view: TextView, term: Term) -> str:
 
 def _score(score: Score, most: int, colour: bool) -> Iterator[str]:
     asked = len(score.terms) + len(score.only_in_query)
-    found = f", from {len(score.terms):,} of {asked:,} terms of the query; Lucene says {number(score.lucene)}"
+    found = f", from {len(score.terms):,} of {asked:,} terms of the query; Lucene says {score.lucene:,.10g}"
     yield _bold(f"score {score.total:,}", colour) + found
     shown = score.terms[:most]
     width = max([4, *(len(visible(term.term)) for term in shown)])
