@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from encoders.backbone import backbone_folder
 from encoders.hub import locate, require_safetensors
 from encoders.masked_lm import checked_layers, load_pretrained, longest_input, quiet, read_config
-from encoders.packed_forward import PackedForward
+from encoders.packed_forward import PackedForward, known_layers
+from encoders.sliced_feed_forward import SlicedFeedForward
 from encoders.tower import TowerKind
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import atomic_write
@@ -39,6 +40,7 @@ class HiddenStates(nn.Module):
         self.model, self.head, self.layers = model, head, tuple(layers)
         self.packed = PackedForward.of(model)
         """A faster forward pass, for inference on the CPU; None where the model's own is all there is."""
+        self._feed_forward = SlicedFeedForward(known_layers(model))
 
     @property
     def hidden_size(self) -> int:
@@ -63,9 +65,10 @@ class HiddenStates(nn.Module):
             states = tuple(self.packed(input_ids, attention_mask, self.layers))
             return states[0] if len(states) == 1 else states
         last = self.layers == (self.model.config.num_hidden_layers,)
-        found = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not last, return_dict=True
-        )
+        with self._feed_forward.forward(input_ids):
+            found = self.model(
+                input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not last, return_dict=True
+            )
         if last:
             final: Tensor = found.last_hidden_state
             return final

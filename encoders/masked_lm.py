@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from encoders.hub import locate, require_safetensors
-from encoders.packed_forward import PackedForward
+from encoders.packed_forward import PackedForward, known_layers
+from encoders.sliced_feed_forward import SlicedFeedForward
 from learned_sparse.errors import LearnedSparseError
 
 
@@ -42,6 +43,7 @@ class Tower(nn.Module):
         model.set_submodule(self._place, nn.Identity())
         self.packed = PackedForward.of(model)
         """A faster forward pass, for inference on the CPU; None where the model's own is all there is."""
+        self._feed_forward = SlicedFeedForward(known_layers(model))
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -68,7 +70,8 @@ class Tower(nn.Module):
         """Transformed hidden states ``(batch, tokens, hidden)``; those of padding mean nothing."""
         if self.packed is not None and self.packed.suits(input_ids):
             return self.packed(input_ids, attention_mask)[0]
-        states: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True).logits
+        with self._feed_forward.forward(input_ids):
+            states: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True).logits
         return states
 
     def new_parameters(self) -> list[nn.Parameter]:

@@ -85,6 +85,12 @@ class PackedForward:
         return transformed
 
 
+def known_layers(model: Any) -> tuple[Layer, ...]:
+    """The layers of a model whose parts are known here, else none."""
+    family = _FAMILIES.get(type(model))
+    return () if family is None else tuple(family.layers(model.base_model))
+
+
 def _spread(rows: Tensor, keep: Tensor) -> Tensor:
     """A copy, for ``rows`` are the next layer's to write to."""
     states = rows.new_zeros(*keep.shape, rows.shape[1])
