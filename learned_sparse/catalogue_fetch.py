@@ -57,25 +57,31 @@ class Resumed:
     @contextlib.contextmanager
     def stream(self) -> Iterator[BinaryIO]:
         """All of the file, once all has come. What has come stays if the reader is interrupted or its disk is full."""
-        import ir_datasets
+        from ir_datasets.util import HashVerificationError
 
         self.part.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
-            file: BinaryIO = stack.enter_context(self.part.open("a+b"))
+        try:
+            with self._whole() as file:
+                yield file
+        except HashVerificationError:  # what came is broken
+            self.part.unlink(missing_ok=True)
+            raise
+        self.part.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[BinaryIO]:
+        with self.part.open("a+b") as file:
             _wait_for_others(file)
             try:
                 self._complete(file)
             except (OSError, http.client.HTTPException) as error:
                 print(f"{self.url}: {error}; ir_datasets tries without resuming", file=sys.stderr)
-                file = stack.enter_context(self._mirror.stream())
             else:
                 file.seek(0)
-            try:
                 yield file
-            except ir_datasets.util.HashVerificationError:  # what came is broken
-                self.part.unlink(missing_ok=True)
-                raise
-            self.part.unlink(missing_ok=True)
+                return
+        with self._mirror.stream() as stream:
+            yield stream
 
     def _complete(self, file: BinaryIO) -> None:
         """Append to ``file`` what it lacks, over as many connections as it takes.

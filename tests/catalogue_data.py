@@ -17,6 +17,8 @@ PARTS = ("train", "test", "dev/small")
 def catalogued() -> Iterator[str]:
     """``WHOLE``: twelve documents, and ``PARTS`` of it with a query for each document; the name of the whole.
 
+    ``WHOLE/v2`` is below it, too, but has other documents.
+
     The first two words of a document are its query, as in ``toy_data.save_collection``.
     """
     ir_datasets = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
@@ -26,9 +28,10 @@ def catalogued() -> Iterator[str]:
     judged = "".join(f"q{i} 0 d{i} 1\n" for i in range(len(TEXTS)))
     registry = ir_datasets.registry
     registry.register(WHOLE, dataset(documents))
-    for part in PARTS:
+    for part in (*PARTS, "v2"):
         topics, qrels = formats.TsvQueries(text(asked)), formats.TrecQrels(text(judged), {})
-        registry.register(f"{WHOLE}/{part}", dataset(documents, topics, qrels))
+        texts = formats.TsvDocs(text("d0\tanother text\n")) if part == "v2" else documents
+        registry.register(f"{WHOLE}/{part}", dataset(texts, topics, qrels))
     try:
         yield WHOLE
     finally:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -166,6 +166,38 @@ def test_a_process_that_was_killed(far: str, server: Server, tmp_path: Path) -> 
     assert kept > 0
     assert count(far) == NUMBER
     assert server.asked == ["", f"bytes={kept}-"]
+
+
+def test_who_comes_second_waits_and_fetches_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue_fetch, "PAUSE", 0)
+    server.cuts = [HALF]
+    server.stall.set()
+    waiting, found = threading.Semaphore(0), []
+    wait_for_others = catalogue_fetch._wait_for_others
+
+    def wait(file: BinaryIO) -> None:
+        waiting.release()
+        wait_for_others(file)
+
+    def read() -> None:
+        with Resumed(ir_datasets.util.RequestsDownload(server.url), part(tmp_path)).stream() as stream:
+            found.append(stream.read())
+
+    monkeypatch.setattr(catalogue_fetch, "_wait_for_others", wait)
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        assert waiting.acquire(timeout=60)
+        while not server.asked:
+            time.sleep(0.01)
+    server.stall.clear()
+    for thread in threads:
+        thread.join()
+    assert found == [DOCUMENTS] * 2
+    assert server.asked == ["", f"bytes={HALF}-", f"bytes={len(DOCUMENTS)}-"]
+    assert not part(tmp_path).exists()
 
 
 def test_all_had_come_when_the_process_was_killed(far: str, server: Server, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_documents_of_the_whole_and_queries_of_a_part() -> None:
         assert list(part.splits) == ["dev-small"]
         assert list(whole.splits) == ["train", "test", "dev-small"]
         assert load_collection(whole.name) == load_collection(f"ir_datasets:{name}")
+        assert load_collection(f"ir_datasets:{name}/v2").name == f"{whole.name}--v2"
         assert part.split("dev-small") == whole.split("dev-small")
         assert part.queries("dev-small")[0] == Query("q0", " ".join(TEXTS[0].split()[:2]))
         assert part.qrels("dev-small")["q11"] == {"d11": 1}
