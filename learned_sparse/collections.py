@@ -25,7 +25,11 @@ from learned_sparse.collections_text import page, table
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import home
 
-EXAMPLES = """\
+EPILOG = """\
+What is not here is fetched at first use: by ir_datasets into IR_DATASETS_HOME (default .ir_datasets in your folder),
+with progress; what a stopped process had of a large file is kept there, and the next one goes on. Whole files stay.
+Pyserini fetches the topics and judgements registered there, which are small.
+
 examples:
   python -m learned_sparse.collections                              all that come with the package
   python -m learned_sparse.collections scifact                      everything about one, and how to get it
@@ -40,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m learned_sparse.collections",
         description="Which collections are known, what of them is here, and how to get the rest.",
-        epilog=EXAMPLES,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
