@@ -19,9 +19,10 @@ def main(argv: list[str] | None = None) -> int:
 def write(folder: Path) -> list[Path]:
     """Write the report of the results in ``folder`` there; equal results give equal files.
 
-    The pages are written before the figures: without matplotlib the error comes last.
+    The pages are written before the figures: without matplotlib the error comes last. A figure that there is nothing
+    for any more is removed.
     """
-    from eval.report_figures import figures, titles
+    from eval.report_figures import NAMES, figures, titles
     from eval.report_html import html
     from eval.report_markdown import markdown
     from eval.report_results import Found
@@ -33,6 +34,8 @@ def write(folder: Path) -> list[Path]:
     pages = {"README.md": markdown(found, shown), "index.html": html(found)}
     write_texts(folder, pages)
     drawn = figures(found)
+    for stale in set(NAMES) - set(drawn):
+        (folder / stale).unlink(missing_ok=True)
     for name, content in drawn.items():
         with atomic_write(folder / name) as file:
             file.write(content)

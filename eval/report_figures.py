@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 _ACROSS = 6  # panels
 _SHAPES = "os^Dv<>pP*X"
-_AGAINST = {cost.key: cost for cost in COSTS if cost.key in {"FLOPS", "ms/query"}}
+_SCORES = "scores"
+_AGAINST = {
+    "tradeoff-flops": next(cost for cost in COSTS if cost.key == "FLOPS"),
+    "tradeoff-ms-per-query": next(cost for cost in COSTS if cost.key == "ms/query"),
+}
+NAMES = tuple(f"{name}.{end}" for name in (_SCORES, *_AGAINST) for end in ("svg", "png"))
+"""Every file that may be drawn."""
 _SETTINGS = {
     "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
     "font.size": 8.5,
@@ -39,10 +45,10 @@ Points = dict[str, list[tuple[float, float]]]
 def titles(found: Found) -> dict[str, str]:
     """Which figures there are, by file name without its end: one of scores, and one for each cost known."""
     measured = _measured(found)
-    drawn = {"scores": f"{found.quantities(measured[0])[0].heading} of every row on every column"} if measured else {}
-    for cost in _AGAINST.values():
+    drawn = {_SCORES: f"{found.quantities(measured[0])[0].heading} of every row on every column"} if measured else {}
+    for name, cost in _AGAINST.items():
         if any(_points(found, column, cost) for column in found.columns):
-            drawn[f"tradeoff-{cost.key.replace('/', '-per-').lower()}"] = f"quality against {cost.heading}"
+            drawn[name] = f"quality against {cost.heading}"
     return drawn
 
 
@@ -58,8 +64,7 @@ def figures(found: Found) -> dict[str, bytes]:
     settings: Any = dict(mpl.rcParamsDefault) | _SETTINGS  # nobody's own settings
     with mpl.rc_context(settings):
         for name in titles(found):
-            cost = next((c for c in _AGAINST.values() if name.endswith(c.key.replace("/", "-per-").lower())), None)
-            figure = _scores(found) if cost is None else _tradeoff(found, cost)
+            figure = _scores(found) if name == _SCORES else _tradeoff(found, _AGAINST[name])
             files[f"{name}.svg"] = _saved(figure, "svg", {"Date": None, "Creator": None})
             files[f"{name}.png"] = _saved(figure, "png", {"Software": None})
     return files

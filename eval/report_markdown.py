@@ -14,7 +14,8 @@ from eval.table import Cell, Column, format_table
 def markdown(found: Found, figures: Mapping[str, str]) -> str:
     """The whole page; ``figures`` are titles by file name."""
     results = found.results
-    lines = [f"# {plain(results['title'])}", "", plain(results["about"]), ""]
+    lines = [f"# {plain(results['title'])}", ""]
+    lines += [plain(results["about"]), ""] if results["about"] else []
     lines += [f"Written by {code(results['command'])}; {plain(results['processor'])}.", "Sortable, with the commands"]
     lines[-1] += " behind each number and every query: [index.html](index.html)."
     lines += ["", *(f"- {plain(line)}" for line in facts(found)), ""]

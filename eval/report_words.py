@@ -43,7 +43,9 @@ def facts(found: Found) -> list[str]:
 
 def legend(found: Found) -> list[str]:
     """What the signs in the tables mean, and what must be known before numbers are compared."""
-    lines = ["Best of our own rows in bold. Published rows are frozen: their sources say what they were measured on."]
+    lines = ["Best of our own rows in bold."]
+    if any(row["kind"] == "published" for row in found.rows):
+        lines.append("Published rows are frozen: their sources say what they were measured on.")
     baseline = found.results["baseline"]
     if baseline is not None:
         test = _TESTS.get(found.results["test"], found.results["test"])
@@ -67,7 +69,8 @@ def column_facts(column: Json) -> str:
     """
     documents = "" if column.get("documents") is None else f"{column['documents']:,} documents, "
     pooled = "" if column.get("pool") is None else f", pool of {column['pool']}"
-    return f"{column['collection']}, {column['split']}{pooled}: {documents}{column['queries']:,} queries"
+    queries = f"{column['queries']:,} queries" if column.get("queries") else "not run"
+    return f"{column['collection']}, {column['split']}{pooled}: {documents}{queries}"
 
 
 def trained(row: Json) -> str:

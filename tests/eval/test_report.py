@@ -85,6 +85,18 @@ def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
         assert not re.search(rb"\d{4}-\d\d-\d\dT\d\d:", path.read_bytes()), path.name
 
 
+def test_a_figure_of_nothing_is_removed(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    results, per_query = report_results.made_up(queries=2)
+    (tmp_path / "tradeoff-flops.svg").write_text("of other results", encoding="utf-8")
+    (tmp_path / "mine.svg").write_text("not ours", encoding="utf-8")
+    for cell in results["cells"]:
+        cell.update({"scores": {}, "costs": None, "verdicts": {}})
+    write(report_results.write(tmp_path, results, per_query))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"README.md", "index.html", "mine.svg", "per_query.json", "results.json"}
+
+
 def test_figures_are_readable_svg(folder: Path) -> None:
     for path in folder.glob("*.svg"):
         text = _drawn_text(path)
