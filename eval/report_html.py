@@ -80,11 +80,9 @@ def _queries(found: Found, column: str) -> dict[str, Any]:
 
 def _claims(found: Found) -> list[str]:
     """A line for each claim, a column for each place where it was held against our numbers."""
-    claims: dict[tuple[str, str], dict[str, str]] = {}
-    for claim in found.results["claims"]:
-        claims.setdefault((claim["claim"], claim["source"]), {})[claim["column"]] = _judged(claim)
-    columns = list(dict.fromkeys(claim["column"] for claim in found.results["claims"]))
-    rows = [[_claimed(*key), *(places.get(column, "") for column in columns)] for key, places in claims.items()]
+    claims = found.claims()
+    columns = list(dict.fromkeys(column for places in claims.values() for column in places))
+    rows = [[_claimed(*key), *(_judged(places.get(column)) for column in columns)] for key, places in claims.items()]
     return [section("Claims", table(["Claim", *columns], rows), id="claims")] if rows else []
 
 
@@ -92,7 +90,11 @@ def _claimed(claim: str, source: str) -> str:
     return escape(claim) + tag("small", escape(source))
 
 
-def _judged(claim: Json) -> str:
+def _judged(claim: Json | None) -> str:
+    if claim is None:
+        return ""
+    if claim["difference"] is None:
+        return pill(claim["verdict"])
     chances = "" if claim["p"] is None else f", p {chance(claim['p'])}"
     return pill(claim["verdict"]) + tag("small", escape(signed(claim["difference"]) + chances))
 

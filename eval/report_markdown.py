@@ -97,19 +97,22 @@ def _bold(text: str, best: str | None) -> str:
 
 
 def _claims(found: Found) -> list[str]:
+    """A line for each claim, a column for each place where it was held against our numbers."""
+    claims = found.claims()
+    columns = list(dict.fromkeys(column for places in claims.values() for column in places))
     rows: list[Sequence[Cell]] = [
-        [
-            plain(claim["claim"]),
-            plain(claim["source"]),
-            plain(claim["column"]),
-            signed(claim["difference"]),
-            chance(claim["p"]),
-            verdict(claim["verdict"]),
-        ]
-        for claim in found.results["claims"]
+        [plain(claim), plain(source), *(_judged(places.get(column)) for column in columns)]
+        for (claim, source), places in claims.items()
     ]
-    right = [Column("difference", right=True), Column("p", right=True)]
-    return [_table([*map(Column, ("claim", "source", "column")), *right, Column("verdict")], rows)] if rows else []
+    return [_table(["claim", "source", *map(plain, columns)], rows)] if rows else []
+
+
+def _judged(claim: Json | None) -> str:
+    if claim is None:
+        return ""
+    difference = "" if claim["difference"] is None else f", {signed(claim['difference'])}"
+    p = "" if claim["p"] is None else f", p {plain(chance(claim['p']))}"
+    return f"{verdict(claim['verdict'])}{difference}{p}"
 
 
 def _expected(found: Found) -> list[str]:

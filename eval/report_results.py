@@ -72,6 +72,13 @@ class Found:
         ours = [row["name"] for row in self.rows if row["kind"] != "published"]
         return quantity.best_of([self.value(row, column, quantity) for row in ours])
 
+    def claims(self) -> dict[tuple[str, str], dict[str, Json]]:
+        """Of each claim and its source, what was found on each column."""
+        claims: dict[tuple[str, str], dict[str, Json]] = {}
+        for claim in self.results["claims"]:
+            claims.setdefault((claim["claim"], claim["source"]), {})[claim["column"]] = claim
+        return claims
+
     @cached_property
     def _cells(self) -> dict[tuple[str, str], Json]:
         return {(cell["row"], cell["column"]): cell for cell in self.results["cells"]}

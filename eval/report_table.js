@@ -3,13 +3,15 @@ const table = document.getElementById("table");
 const body = table.tBodies[0];
 const headings = [...table.tHead.rows[1].cells];
 const inOrder = [...body.rows];
-const keys = [...new Map(found.columns.flatMap((column) => column.quantities).map((q) => [q.key, q])).values()];
+const known = new Map(found.columns.flatMap((column) => column.quantities).map((quantity) => [quantity.key, quantity]));
+const keys = [...known.values()].sort((one, other) => one.cost - other.cost); // measures first
 const pressed = new Set(firstShown());
 
+// All measures, or the first of each column where that is too wide.
 function firstShown() {
   const measures = keys.filter((quantity) => !quantity.cost).map((quantity) => quantity.key);
   const wide = headings.filter((heading) => measures.includes(heading.dataset.k)).length > 16;
-  return wide ? measures.slice(0, 1) : measures;
+  return wide ? found.columns.flatMap((column) => column.quantities.slice(0, 1)).map((quantity) => quantity.key) : measures;
 }
 
 function show() {

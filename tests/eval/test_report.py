@@ -176,6 +176,15 @@ def test_signs_say_what_colours_say() -> None:
     assert "encode ended with status 137: killed" in tables
 
 
+def test_a_claim_is_one_line_with_all_its_columns() -> None:
+    lines = [line for line in markdown(made_up(), {}).splitlines() if "paper 0, Table 1" in line]
+    assert len(lines) == 1
+    assert lines[0].count("✓ holds, +0.0213, p &lt; 0.001") == 3
+    texts = Reader(html(made_up())).texts("small")
+    assert texts.count("+0.0213, p < 0.001") == 3
+    assert texts.count("paper 0, Table 1") == 1
+
+
 def test_the_best_of_our_own_is_bold() -> None:
     found = made_up()
     best = max(found.value(row["name"], "scifact", measure("nDCG@10")) or 0 for row in found.rows)
