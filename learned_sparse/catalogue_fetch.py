@@ -124,7 +124,6 @@ class Resumed:
             bar.total = None if length is None else file.tell() + int(length)
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
-                file.flush()  # so that it is there when this process is killed
                 bar.update(len(chunk))
             return bar.total is None or file.tell() == bar.total
 

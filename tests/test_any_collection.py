@@ -103,6 +103,14 @@ def test_a_split_that_is_spelled_out_is_taken_at_its_word(name: str) -> None:
         load(Source(collection=f"{name}/dev/small", split="test"), Negatives(kind="none"))
 
 
+def test_the_only_split_of_a_folder_is_not_taken_for_another(tmp_path: Path) -> None:
+    folder = str(save_collection(tmp_path / "mine", ["test"]))
+    with pytest.raises(LearnedSparseError, match="no split 'train'; "):
+        load(Source(collection=folder), Negatives(kind="none"))
+    with pytest.raises(LearnedSparseError, match="no split 'dev'; "):
+        Validator(Validation(collection=folder, every=1), seed=0)
+
+
 def test_validation(name: str) -> None:
     validator = Validator(Validation(collection=f"{name}/test", every=1), seed=0)
     assert validator.positives == {f"q{i}": [f"d{i}"] for i in range(len(TEXTS))}
