@@ -110,7 +110,8 @@ def _tradeoff(found: Found, cost: Quantity) -> Figure:
     lines = list(dict.fromkeys(_line(row) for row in found.rows if any(_line(row) in points for _, points in drawn)))
     across = min(3, len(drawn))
     down = math.ceil(len(drawn) / across)
-    rows_of_legend = math.ceil(len(lines) / (2 * across))
+    beside = max(1, int(3.3 * across / (0.55 + 0.075 * max(map(len, lines)))))  # names that fit into a line
+    rows_of_legend = math.ceil(len(lines) / beside)
     figure = Figure(figsize=(3.3 * across, 2.6 * down + 0.25 + 0.2 * rows_of_legend), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flatten()
     handles: dict[str, Any] = {}
@@ -124,7 +125,7 @@ def _tradeoff(found: Found, cost: Quantity) -> Figure:
     shown = [line for line in lines if line in handles]
     labels = [_label(line) for line in shown]
     drawn_lines = [handles[line] for line in shown]
-    figure.legend(drawn_lines, labels, loc="outside lower center", ncols=2 * across, frameon=False)
+    figure.legend(drawn_lines, labels, loc="outside lower center", ncols=beside, frameon=False)
     return figure
 
 
@@ -133,6 +134,8 @@ def _panel(panel: Axes, points: Mapping[str, Sequence[tuple[float, float]]], lin
     costs = [x for line in points.values() for x, _ in line]
     if min(costs) > 0 and max(costs) > 20 * min(costs):
         panel.set_xscale("log")
+        panel.xaxis.set_major_formatter("{x:g}")  # the usual one writes formulas
+        panel.xaxis.set_minor_formatter("")
     drawn: dict[str, Any] = {}
     for line, places in points.items():
         number = lines.index(line)

@@ -213,6 +213,17 @@ def test_hostile_names_stay_text() -> None:
     assert {line.count("|") - line.count("\\|") for line in tables.splitlines() if "\\`x\\`" in line} >= {7}
 
 
+def test_costs_far_apart_have_plain_numbers_on_their_axis() -> None:
+    pytest.importorskip("matplotlib")
+    found = made_up()
+    for place, cell in enumerate(found.results["cells"]):
+        if cell["costs"]:
+            cell["costs"]["FLOPS"] = 0.002 * 3 ** (place % 8)
+    text = figures(found)["tradeoff-flops.svg"].decode()
+    assert "mathdefault" not in text
+    assert ">0.01<" in text
+
+
 def test_hostile_names_can_be_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folder = report_results.write(tmp_path, *report_results.made_up(queries=3, names=HOSTILE))
