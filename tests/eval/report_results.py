@@ -6,8 +6,16 @@ import random
 from pathlib import Path
 from typing import Any
 
+from eval.report_results import Found
 from learned_sparse.files import write_json
 
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "a\"b'c & <img src=x onerror=alert(1)>",
+    "\u2028| `x` *y* $z$",
+    "_under",
+)
+"""Names that break what is written without care."""
 MEASURES = ("nDCG@10", "MRR@10", "R@100")
 COLUMNS = ("msmarco-mini", "msmarco-mini DL19", "squad-sent", "scifact", "vaswani")
 ROWS = (
@@ -70,6 +78,21 @@ def write(folder: Path, results: dict[str, Any], per_query: dict[str, Any]) -> P
     write_json(folder / "results.json", results)
     write_json(folder / "per_query.json", per_query)
     return folder
+
+
+def made_up_found(**options: Any) -> Found:
+    """The same as a report reads it, of few queries."""
+    results, per_query = made_up(queries=8, **options)
+    return Found(results=results, per_query=per_query)
+
+
+def published_alone() -> Found:
+    """Only rows that papers have published, of columns whose measures nobody has named."""
+    results, _ = made_up(queries=2)
+    rows = [row for row in results["rows"] if row["kind"] == "published"]
+    cells = [cell for cell in results["cells"] if cell["row"] == "SPLADE"]
+    columns = [{**column, "measures": []} for column in results["columns"]]
+    return Found(results={**results, "rows": rows, "cells": cells, "columns": columns, "claims": []}, per_query={})
 
 
 def _column(name: str, queries: int) -> dict[str, Any]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from eval import claims
 from eval.report import main, write
-from eval.report_figures import figures
 from eval.report_html import html
 from eval.report_markdown import code, markdown, plain
 from eval.report_quantities import COSTS, measure
@@ -21,13 +18,9 @@ from eval.report_results import Found
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.files import read_json
 from tests.eval import report_results
+from tests.eval.report_results import HOSTILE
+from tests.eval.report_results import made_up_found as made_up
 
-HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "a\"b'c & <img src=x onerror=alert(1)>",
-    "\u2028| `x` *y* $z$",
-    "_under",
-)
 VOID = {"meta", "link", "br", "img", "input"}
 
 
@@ -58,11 +51,6 @@ class Reader(HTMLParser):
         return ["".join(texts) for name, _, texts in self.elements if name == tag]
 
 
-def made_up(**options: Any) -> Found:
-    results, per_query = report_results.made_up(queries=8, **options)
-    return Found(results=results, per_query=per_query)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("matplotlib")
@@ -83,29 +71,6 @@ def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
     for path in write(again):
         assert path.read_bytes() == (folder / path.name).read_bytes(), path.name
         assert not re.search(rb"\d{4}-\d\d-\d\dT\d\d:", path.read_bytes()), path.name
-
-
-def test_a_figure_of_nothing_is_removed(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    results, per_query = report_results.made_up(queries=2)
-    (tmp_path / "tradeoff-flops.svg").write_text("of other results", encoding="utf-8")
-    (tmp_path / "mine.svg").write_text("not ours", encoding="utf-8")
-    for cell in results["cells"]:
-        cell.update({"scores": {}, "costs": None, "verdicts": {}})
-    write(report_results.write(tmp_path, results, per_query))
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"README.md", "index.html", "mine.svg", "per_query.json", "results.json"}
-
-
-def test_figures_are_readable_svg(folder: Path) -> None:
-    for path in folder.glob("*.svg"):
-        text = _drawn_text(path)
-        assert "UHD-BERT" in text
-        assert "scifact" in text
-
-
-def _drawn_text(path: Path) -> str:
-    return " ".join(ElementTree.fromstring(path.read_text(encoding="utf-8")).itertext())  # noqa: S314 - our own file
 
 
 def test_every_number_is_on_both_pages() -> None:
@@ -213,26 +178,6 @@ def test_hostile_names_stay_text() -> None:
     assert {line.count("|") - line.count("\\|") for line in tables.splitlines() if "\\`x\\`" in line} >= {7}
 
 
-def test_costs_far_apart_have_plain_numbers_on_their_axis() -> None:
-    pytest.importorskip("matplotlib")
-    found = made_up()
-    for place, cell in enumerate(found.results["cells"]):
-        if cell["costs"]:
-            cell["costs"]["FLOPS"] = 0.002 * 3 ** (place % 8)
-    text = figures(found)["tradeoff-flops.svg"].decode()
-    assert "mathdefault" not in text
-    assert ">0.01<" in text
-
-
-def test_hostile_names_can_be_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    folder = report_results.write(tmp_path, *report_results.made_up(queries=3, names=HOSTILE))
-    write(folder)
-    assert HOSTILE[0] in _drawn_text(folder / "scores.svg")
-    assert "$z$" in _drawn_text(folder / "scores.svg")
-    assert "_under" in _drawn_text(folder / "tradeoff-flops.svg")
-
-
 def test_nothing_is_asked_for() -> None:
     page = html(made_up()).replace("http://www.w3.org/2000/svg", "")  # a name, not a place
     assert not re.search(r"https?:|url\(|@import|\bsrc=|fetch\(|XMLHttp|import\(|innerHTML", page)
@@ -249,25 +194,10 @@ def test_a_pool_is_said() -> None:
         assert "pool of 100" in page
 
 
-def published_alone() -> Found:
-    results, _ = report_results.made_up(queries=2)
-    rows = [row for row in results["rows"] if row["kind"] == "published"]
-    cells = [cell for cell in results["cells"] if cell["row"] == "SPLADE"]
-    columns = [{**column, "measures": []} for column in results["columns"]]
-    return Found(results={**results, "rows": rows, "cells": cells, "columns": columns, "claims": []}, per_query={})
-
-
 def test_published_rows_alone_are_shown() -> None:
-    found = published_alone()
+    found = report_results.published_alone()
     assert "0.3220" in markdown(found, {})
     assert "0.3220" in Reader(html(found)).texts("span")
-
-
-def test_published_rows_alone_are_drawn() -> None:
-    pytest.importorskip("matplotlib")
-    assert list(figures(published_alone())) == [
-        f"{name}.{end}" for name in ("scores", "tradeoff-flops") for end in ("svg", "png")
-    ]
 
 
 def test_without_what_is_optional() -> None:
@@ -306,11 +236,3 @@ def test_other_json_is_refused(tmp_path: Path) -> None:
     ):
         write(tmp_path)
     assert read_json(tmp_path / "per_query.json") == {}
-
-
-def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    folder = report_results.write(tmp_path, *report_results.made_up(queries=2))
-    with pytest.raises(LearnedSparseError, match=r"learned-sparse\[report\]"):
-        write(folder)
-    assert (folder / "index.html").exists()
