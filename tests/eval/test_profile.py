@@ -119,13 +119,13 @@ def test_cuts_are_what_pruning_removes(frequency: dict[str, int], queries: list[
 
 def test_parts_of_scores_by_pencil() -> None:
     pieces = {"q": {"a", "b"}, "d": {"a", "c"}}
-    vectors = {"q": {"a": 1, "b": 2, "c": 3, "x": 4, "y": 9}, "d": {"a": 4, "b": 3, "c": 2, "x": 1, "z": 9}}
-    parts = score_parts([("q", "d", 20.0)], vectors, vectors, pieces, pieces)
+    vectors = {"q": {"a": 1, "b": 2, "c": 3, "x": 4, "y": 9}, "d": {"a": 4, "b": 5, "c": 2, "x": 1, "z": 9}}
+    parts = score_parts([("q", "d", 24.0)], vectors, vectors, pieces, pieces)
     assert [(part.kind, part.score, part.terms) for part in parts.parts] == [
-        (BOTH, 4 / 20, 1), (IN_QUERY, 6 / 20, 1), (IN_DOCUMENT, 6 / 20, 1), (NEITHER, 4 / 20, 1),
+        (BOTH, 4 / 24, 1), (IN_QUERY, 10 / 24, 1), (IN_DOCUMENT, 6 / 24, 1), (NEITHER, 4 / 24, 1),
     ]  # fmt: skip
-    score_parts([("q", "d", 19.999999)], vectors, vectors, pieces, pieces)  # as a tied score is written
-    with pytest.raises(LearnedSparseError, match="21 in the run and 20 by these vectors"):
+    score_parts([("q", "d", 23.999999)], vectors, vectors, pieces, pieces)  # as a tied score is written
+    with pytest.raises(LearnedSparseError, match="21 in the run and 24 by these vectors"):
         score_parts([("q", "d", 21.0)], vectors, vectors, pieces, pieces)
 
 
