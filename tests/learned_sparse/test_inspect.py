@@ -79,6 +79,11 @@ def test_a_text_whose_weights_nobody_can_quantise(
     assert "2   a" in shown(capsys, "--checkpoint", "c", "--text", "a")
 
 
+def test_a_text_that_holds_the_mark_of_expansion_is_one_text(capsys: pytest.CaptureFixture[str]) -> None:
+    view = as_json(capsys, "--checkpoint", "here", "--text", "a\x1fb")["document"]
+    assert (view["text"], view["expanded"]) == ("a b", None)
+
+
 def test_a_text_as_json(capsys: pytest.CaptureFixture[str], encoder: list[dict[str, Any]]) -> None:
     text = ("--model", "words", "--checkpoint", "here", "--side", "query", "--set", "k=3", "--device", "cpu")
     content = as_json(capsys, *text, "--text", "hives are")
@@ -304,7 +309,8 @@ def test_a_page_of_a_hostile_document(index: Path, tmp_path: Path, capsys: pytes
     seen = _Reader(first.decode())
     assert "script" not in seen.tags
     assert HOSTILE in seen.text
-    assert {"shade5 met", "shade5"} <= set(seen.classes)
+    assert '<span class="shade5 met" title="4">hives</span> ' in first.decode()
+    assert '<span class="shade5" title="4">&lt;script&gt;' in first.decode()
     assert seen.tags.count("html") == 1
     assert not re.search(r"https?://|url\(|@import", first.decode())
     assert as_json(capsys, *pair, "--html", file)["document"]["text"] == HOSTILE

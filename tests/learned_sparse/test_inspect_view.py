@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learned_sparse.html_page import escape
+from learned_sparse.inspect_html import to_html
 from learned_sparse.inspect_records import Reading, Share, Sources, Token
 from learned_sparse.inspect_score import explain_score
 from learned_sparse.inspect_setup import Inspection
 from learned_sparse.inspect_terminal import to_terminal, visible, wants_colour
 from learned_sparse.inspect_view import heaviest_words, make_view, pieces, shade
 from learned_sparse.records import EXPANDED
-from tests.learned_sparse.explaining import Explaining
+from tests.learned_sparse.explaining import HOSTILE, Explaining
 
 TEXT = f"Wingers, hives{EXPANDED}the wing"
 TOKENS = (
@@ -108,6 +111,13 @@ def test_whatever_a_text_holds_the_terminal_shows_it_and_obeys_nothing(text: str
     assert "\x1b" not in plain
     words = text.partition(EXPANDED)[0].split()
     assert "".join(piece for piece, _ in pieces(view, 0)) == text.partition(EXPANDED)[0] or not words
+
+
+def test_a_page_escapes_what_is_not_shaded_too() -> None:
+    view = make_view("document", f"{HOSTILE}{EXPANDED}<b>", None, {"<i>": 1}, id="<u>", notes=["<s>"])
+    page = to_html(Inspection(model="<em>", index="<q>", document=view), terms=5)
+    assert not re.search("<(script|b|i|u|s|em|q)>", page)
+    assert escape(HOSTILE) in page
 
 
 @pytest.mark.parametrize(
