@@ -64,7 +64,9 @@ def main(argv: list[str] | None = None) -> int:
     found = _measured(options)
     if options.output:
         write_json(options.output, found)
-    print(json.dumps(found["costs"], indent=2))
+        print(f"{options.output}: {', '.join(f'{value:,} {name}' for name, value in found['costs'].items() if value)}")
+    else:
+        print(json.dumps(found, indent=2))
     return 0
 
 
