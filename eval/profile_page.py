@@ -48,7 +48,7 @@ def charts(profile: Profile) -> dict[str, str]:
 
 def as_text(profile: Profile, top: int, *, markdown: bool = False) -> str:
     """All tables; ``top`` stop-dimensions."""
-    parts = [f"{'# ' if markdown else ''}{_headline(profile)}"]
+    parts = [f"{'# ' if markdown else ''}{profile.name}: {_headline(profile)}"]
     for section in _sections(profile, top):
         parts.append(f"{'## ' if markdown else ''}{section.title}")
         parts += [section.note] if section.note else []
@@ -87,7 +87,7 @@ def as_json(profile: Profile) -> dict[str, Any]:
 def _headline(profile: Profile) -> str:
     documents = profile.documents
     line = (
-        f"{profile.name}: {documents.texts:,} documents, {documents.postings:,} postings of "
+        f"{documents.texts:,} documents, {documents.postings:,} postings of "
         f"{len(documents.document_frequency):,} dimensions"
     )
     return f"{line}; expected FLOPS {expected_flops(documents, profile.queries):.4f}" if profile.queries else line
