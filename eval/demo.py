@@ -5,21 +5,24 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from eval import steps
-from eval.latency import encode_milliseconds, search_milliseconds
-from eval.measures import evaluate
-from eval.sparsity import count_terms, expected_flops, terms_per_text
+from eval.latency import encode_milliseconds
 from eval.table import Cell, Column, format_table
 from learned_sparse.collection import load_collection
 from learned_sparse.errors import LearnedSparseError, did_you_mean
-from learned_sparse.home import home, index_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.files import read_json
+from learned_sparse.home import home, index_folder, run_file
 
+if TYPE_CHECKING:
+    from eval.plan import CellPlan, Plan
+
+MATRIX = "demo"
+BASELINE = "BM25"
 MODELS = ("sparterm-literal", "sparterm", "splade")
 MORE = ("spade", "uhd")
 """Models that the demo leaves out unless asked, to stay quick."""
-PLACE = steps.Place(collection="pydoc", name="pydoc", split="test")
-HITS = 1000
+COLLECTION, SPLIT = "pydoc", "test"
 _COLUMNS = (
     Column("model"),
     Column("MRR@10", best="highest"),
@@ -34,7 +37,11 @@ _COLUMNS = (
 
 def main(argv: list[str] | None = None) -> int:
     """Run every step that is not done yet, show the commands, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m eval.demo", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.demo",
+        description=main.__doc__,
+        epilog="The same with a page to look at: python -m eval.reproduce --matrix demo",
+    )
     parser.add_argument(
         "--models",
         nargs="+",
@@ -44,21 +51,16 @@ def main(argv: list[str] | None = None) -> int:
     )
     models = chosen(parser.parse_args(argv).models)
     started = time.monotonic()
-    for model in (steps.BM25, *models):
-        anew = model != steps.BM25 and steps.train(model, f"demo-{model}")
-        if model != steps.BM25:
-            steps.encode(model, PLACE, anew=anew)
-            steps.encode_queries(model, PLACE, anew=anew)
-        steps.index(model, PLACE, anew=anew)
-        steps.search(model, PLACE, HITS)
-    rows = [_row(model) for model in (steps.BM25, *models)]
-    print(f"\nKnown-item search in {_documents():,} docstrings of this Python, {_queries():,} test queries:\n")
+    plan = _plan(models)
+    _run(plan)
+    rows = [_row(cell) for cell in plan.cells]
+    sizes = read_json(str(plan.cells[0].costs))
+    found = f"{sizes['documents']:,} docstrings of this Python, {sizes['queries']:,} test queries"
+    print(f"\nKnown-item search in {found}:\n")
     print(format_table(_COLUMNS, rows))
     print(f"\n{_verdict(rows)}\n")
     print("FLOPS: mean number of terms a query and a document share. Times: medians, one query at a time, one thread.")
-    print(
-        f"Runs: {run_file(PLACE.name, PLACE.split, '*')}\nEverything is in {home()}; {time.monotonic() - started:.0f} s"
-    )
+    print(f"Runs: {run_file(COLLECTION, SPLIT, '*')}\nEverything is in {home()}; {time.monotonic() - started:.0f} s")
     return 0
 
 
@@ -73,25 +75,34 @@ def chosen(words: Sequence[str]) -> Sequence[str]:
     return words
 
 
-def _row(model: str) -> list[Cell]:
-    collection, index = load_collection(PLACE.collection), index_folder(PLACE.name, model)
-    queries, split = collection.queries(PLACE.split), collection.split(PLACE.split)
-    run = run_file(PLACE.name, PLACE.split, model)
-    scores = evaluate(collection.qrels(PLACE.split), run, ["MRR@10", "R@100"], remove_query=split.remove_query).mean
-    if model == steps.BM25:
-        from learned_sparse.lucene import analyze
+def _plan(models: Sequence[str]) -> Plan:
+    from eval.matrix_file import load_matrix
+    from eval.plan_make import make_plan
 
-        documents = count_terms(analyze(document.text for document in collection.documents()))
-        asked = count_terms(analyze(query.text for query in queries))
-        encoding = None
-    else:
-        from eval.encoded_files import count_queries, count_vectors
+    return make_plan(load_matrix(MATRIX), MATRIX, rows=(BASELINE, *models))
 
-        documents = count_vectors(vectors_folder(PLACE.name, model))
-        asked = count_queries(queries_folder(PLACE.name, PLACE.split, model))
-        encoding = encode_milliseconds(index, queries)
-    sparsity = [expected_flops(documents, asked), terms_per_text(documents).mean, terms_per_text(asked).mean]
-    return [model, *scores.values(), *sparsity, encoding, search_milliseconds(index, queries, HITS)]
+
+def _run(plan: Plan) -> None:
+    """All steps in this process: what they import is imported once. The first error ends it."""
+    from eval.step_batch import Batch, only_one
+    from eval.step_run import in_this_process
+
+    with only_one():
+        batch = Batch(plan.steps, in_this_process, print)
+        batch.run()
+    for error in batch.failed.values():
+        raise LearnedSparseError(error)
+
+
+def _row(cell: CellPlan) -> list[Cell]:
+    name = cell.run.stem
+    (evaluated,) = read_json(cell.evaluated)["runs"]
+    costs: dict[str, Any] = read_json(str(cell.costs))["costs"]
+    encoding = None
+    if cell.checkpoint is not None:
+        encoding = encode_milliseconds(index_folder(COLLECTION, name), load_collection(COLLECTION).queries(SPLIT))
+    sparsity = [costs["FLOPS"], costs["terms/document"], costs["terms/query"]]
+    return [name, *evaluated["scores"].values(), *sparsity, encoding, costs["ms/query"]]
 
 
 def _verdict(rows: Sequence[Sequence[Cell]]) -> str:
@@ -102,14 +113,6 @@ def _verdict(rows: Sequence[Sequence[Cell]]) -> str:
         above = [str(row[0]) for row in learned if float(str(row[place])) > float(str(baseline[place]))]
         sentences.append(f"{_COLUMNS[place].heading}: above BM25: {', '.join(above) or 'none'}.")
     return " ".join(sentences)
-
-
-def _documents() -> int:
-    return sum(1 for _ in load_collection(PLACE.collection).documents())
-
-
-def _queries() -> int:
-    return len(load_collection(PLACE.collection).queries(PLACE.split))
 
 
 if __name__ == "__main__":

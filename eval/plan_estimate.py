@@ -17,8 +17,8 @@ _START = 3.0
 _PIECES = "encode word pieces"
 """A group of steps: no network is computed."""
 _RATES: dict[str, float] = {
-    "prepare": 20_000, "train": 8, "pool": 20_000, "index-bm25": 5_000, "encode": 40, "encode-queries": 100,
-    _PIECES: 2_000, "index": 2_000, "verify": 5_000, "search": 200, "evaluate": 2_000, "costs": 50,
+    "prepare": 20_000, "train": 8, "pool": 20_000, "index-bm25": 5_000, "encode": 100, "encode-queries": 100,
+    _PIECES: 2_000, "index": 2_000, "verify": 5_000, "search": 500, "evaluate": 2_000, "costs": 50,
 }  # fmt: skip
 """Documents, queries or training examples a second, on two CPU cores."""
 _UNKNOWN = 10_000

@@ -60,9 +60,12 @@ class Batch:
                     going[pool.submit(run_step, step, self._execute, self._say)] = step
                 for future in wait(going, return_when=FIRST_COMPLETED).done:
                     self._end(going.pop(future), future.result())
+        except KeyboardInterrupt:  # reaches the processes as well, which save what they have
+            raise
+        except BaseException:
+            self._stop()
+            raise
         finally:
-            if going:  # an interruption: threads wait for their processes
-                self._stop()
             pool.shutdown()
 
     def _is_done(self, step: Step) -> bool:

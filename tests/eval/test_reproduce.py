@@ -50,7 +50,7 @@ class Toy:
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """A process group of its own."""
-        environment = os.environ | {"LEARNED_SPARSE_HOME": str(self.home)}
+        environment = os.environ | {"LEARNED_SPARSE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
@@ -197,10 +197,11 @@ def test_results_without_markers_are_taken_over(done: Toy) -> None:
     assert not [line for line in said if "FAILED" in line]
     after = done.times()
     assert after.keys() == before.keys()
-    kept = ("checkpoints/tiny", "vectors", "indexes")
-    assert {path: time for path, time in after.items() if path.startswith(kept)} == {
-        path: time for path, time in before.items() if path.startswith(kept)
-    }
+    kept = [path for path in before if path.startswith(("checkpoints/tiny", "vectors", "indexes"))]
+    assert len(kept) > 20
+    for path in kept:
+        if not path.endswith("manifest.json"):  # written again when it is confirmed
+            assert after[path] == before[path]
 
 
 @pytest.mark.jvm
@@ -231,23 +232,24 @@ def test_a_broken_row_leaves_the_others(copied: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_the_commands_of_a_cell_give_its_run_by_hand(copied: Toy) -> None:
+def test_the_commands_of_a_cell_give_its_run_by_hand(made: Toy, done: Toy, tmp_path: Path) -> None:
+    toy = made.copy(tmp_path / "by-hand")
     for row, name in (("BM25", "bm25"), ("tiny", "tiny"), ("pieces", "pieces")):
-        said = copied.run("--row", row, "--display-commands")
-        lines = [line for line in said if line.startswith("python ")]
-        if row == "tiny":
-            lines = [line for line in lines if "encoders.train" not in line]  # again would refuse to, or change nothing
-        for line in lines:
-            process = copied.start(sys.executable, *shlex.split(line)[1:])
+        means: list[float] = []
+        for line in toy.run("--row", row, "--display-commands"):
+            if not line.startswith("python "):
+                continue
+            process = toy.start(sys.executable, *shlex.split(line)[1:])
             output, _ = process.communicate(timeout=300)
             assert process.returncode == 0, f"{line}\n{output}"
-        by_hand = read_run(copied.home / "by-hand" / "toy" / "test" / name / "run.txt")
-        ours = read_run(copied.home / "runs" / "toy" / "test" / f"{name}.txt")
+            if "trec_eval" in line:
+                means.append(float(output.split()[-1]))
+        by_hand = read_run(toy.home / "by-hand" / "toy" / "test" / name / "run.txt")
+        ours = read_run(done.home / "runs" / "toy" / "test" / f"{name}.txt")
         assert by_hand == ours
         assert sum(map(len, ours.values())) > 12
-        mean = float(output.split()[-1])
-        cells = {cell["row"]: cell for cell in copied.found()["cells"]}
-        assert mean == cells[row]["scores"]["R@100"]
+        scores = {cell["row"]: cell["scores"] for cell in done.found()["cells"]}
+        assert means == list(scores[row].values())
 
 
 def test_wrong_options_are_named(made: Toy, tmp_home: Path) -> None:
