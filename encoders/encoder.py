@@ -31,7 +31,7 @@ from encoders.notes import CheckpointNotes, as_json
 from encoders.pairs import tokenize_texts
 from encoders.quantized_linear import quantize_towers
 from encoders.reading import make_reading
-from encoders.sparse_rows import largest
+from encoders.sparse_rows import RowCollector, largest
 from encoders.tokenizer_hash import tokenizer_sha256
 from encoders.vocabulary import Vocabulary, unwritable_ids
 from encoders.words import Word, WordFinder
@@ -128,12 +128,12 @@ class CheckpointEncoder:
         self.lengths = prepared.lengths
         self.texts += len(prepared)
         self.truncated += prepared.truncated
-        order, parts = [np.empty(0, np.int64)], [self._empty()]
         starts = np.cumsum(prepared.lengths) - prepared.lengths
-        for places in self._batch_size.batches(prepared.lengths, self._most_texts):
-            order.append(places)
-            parts.append(self._weigh(prepared.tokens, starts[places], prepared.lengths[places]))
-        return SparseBatch.concatenate(parts, np.argsort(np.concatenate(order), kind="stable"))
+        batches = list(self._batch_size.batches(prepared.lengths, self._most_texts))
+        rows = RowCollector(len(prepared), self.terms)
+        for places in batches:
+            rows.add(self._weigh(prepared.tokens, starts[places], prepared.lengths[places]))
+        return rows.batch(np.argsort(np.concatenate([np.empty(0, np.int64), *batches]), kind="stable"))
 
     def words(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
@@ -192,9 +192,6 @@ class CheckpointEncoder:
         if self._device.type == "cuda":
             return tensor.pin_memory().to(self._device, non_blocking=True)
         return tensor.to(self._device)
-
-    def _empty(self) -> SparseBatch:
-        return SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)
 
 
 def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertForMaskedLM, BertModel, DistilBertForMaskedLM, DistilBertModel
 
-from encoders.packed_layers import Layer, Workspace, activate, run_layer
+from encoders.packed_layers import Layer, Workspace, activated, run_layer
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class PackedForward:
         if self._family.head is None:
             return rows
         linear, activation, norm = self._family.head(self._model)
-        transformed: Tensor = norm(activate(activation, linear(rows)))
+        transformed: Tensor = norm(activated(linear, activation, rows, rows.shape[1], self._workspace))
         return transformed
 
 
