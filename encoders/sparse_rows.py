@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.records import SparseBatch
 
+Number = TypeVar("Number", np.int32, np.float32)
 _ROOM = 2**18
 """Values that there is room for at first: 2 MB."""
 
@@ -30,7 +32,8 @@ class RowCollector:
         """Further rows."""
         end, rows = self._size + len(batch.values), self._rows + len(batch)
         if end > len(self._values):
-            self._indices, self._values = (_grown(array, end, self._size) for array in (self._indices, self._values))
+            self._indices = _grown(self._indices, end, self._size)
+            self._values = _grown(self._values, end, self._size)
         self._indices[self._size : end], self._values[self._size : end] = batch.indices, batch.values
         self._indptr[self._rows + 1 : rows + 1] = batch.indptr[1:] + self._size
         self._rows, self._size = rows, end
@@ -41,7 +44,7 @@ class RowCollector:
         return SparseBatch(indptr, self._indices[: self._size], self._values[: self._size], self._terms).take(order)
 
 
-def _grown(array: npt.NDArray[np.generic], least: int, filled: int) -> npt.NDArray[np.generic]:
+def _grown(array: npt.NDArray[Number], least: int, filled: int) -> npt.NDArray[Number]:
     longer = np.empty(max(least, 2 * len(array)), array.dtype)
     longer[:filled] = array[:filled]
     return longer

@@ -38,9 +38,7 @@ class Validator:
         }
         judged = [query for query, ids in positives.items() if ids]
         if not judged:
-            raise LearnedSparseError(
-                f"validation: {settings.collection}:{split}: no query has a relevant document"
-            )
+            raise LearnedSparseError(f"validation: {settings.collection}:{split}: no query has a relevant document")
         chosen = drawn(judged, settings.queries, (), [seed, 1])
         self.positives = {query: positives[query] for query in chosen}
         self._queries = {query: texts[query] for query in chosen}
