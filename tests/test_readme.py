@@ -92,6 +92,16 @@ def test_sparterm_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.jvm
+def test_leaderboards_as_written(tmp_path: Path) -> None:
+    planned, ran, by_hand = (run(shlex.split(line)[1:], tmp_path) for line in commands("Leaderboards in batch"))
+    assert "6 cells" in planned
+    assert "written: demo-results" in ran
+    names = {path.name for path in (tmp_path / "demo-results").iterdir()}
+    assert {"results.json", "per_query.json", "README.md", "index.html", "scores.svg", "scores.png"} <= names
+    assert "python -m learned_sparse.pyserini search.lucene" in by_hand
+
+
+@pytest.mark.jvm
 def test_splade_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     texts = ["how to read a file", "Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
