@@ -207,7 +207,7 @@ def test_the_demo_is_that_of_make() -> None:
     assert [slug(row) for row in matrix.rows] == ["bm25", *demo.MODELS, *demo.MORE]
     assert [row.recipe for row in list(matrix.rows.values())[1:]] == [f"demo-{m}" for m in (*demo.MODELS, *demo.MORE)]
     (column,) = matrix.columns.values()
-    assert (column.collection, column.split, matrix.hits) == (demo.PLACE.collection, demo.PLACE.split, demo.HITS)
+    assert (column.collection, column.split, matrix.hits) == (demo.COLLECTION, demo.SPLIT, 1000)
     assert column_measures(column) == ("MRR@10", "R@100")
 
 
