@@ -16,11 +16,13 @@ from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import checkpoint_folder, index_folder, run_file, vectors_folder
 from tests.toy_data import save_recipes
 
+RECIPES = [f"demo-{name}" for name in (*demo.MODELS, *demo.MORE)]
+
 
 @pytest.fixture
 def tiny_recipe(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In the place of the shipped recipes: demo-splade, two steps on a tiny BERT."""
-    folder = save_recipes(tmp_path / "recipes", ["demo-splade"], tiny_headless, -1.0)
+    """demo-splade; in the place of the shipped recipes of the demo, two steps on a tiny BERT."""
+    folder = save_recipes(tmp_path / "recipes", RECIPES, tiny_headless, -1.0)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
     return folder / "demo-splade.yaml"
 
@@ -89,7 +91,7 @@ def test_spade_and_uhd_bert_in_the_demo(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = save_recipes(tmp_path / "recipes", [f"demo-{name}" for name in demo.MORE], tiny_headless)
+    folder = save_recipes(tmp_path / "recipes", RECIPES, tiny_headless)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
     monkeypatch.setattr(demo, "encode_milliseconds", lambda *_: 1.0)  # measured in the test above
     assert demo.main(["--models", *demo.MORE]) == 0
