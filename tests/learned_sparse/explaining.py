@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from learned_sparse import inspect
 from learned_sparse.index_vectors import build_index, encoded_files
 from learned_sparse.inspect_records import Reading, Share, Sources, Token
 from learned_sparse.quantize import Quantizer
@@ -82,3 +87,27 @@ def save_index(folder: Path, **changes: Any) -> Path:
     }
     build_index(encoded_files([write_folder(folder / "encoded", vectors(), **made)]), folder / "index")
     return folder / "index"
+
+
+def explain_everything(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """``load_encoder`` gives ``Explaining``; what it was asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def load_encoder(checkpoint: str, side: str, **options: Any) -> Explaining:
+        asked.append({"checkpoint": checkpoint, "side": side, **options})
+        return Explaining(**({"side": "document"} if side == "document" else {}))
+
+    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", load_encoder)
+    return asked
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """What the command prints."""
+    assert inspect.main([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    """What the command prints as JSON."""
+    content: dict[str, Any] = json.loads(shown(capsys, *arguments, "--json"))
+    return content
