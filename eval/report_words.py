@@ -50,6 +50,8 @@ def legend(found: Found) -> list[str]:
     if baseline is not None:
         test = _TESTS.get(found.results["test"], found.results["test"])
         lines.append(f"▲ ▼ differ significantly from {baseline} ({test}, p < {SIGNIFICANT} after Holm and Bonferroni).")
+    if any(claim["p"] is not None for claim in found.results["claims"]):
+        lines.append("Claims are judged one by one: their p is not corrected for how many there are.")
     if any(cell.get("spread") for cell in found.results["cells"]):
         lines.append("± is the standard deviation over trainings with different seeds.")
     lines += [

@@ -150,6 +150,15 @@ def test_a_claim_is_one_line_with_all_its_columns() -> None:
     assert texts.count("paper 0, Table 1") == 1
 
 
+def test_that_claims_are_not_corrected_is_said() -> None:
+    found = made_up()
+    said = "not corrected for how many"
+    assert said in html(found)
+    assert said in markdown(found, {})
+    found.results["claims"].clear()
+    assert said not in html(found)
+
+
 def test_the_best_of_our_own_is_bold() -> None:
     found = made_up()
     best = max(found.value(row["name"], "scifact", measure("nDCG@10")) or 0 for row in found.rows)
