@@ -43,6 +43,8 @@ class LuceneWriter:
         )
         self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, _config(impact))
         self._calls = WriterCalls()
+        self._reserve: Any = None
+        self.check_memory()
 
     def batch(self, size: int) -> Batch:
         """Room for ``size`` documents, for one thread."""
@@ -74,9 +76,16 @@ class LuceneWriter:
             self._call(self._calls.rollback)
             raise LearnedSparseError(f"{self._index}: {problem}") from None
 
-    def _call(self, handle: Any, *arguments: Any) -> None:
-        if handle.invokeWithArguments(self._list(self._writer, *arguments)) == OUT_OF_MEMORY:
+    def check_memory(self) -> None:
+        """To be called before Java is handed a batch: an error if what is held in reserve is used up for good."""
+        if self._reserve is None or self._reserve.refersTo(None):
+            self._reserve = self._call(self._calls.reserve)
+
+    def _call(self, handle: Any, *arguments: Any) -> Any:
+        result = handle.invokeWithArguments(self._list(self._writer, *arguments))
+        if result == OUT_OF_MEMORY:
             raise LearnedSparseError(_MORE_MEMORY)
+        return result
 
     def _explained(self, error: Any) -> Exception:
         """What ended the writer matters more than that another thread found it closed."""
@@ -100,6 +109,7 @@ class Batch:
 
     def add(self, names: Sequence[str], texts: Sequence[str]) -> None:
         """Index documents by the names and texts given, at most as many as there is room for."""
+        self._writer.check_memory()
         with self._writer.explaining():
             for (name_field, name_bytes, contents), name, text in zip(self._fields, names, texts, strict=False):
                 name_field.setStringValue(name)

@@ -51,10 +51,19 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the name ``path`` when the block ends well; what stood there goes then.
+    """A folder to write into, which takes the name ``path`` when the block ends well; what stood there goes then."""
+    with folder_beside(path) as temporary:
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.rename(path)
 
-    Until the end it is ``.NAME.<random>.tmp`` beside it. The next new folder of that name removes what a killed process
-    left behind.
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A folder ``.NAME.<random>.tmp`` beside ``path``, gone when the block ends.
+
+    The next one beside the same path removes what a killed process left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
@@ -63,9 +72,6 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -44,6 +44,10 @@ class Java:
     def typed(self, handle: Any, kind: str) -> Any:
         return handle.asType(self._type(kind))
 
+    def boxed(self, handle: Any) -> Any:
+        """``handle`` with the return type ``Object``: ``None`` if it returns nothing."""
+        return handle.asType(handle.type().changeReturnType(self._class("java.lang.Object")))
+
     def order(self, handle: Any, kind: str, *places: int) -> Any:
         """A handle of type ``kind`` whose arguments number ``places`` are those of ``handle``, in their order."""
         return self._handles.permuteArguments(handle, self._type(kind), *places)

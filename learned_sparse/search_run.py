@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from learned_sparse.errors import LearnedSparseError
+from learned_sparse.files import folder_beside
 from learned_sparse.passages import Passages, Rows, search_documents
 from learned_sparse.queries_export import topic_text
 from learned_sparse.records import Query
@@ -53,7 +54,6 @@ def search(
     ours = RunOptions.parse(stock) is not None
     if exact is not None and not ours:
         raise LearnedSparseError(f"--backend exact: {' '.join(stock)}: an option that needs Lucene is among these")
-    output.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         searcher = stack.enter_context(open_searcher(index, scoring, heap, exact)) if ours else None
 
@@ -64,7 +64,7 @@ def search(
             elif status := _run_stock(index, scoring, some, rows, options, run, heap):
                 raise LearnedSparseError(f"search.lucene failed with exit status {status}; {output} is not written")
 
-        run = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=output.parent))) / "run.txt"
+        run = stack.enter_context(folder_beside(output)) / "run.txt"
         if passages is None:
             run_some(queries, encoded, stock, run)
         else:

@@ -158,9 +158,9 @@ def test_nothing_is_done_twice(done: Toy) -> None:
 def test_killed_at_each_step_it_ends_with_the_same_results(made: Toy, done: Toy, tmp_path: Path) -> None:
     toy = made.copy(tmp_path / "killed")
     seen: set[str] = set()
-    while about := _killed_at_a_new_step(toy, seen):
-        seen.add(about)
-    assert len(markers(toy)) >= len(seen) > 5  # a step may come to its end unseen, while another waits for its signal
+    while begun := _killed_at_a_new_step(toy, seen):
+        seen |= begun
+    assert len(seen) == len(markers(toy)) > 10
     mine, others = ({cell["row"]: cell for cell in each.found()["cells"]} for each in (toy, done))
     for name in KILLED:
         for key in ("scores", "verdicts", "status"):
@@ -171,22 +171,25 @@ def test_killed_at_each_step_it_ends_with_the_same_results(made: Toy, done: Toy,
         assert file.read_bytes() == (done.home / file.relative_to(toy.home)).read_bytes()
 
 
-def _killed_at_a_new_step(toy: Toy, seen: set[str]) -> str | None:
-    """Run until a step begins that is not in ``seen``, and kill it with the runner; None if there is none.
+def _killed_at_a_new_step(toy: Toy, seen: set[str]) -> set[str]:
+    """Run until a step begins that is not in ``seen``, and kill it with the runner: it, and what had begun by then.
 
     Now at once, now when it has come some way, or to its end.
     """
     process = toy.start(*toy.command("--row", *KILLED))
     assert process.stdout is not None
     for line in process.stdout:
-        about = line.partition("] ")[2].removesuffix(" ...\n")
-        if line.endswith(" ...\n") and about not in seen:
-            time.sleep(len(seen) % 4)
+        if _begun(line) - seen:
+            time.sleep(0.7 * (len(seen) % 4))
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return about
+            rest, _ = process.communicate()
+            return _begun(line + rest)
     assert process.wait() == 0
-    return None
+    return set()
+
+
+def _begun(said: str) -> set[str]:
+    return set(re.findall(r"^\[.*?\] (.*) \.\.\.$", said, re.MULTILINE))
 
 
 @pytest.mark.jvm

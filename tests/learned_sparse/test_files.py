@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write, read_json, sha256, write_json
+from learned_sparse.files import atomic_write, folder_beside, read_json, sha256, write_json
 
 KILLED = """
 import os, signal, sys
@@ -22,6 +22,15 @@ from learned_sparse.files import atomic_write
 with atomic_write(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+KILLED_IN_FOLDER = """
+import os, signal, sys
+from pathlib import Path
+from learned_sparse.files import folder_beside
+with folder_beside(Path(sys.argv[1])) as folder:
+    (folder / "run.txt").write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -80,6 +89,16 @@ def test_a_kill_leaves_no_file_and_the_next_write_tidies_up(tmp_path: Path, pyth
     with atomic_write(path) as file:
         file.write(b"whole")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".other.txt.0123456789abcdef.tmp", path.name]
+
+
+def test_a_folder_of_a_killed_process_goes_with_the_next(tmp_path: Path, python: Any) -> None:
+    run = tmp_path / "runs" / "splade.txt"
+    assert python("-c", KILLED_IN_FOLDER, run).returncode == -9
+    (leftover,) = run.parent.iterdir()
+    assert (leftover / "run.txt").is_file()
+    with folder_beside(run) as folder:
+        assert list(run.parent.iterdir()) == [folder] != [leftover]
+    assert list(run.parent.iterdir()) == []
 
 
 def test_a_full_disk_is_an_error_with_a_way_out(tmp_path: Path) -> None:
