@@ -22,9 +22,9 @@ _OBJECT = "Ljava/lang/Object;"
 
 
 class WriterCalls:
-    """Calls by ``invokeWithArguments``, which give ``OUT_OF_MEMORY`` or what they made.
+    """Calls by ``invokeWithArguments``, which give ``OUT_OF_MEMORY``, or what they make, or ``None``.
 
-    All take ``java.util.Arrays.asList(writer, ...)``. Only ``reserve`` makes something: a soft reference to ``RESERVE``.
+    All take ``java.util.Arrays.asList(writer, ...)``; ``reserve`` makes a soft reference to ``RESERVE`` bytes.
     """
 
     def __init__(self) -> None:
