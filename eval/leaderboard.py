@@ -133,7 +133,7 @@ def _cells_of(plan: Plan, column: str, cells: Cells) -> Iterator[dict[str, Any]]
         yield {
             "row": name,
             "column": column,
-            "status": "published" if frozen is not None else cell.status,
+            "status": _status(row, column, cell),
             "scores": dict(cell.scores if frozen is None else frozen),
             "spread": cell.spread,
             "expected": expected,
@@ -144,6 +144,12 @@ def _cells_of(plan: Plan, column: str, cells: Cells) -> Iterator[dict[str, Any]]
             "commands": _commands(planned),
             "error": cell.error,
         }
+
+
+def _status(row: Row, column: str, cell: Measured) -> str:
+    if column in row.scores:
+        return "published"
+    return cell.status if row.published is not None or row.runs_on(column) else "left out"
 
 
 def _verdicts(scores: Mapping[str, float], expected: Mapping[str, float], tolerance: float) -> dict[str, str]:

@@ -47,6 +47,8 @@ class Row:
     published: str | None = None
     """The source of ``scores``, such as ``SPLADE, Table 1``: nothing is run."""
 
+    columns: tuple[str, ...] = ()
+    """Run only on these; empty: on all."""
     changes: tuple[str, ...] = ()
     """``KEY=VALUE`` for the recipe, as ``encoders.train --set`` takes it."""
     seeds: tuple[int, ...] = ()
@@ -72,6 +74,10 @@ class Row:
     tolerance: float = 0.0005
     """How far from ``expected`` a score may be: by default what rounding to three decimals hides."""
     note: str = ""
+
+    def runs_on(self, column: str) -> bool:
+        """Whether there is a cell to measure."""
+        return self.published is None and (not self.columns or column in self.columns)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -99,7 +105,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """A leaderboard to be: every row is measured on every column."""
+    """A leaderboard to be: every row is measured on every column, unless it names its own."""
 
     title: str
     columns: dict[str, Column]

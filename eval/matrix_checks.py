@@ -15,6 +15,7 @@ from learned_sparse.errors import LearnedSparseError, did_you_mean
 _TRAINED: tuple[Kind, ...] = ("recipe", "checkpoint")
 _LEARNED: tuple[Kind, ...] = (*_TRAINED, "model")
 _FITS: dict[str, tuple[Kind, ...]] = {
+    "columns": ("bm25", *_LEARNED, "run"),
     "changes": ("recipe",),
     "seeds": ("recipe",),
     "encode": _LEARNED,
@@ -107,6 +108,8 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
     if len(row.kinds) != 1:
         given = " and ".join(row.kinds) or "none"
         raise LearnedSparseError(f"{where}: give exactly one of {', '.join(KINDS)}; there is {given}")
+    for column in row.columns:
+        _check_known(column, matrix.columns, f"{where}: columns: no column {column!r}")
     for key, kinds in _FITS.items():
         if getattr(row, key) != getattr(_EMPTY, key) and row.kind not in kinds:
             raise LearnedSparseError(
@@ -199,6 +202,9 @@ def _check_claim(claim: Claim, matrix: Matrix, measures: Measures, where: str) -
         raise LearnedSparseError(f"{where}: {claim.better!r} is compared with itself")
     for column in claim.columns or matrix.columns:
         _check_known(column, matrix.columns, f"{where}: no column {column!r}")
+        for side in (claim.better, claim.worse):
+            if not matrix.rows[side].runs_on(column):
+                raise LearnedSparseError(f"{where}: {side!r} is not run on {column!r}; name the claim's columns")
         if claim.quantity not in COSTS:
             _check_measured(claim.quantity, measures[column], f"{where}: {column}", COSTS)
 

@@ -42,9 +42,9 @@ def make_plan(
 def _cells(builder: Builder, on: dict[str, Target], rows: Iterable[str]) -> Iterable[CellPlan]:
     for name in rows:
         row = builder.matrix.rows[name]
-        if row.published is None:
-            seeds = builder.matrix.rows[row.model].seeds if row.model else row.seeds
-            for column, where in on.items():
+        seeds = builder.matrix.rows[row.model].seeds if row.model else row.seeds
+        for column, where in on.items():
+            if row.runs_on(column):
                 yield from (cell_plan(builder, name, column, where, seed) for seed in seeds or (None,))
 
 

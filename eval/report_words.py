@@ -18,6 +18,7 @@ _CLAIMS = {
     "not measured": "not measured",
 }
 _CELLS = {"done": "done", "failed": "failed", "absent": "not run", "published": "published"}
+"""Other cells are left out by the matrix."""
 _EXPECTED = ("equal", "within tolerance", "worse", "better")
 
 

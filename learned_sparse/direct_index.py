@@ -66,7 +66,7 @@ def index_directly(
         ThreadPoolExecutor(threads) as pool,
         contextlib.closing(lines),
     ):
-        work = [pool.submit(_work, writer, lines) for _ in range(threads)]
+        work = [pool.submit(_work, writer, lines) for _ in range(1 if writer.has_little_memory else threads)]
         done, _ = wait(work, return_when=FIRST_EXCEPTION)
         return sum((one.result() for one in done), DirectCounts())
 

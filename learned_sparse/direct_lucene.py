@@ -16,6 +16,8 @@ DELIMITER = "\x01"
 """Stands between a term and its impact. No tokenizer's term holds it, and Java keeps it in one byte."""
 LARGEST_BUFFER = 512
 """Megabytes of postings that Lucene collects before it writes a segment: at most these, at most a quarter of Java's."""
+SMALL_MEMORY = 128
+"""Megabytes of Java's: where it has less, one thread alone speaks to it, or one could use up what another counts on."""
 _LONGEST_TOKEN = 1_024
 _MORE_MEMORY = f"Java ran out of memory; give it more with --heap, such as --heap 4g (or ${HEAP_VARIABLE})"
 
@@ -45,6 +47,11 @@ class LuceneWriter:
         self._calls = WriterCalls()
         self._reserve: Any = None
         self.check_memory()
+
+    @property
+    def has_little_memory(self) -> bool:
+        """Whether Java has less than ``SMALL_MEMORY``."""
+        return _megabytes() < SMALL_MEMORY
 
     def batch(self, size: int) -> Batch:
         """Room for ``size`` documents, for one thread."""
@@ -82,7 +89,8 @@ class LuceneWriter:
             self._reserve = self._call(self._calls.reserve)
 
     def _call(self, handle: Any, *arguments: Any) -> Any:
-        result = handle.invokeWithArguments(self._list(self._writer, *arguments))
+        given = self._list(self._writer, *arguments)  # pyjnius calls the handle of the thread that last looked one up
+        result = handle.invokeWithArguments(given)
         if result == OUT_OF_MEMORY:
             raise LearnedSparseError(_MORE_MEMORY)
         return result
@@ -153,9 +161,15 @@ def _config(impact: bool) -> Any:
     config = autoclass("org.apache.lucene.index.IndexWriterConfig")(analyzer)
     config.setSimilarity(autoclass(similarity)())
     config.setUseCompoundFile(False)
-    megabytes = int(autoclass("java.lang.Runtime").getRuntime().maxMemory()) / 2**20
-    config.setRAMBufferSizeMB(min(LARGEST_BUFFER, megabytes / 4))
+    config.setRAMBufferSizeMB(min(LARGEST_BUFFER, _megabytes() / 4))
     return config
+
+
+def _megabytes() -> float:
+    """Of memory that Java may use."""
+    from jnius import autoclass
+
+    return int(autoclass("java.lang.Runtime").getRuntime().maxMemory()) / 2**20
 
 
 def _document(documents: Any, field_type: Any) -> tuple[Any, Any, Any]:

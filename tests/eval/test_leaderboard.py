@@ -13,7 +13,15 @@ import scipy.stats
 
 from eval import budgets
 from eval.claims import COSTS, Claim
-from eval.leaderboard import NOT_MEASURED, PER_QUERY, RESULTS, exit_status, write_leaderboard
+from eval.leaderboard import (
+    NOT_MEASURED,
+    PER_QUERY,
+    RESULTS,
+    exit_status,
+    leaderboard,
+    measured_cells,
+    write_leaderboard,
+)
 from eval.leaderboard_cells import measured, verdict
 from eval.matrix import Column, Matrix, Row
 from eval.plan import CellPlan, Kind, Plan, Step
@@ -199,6 +207,20 @@ def test_what_is_not_done_has_no_numbers(written: tuple[dict[str, Any], dict[str
         assert found[row, "other"]["scores"] == {}
         assert found[row, "other"]["commands"] != []
     assert exit_status(written[0]) == 1
+
+
+def test_what_the_matrix_leaves_out_is_not_missing(
+    cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "budget_of", lambda checkpoint: {})
+    rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade", columns=("toy",))}
+    cells = (cell("BM25", BM25, seed=None), cell("ours", FIRST))
+    matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
+    plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=cells[0].steps, cells=cells)
+    found = cells_of(leaderboard(plan, measured_cells(plan), ""))
+    assert {key: one["status"] for key, one in found.items()} == {
+        ("BM25", "toy"): "done", ("BM25", "other"): "absent", ("ours", "toy"): "done", ("ours", "other"): "left out",
+    }  # fmt: skip
 
 
 def test_a_file_that_is_not_there_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:

@@ -165,6 +165,13 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     (claim(worse="Frozen"), r"claims\[0\]: 'Frozen' is a published row"),
     (claim(worse="SPLADE"), r"claims\[0\]: 'SPLADE' is compared with itself"),
     (claim(columns=["pydocs"]), r"claims\[0\]: no column 'pydocs'; did you mean 'pydoc'"),
+    ({"rows": {"a": {"bm25": "text", "columns": ["pydocs"]}}}, "a: columns: no column 'pydocs'; did you mean 'pydoc'"),
+    ({"rows": rows(Frozen={"published": "a", "scores": {}, "columns": ["pydoc"]})}, "'columns' means nothing in a row"),
+    (
+        claim()
+        | {"columns": {"pydoc": PYDOC, "b": PYDOC}, "rows": rows(SPLADE={"recipe": "demo-splade", "columns": ["b"]})},
+        r"claims\[0\]: 'SPLADE' is not run on 'pydoc'; name the claim's columns",
+    ),
     (claim(quantity="MRR"), r"claims\[0\]: pydoc: 'MRR' is not measured there; did you mean 'MRR@10'"),
     (claim(quantity="ms/queries"), r"'ms/queries' is not measured there; did you mean 'ms/query'"),
     (claim(kind="more"), "kind: 'more' is not one of 'higher', 'not lower', 'less'"),

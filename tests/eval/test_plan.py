@@ -61,6 +61,14 @@ def test_bm25_is_indexed_searched_and_measured(data: Path) -> None:
     assert [step.size for step in plan.steps] == [12] * 4
 
 
+def test_a_row_that_names_its_columns_is_run_there_alone(data: Path) -> None:
+    columns = {name: Column(collection=str(data / name), split="test") for name in ("toy", "other")}
+    rows = {"BM25": Row(bm25="text"), "pieces": Row(bm25="word-pieces", columns=("other",))}
+    plan = plan_of(data, rows, columns=columns)
+    assert [(cell.row, cell.column) for cell in plan.cells] == [("BM25", "toy"), ("BM25", "other"), ("pieces", "other")]
+    assert "vectors/toy/pieces" not in by_place(plan)
+
+
 def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
     plan = plan_of(
         data, {"splade": Row(recipe="small-splade"), "spade": Row(recipe="small-spade", changes=("seed=7",))}
