@@ -1,10 +1,11 @@
 # Every target makes .venv on its first use, and again when what it is made from changes.
 # Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains),
-# BENCH=searching (what `make bench` measures).
+# BENCH=searching (what `make bench` measures), WORKERS=4 (processes that run the tests, of some 3 GB each).
 
 PYTHON ?= python3
 MODELS ?=
 BENCH ?=
+WORKERS ?= 2
 
 ready := .venv/.ready
 bin := .venv/bin
@@ -25,7 +26,7 @@ demo: $(ready)
 	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))
 
 test: check
-	$(bin)/python -m pytest
+	$(bin)/python -m pytest --numprocesses $(WORKERS)
 
 check: $(ready)
 	$(bin)/ruff check .

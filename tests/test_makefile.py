@@ -42,7 +42,7 @@ def test_tests_come_after_the_checks(folder: Path) -> None:
         "ruff format --check .",
         "mypy",
         "lint-imports",
-        "python -m pytest",
+        "python -m pytest --numprocesses 2",
     ]
 
 
