@@ -15,6 +15,8 @@ import pytest
 # A slow moment of the machine is no failure; CI tries the same examples every time.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("house")
+if "PYTEST_XDIST_WORKER" in os.environ:  # threads that wait for others by spinning keep other processes' from working
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # `HF_HUB_OFFLINE=0 pytest -m published` downloads
 
 ROOT = Path(__file__).resolve().parents[1]
