@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from learned_sparse.documents import DocumentReader
 from learned_sparse.encode_outcome import Outcome, finish
@@ -82,7 +83,8 @@ class DocumentEncoding:
         self._windows = windows(reader, plan.part_size)
         self._first: Window | None = None
         self._size: int | None = None
-        self._calibrated: Encoded | None = None
+        self._begun: Encoded | None = None  # the first slice of the first part, if it went through the model already
+        self._calibrates = isinstance(quantizer, Calibration)
         self._elsewhere = 0
 
     def run(self, describe: Describe) -> Manifest:
@@ -141,10 +143,10 @@ class DocumentEncoding:
                 yield Finished(window, note)
                 continue
             done = 0
-            if self._calibrated is not None and window.number == 0:
-                done = self._calibrated.part.end
-                yield self._calibrated
-            self._calibrated = self._first = None  # no longer needed, so not to be kept
+            if self._begun is not None and window.number == 0:
+                done = self._begun.part.end
+                yield self._begun
+            self._begun = self._first = None  # no longer needed, so not to be kept
             yield from slices(window, size, self._halves.prepare, start=done)
 
     def _encode(self, part: Slice) -> Encoded:
@@ -158,20 +160,29 @@ class DocumentEncoding:
 
     def _calibrate(self, calibration: Calibration) -> Quantizer:
         """On the first slice of the whole input (as a rule the first part), whoever is to write it."""
-        first = next(slices(self._first_window(), self._slice_size(), self._halves.prepare))
-        self._calibrated = self._encode(first)
-        quantizer = calibration.find(self._calibrated.weights, [document.id for document in first.documents])
+        self._begun = self._encode_first(self._slice_size())
+        documents = self._begun.part.documents
+        quantizer = calibration.find(self._begun.weights, [document.id for document in documents])
         self._say(
-            f"quantiser calibrated on the first {len(first.documents)} documents: "
+            f"quantiser calibrated on the first {len(documents)} documents: "
             f"factor {quantizer.scale:.6g}, {quantizer.bits} bits"
         )
         return quantizer
 
+    def _encode_first(self, size: int) -> Encoded:
+        return self._encode(next(slices(self._first_window(), size, self._halves.prepare)))
+
     def _slice_size(self) -> int:
         if self._size is None:
-            documents = self._first_window().documents
-            self._size = slice_size(self._encoder, self._halves, documents, self._plan.part_size)
+            self._size = slice_size(self._encoder, self._probe, self._plan.part_size)
         return self._size
+
+    def _probe(self, size: int) -> npt.NDArray[np.int64]:
+        """The terms of each of the first documents, which are a slice then, unless a larger one is to be calibrated."""
+        encoded = self._encode_first(size)
+        if not self._calibrates:
+            self._begun = encoded
+        return np.diff(encoded.weights.indptr)
 
     def _first_window(self) -> Window:
         if self._first is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from learned_sparse.encode_parts import Note, Window
 from learned_sparse.records import Document, Encoder, SparseBatch
@@ -68,18 +69,17 @@ class Halves:
         return texts if self._prepare is None else self._prepare(texts)
 
 
-def slice_size(encoder: Encoder, halves: Halves, documents: Sequence[Document], part_size: int) -> int:
+def slice_size(encoder: Encoder, terms_of: Callable[[int], npt.NDArray[np.int64]], part_size: int) -> int:
     """How many documents may go through the model at once; the same in every run over a collection.
 
     A model that is not trained yet can give all its terms to every document. So if a whole part could have more than
-    ``MOST_WEIGHTS``, the first of its ``documents`` are tried. It is a power of two, so that one term more or less, by
-    another order of summation, makes no difference.
+    ``MOST_WEIGHTS``, the first documents are tried: ``terms_of(n)`` has the terms of each of n. It is a power of two,
+    so that one term more or less, by another order of summation, makes no difference.
     """
     most = min(encoder.description.get("top_k") or len(encoder.terms), len(encoder.terms))
     if part_size * most <= MOST_WEIGHTS:
         return part_size
-    lengths = np.diff(halves.encode(halves.prepare(documents[:PROBED])).indptr)
-    fitting = MOST_WEIGHTS // max(int(lengths.max()), 1)
+    fitting = MOST_WEIGHTS // max(int(terms_of(PROBED).max()), 1)
     return min(part_size, max(1 << (fitting.bit_length() - 1), 1)) if fitting else 1
 
 
