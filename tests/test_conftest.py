@@ -26,18 +26,19 @@ def test_without_data(shared_data):
 """
 
 
+@pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["alone", "two"])
 @pytest.mark.parametrize(
     ("mark", "status", "closing"), [("jvm", 1, "1 failed, 1 skipped, 1 error"), ("slow", 0, "3 skipped")]
 )
 def test_skipped_java_test_is_a_failure(
-    tmp_path: Path, root: Path, python: Any, mark: str, status: int, closing: str
+    tmp_path: Path, root: Path, python: Any, mark: str, status: int, closing: str, workers: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "checkout" / "tests"
     folder.mkdir(parents=True)
     shutil.copy(root / "tests" / "conftest.py", folder)
     (folder / "test_some.py").write_text(SKIPS.format(mark=mark), encoding="utf-8")
     (folder.parent / "pytest.ini").write_text("[pytest]\nmarkers =\n  jvm\n  slow\n", encoding="utf-8")
-    session = python("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:faulthandler", cwd=folder.parent)
+    session = python("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:faulthandler", *workers, cwd=folder.parent)
     assert session.returncode == status, session.stdout
     assert f"{closing} in" in session.stdout.splitlines()[-1]
     assert ("a test marked jvm must not be skipped" in session.stdout) is bool(status)  # how often depends on $CI
