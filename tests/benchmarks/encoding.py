@@ -28,7 +28,7 @@ PEERS = {
 
 def run(toy: bool) -> dict[str, Any]:
     """All contenders."""
-    return measure(TINY, 8, 1, PEERS) if toy else measure(SMALL, 128, 5, PEERS)
+    return measure(TINY, 8, 1, PEERS) if toy else measure(SMALL, 256, 5, PEERS)
 
 
 def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) -> dict[str, Any]:
