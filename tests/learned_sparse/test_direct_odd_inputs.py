@@ -167,3 +167,30 @@ except LearnedSparseError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("Java ran out of memory")) == (0, 1), done.stderr
+
+
+@pytest.mark.jvm
+def test_the_reserve_is_given_up_before_memory_ends(tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from learned_sparse.direct_lucene import LuceneWriter
+from learned_sparse.errors import LearnedSparseError
+writer = LuceneWriter(Path({str(tmp_path)!r}) / "index", impact=True, heap="26m")
+assert writer.has_little_memory
+from jnius import autoclass
+allocate, hoard = autoclass("java.nio.ByteBuffer").allocate, autoclass("java.util.ArrayList")()
+try:
+    while True:
+        writer.check_memory()
+        hoard.add(allocate(2**17))
+except LearnedSparseError as error:
+    print(error)
+hoard.clear()
+writer.check_memory()
+print("and goes on")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
+    assert first.startswith("Java ran out of memory; give it more with --heap")
+    assert last == "and goes on"
