@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertForMaskedLM, BertModel, DistilBertForMaskedLM, DistilBertModel
 
-from encoders.packed_layers import Layer, Workspace, activated, run_layer
+from encoders.packed_layers import Layer, Layers, Workspace, activated
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,10 @@ class PackedForward:
         keep = attention_mask.bool()
         lengths = [length for length in keep.sum(1).tolist() if length]
         rows, found = self._embed(input_ids, keep), {}
+        batch = Layers(parts, rows, lengths, self._workspace) if lengths and parts else None
         for number in range(max(wanted) + 1):
-            if number and lengths:
-                rows = run_layer(parts[number - 1], rows, lengths, self._workspace)
+            if number and batch is not None:
+                rows = batch.run(number - 1, rows)
             if number in wanted:
                 found[number] = _spread(self._transform(rows) if layers is None else rows, keep)
         return [found[number] for number in wanted]

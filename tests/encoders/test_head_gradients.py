@@ -68,7 +68,7 @@ def check(ours: Function, theirs: Function, learned: list[Tensor]) -> None:
 
 @pytest.fixture(autouse=True)
 def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiled_scores, "_TILE_ON_CPU", 9)
+    monkeypatch.setattr(tiled_scores, "_tile_columns", lambda _: 9)
 
 
 @pytest.mark.usefixtures("layout")

@@ -13,7 +13,14 @@ from encoders import tiled_scores
 from encoders.vocabulary_head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns
 
 WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
-LENGTHS = {"padded": [7, 3, 0, 5], "full": [7, 7], "one token": [1, 7, 1], "equal": [5, 5, 0, 0, 2, 2, 2]}
+LENGTHS = {
+    "padded": [7, 3, 0, 5],
+    "full": [7, 7],
+    "one token": [1, 7, 1],
+    "equal": [5, 5, 0, 0, 2, 2, 2],
+    "long": [79, 33, 33, 0, 31],
+    "long, full": [45, 45],
+}
 
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -38,7 +45,7 @@ def inputs(lengths: list[int], *, shift: float = 0.0, terms: int = 53, dtype: to
 @pytest.fixture(autouse=True)
 def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tile width that does not divide the vocabulary."""
-    monkeypatch.setattr(tiled_scores, "_TILE_ON_CPU", 16)
+    monkeypatch.setattr(tiled_scores, "_tile_columns", lambda _: 16)
 
 
 @pytest.mark.usefixtures("layout")

@@ -19,28 +19,48 @@ JAVA_WHITE_SPACE = {
 } | set("\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f")
 
 
-@pytest.mark.parametrize("term", ["##ing", "é", "日本", "|", "[CLS]", "a" * 254, "😀" * 127, "b12d61183", "\u200b"])
+FIT = ["##ing", "é", "日本", "|", "[CLS]", "a" * 254, "😀" * 127, "b12d61183", "\u200b"]
+UNFIT = [
+    ("", "empty"),
+    ("new york", "white space"),
+    ("a\tb", "white space"),
+    (" a", "white space"),
+    ("a\u00a0b", "white space"),  # Pyserini splits topics here, Lucene does not
+    ("a" * 255, "longer than 254"),
+    ("😀" * 128, "longer than 254"),  # two of Java's characters each
+    ("\ud800", "surrogate"),
+    (EMPTY_TERM, "reserved"),
+    (NO_TERMS, "reserved"),
+]
+
+
+@pytest.mark.parametrize("term", FIT)
 def test_fit(term: str) -> None:
     assert unfit_reason(term) is None
+    refused(["good", term, "##s"], [])
 
 
-@pytest.mark.parametrize(
-    ("term", "reason"),
-    [
-        ("", "empty"),
-        ("new york", "white space"),
-        ("a\tb", "white space"),
-        (" a", "white space"),
-        ("a\u00a0b", "white space"),  # Pyserini splits topics here, Lucene does not
-        ("a" * 255, "longer than 254"),
-        ("😀" * 128, "longer than 254"),  # two of Java's characters each
-        ("\ud800", "surrogate"),
-        (EMPTY_TERM, "reserved"),
-        (NO_TERMS, "reserved"),
-    ],
-)
+@pytest.mark.parametrize(("term", "reason"), UNFIT)
 def test_unfit(term: str, reason: str) -> None:
     assert reason in (unfit_reason(term) or "")
+    refused(["good", term, "##s"], [1])
+
+
+@pytest.mark.parametrize("terms", [["a", "b", "a"], ["a" * 200, "b", "a" * 200]])
+def test_repeated_terms_are_unfit(terms: list[str]) -> None:
+    refused(terms, [2])
+
+
+def refused(terms: list[str], expected: list[int]) -> None:
+    """Of a batch with one document for each term, just the ``expected`` ones cannot be written."""
+    checked = LuceneTerms(terms)
+    for number in range(len(terms)):
+        batch = SparseBatch(np.array([0, 1]), np.array([number], np.int32), np.array([3], np.int32), terms)
+        if number in expected:
+            with pytest.raises(LearnedSparseError, match="cannot hold"):
+                checked.check(batch, ["d"])
+        else:
+            checked.check(batch, ["d"])
 
 
 def test_every_white_space_of_java_is_unfit() -> None:
