@@ -86,7 +86,7 @@ class _OverRows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        gradient, scores = gradients[0].contiguous(), ctx.scores
+        gradient, scores = _without_smallest(gradients[0]), ctx.scores
         rows, weight, bias, row, column, score = ctx.saved_tensors
         value = gradient[scores.text_of(row.long()), column.long()]
         value = value / (1 + score) if ctx.log else value
@@ -102,3 +102,11 @@ class _OverRows(torch.autograd.Function):
             if d_weight is not None:
                 d_weight[start:end] += d_scores.t() @ rows
         return d_rows, d_weight, d_bias, None, None, None
+
+
+def _without_smallest(gradient: Tensor) -> Tensor:
+    """Zeros for what would become denormal on its way through the model: products with such numbers are slow.
+
+    They come from a softmax that is sure of its choice; a backward pass with them took 2.2 s instead of 1.4.
+    """
+    return gradient.masked_fill(gradient.abs() < 1e8 * torch.finfo(gradient.dtype).tiny, 0.0).contiguous()

@@ -18,6 +18,7 @@ _COLUMNS_ON_CPU = (
     8192,
 )  # at least, and at most: narrow products are slow (10 texts: 78 ms with 2,048, 72 with 8,192)
 _COLUMNS_ON_ACCELERATOR = 8192
+_FEW_TERMS = 0.1  # share of a tile's maxima above 0 below which only the scores of those texts and terms are looked at
 _SPARSE_BELOW = 0.05  # share of positive scores in a tile under which its entries are kept instead of computed again
 
 Span = tuple[int, int]
@@ -107,18 +108,20 @@ class TiledScores:
 
     def _sum_tile(self, scores: Tensor, bias: Tensor, *, log: bool, keep: bool) -> tuple[Tensor, Entries | None]:
         """Pooled ``(batch, columns)``, and the positive scores if they are few and ``keep``."""
-        scores = scores.to(accumulator(scores)).add_(bias)
+        scores = scores.to(accumulator(scores))
+        best = self._with_bias(self._layout.max(scores), bias)
+        text, column = (~(best <= 0)).nonzero(as_tuple=True)  # NaN stays
+        if len(text) < _FEW_TERMS * best.numel():
+            own = (self._layout.of_texts(scores, text, column) + bias[column, None]).relu_()
+            pooled = torch.zeros_like(best)
+            pooled[text, column] = (own.log1p() if log else own).sum(1)
+            which, token = own.nonzero(as_tuple=True)
+            return pooled, (self._layout.first_rows[text[which]] + token, column[which], own[which, token])
+        scores = scores.add_(bias)
         sample, entries = scores[::16], None
-        ordered = _adds_in_order(scores)
-        if (keep or ordered) and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
+        if keep and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
             row, column = self._layout.counted(scores > 0).nonzero(as_tuple=True)
-            value = scores[row, column]
-            entries = (row, column, value)
-            if ordered:
-                place = self._layout.text_of(row) * scores.shape[1] + column
-                pooled = scores.new_zeros(self._layout.texts * scores.shape[1])
-                pooled.index_add_(0, place, value.log1p() if log else value)
-                return pooled.view(self._layout.texts, -1), entries
+            entries = (row, column, scores[row, column])
         scores = scores.relu_()
         return self._layout.sum(scores.log1p_() if log else scores), entries
 
@@ -144,8 +147,3 @@ def _nothing(rows: Tensor) -> Entries:
 def _joined(parts: Sequence[Entries]) -> Entries:
     row, column, value = (torch.cat(some) for some in zip(*parts, strict=True))
     return row, column, value
-
-
-def _adds_in_order(tensor: Tensor) -> bool:
-    """Whether ``index_add_`` gives the same bits every time; elsewhere it adds atomically, in any order."""
-    return tensor.device.type == "cpu"

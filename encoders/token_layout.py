@@ -19,6 +19,8 @@ class Layout(Protocol):
     texts: int
     empty: Tensor
     """Which texts have no row that counts, ``(texts,)``."""
+    first_rows: Tensor
+    """The number of each text's first row, ``(texts,)``."""
 
     def max(self, scores: Tensor) -> Tensor:
         """The maxima (anything for a text without rows)."""
@@ -28,6 +30,9 @@ class Layout(Protocol):
 
     def sum(self, scores: Tensor) -> Tensor:
         """The sums."""
+
+    def of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        """Row by row from its first one the scores of each ``text`` ``(n,)`` in ``column``, -inf where none counts."""
 
     def counted(self, positive: Tensor) -> Tensor:
         """``positive`` without the rows that do not count."""
@@ -44,7 +49,9 @@ class Rectangle:
 
     def __init__(self, texts: int, tokens: int, keep: Tensor | None) -> None:
         self.texts, self._tokens, self._keep = texts, tokens, None if keep is None else keep.reshape(-1, 1)
+        device = None if keep is None else keep.device
         self.empty = torch.zeros(texts, dtype=torch.bool) if keep is None else ~keep.any(1)
+        self.first_rows = torch.arange(texts, device=device) * tokens
 
     def max(self, scores: Tensor) -> Tensor:
         return _maxima(self._fold(scores, float("-inf")))
@@ -58,6 +65,9 @@ class Rectangle:
 
     def sum(self, scores: Tensor) -> Tensor:
         return self._fold(scores, 0.0).sum(1)
+
+    def of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        return self._fold(scores, float("-inf"))[text, :, column]
 
     def counted(self, positive: Tensor) -> Tensor:
         return positive if self._keep is None else positive & self._keep
@@ -80,7 +90,7 @@ class Ragged:
 
     def __init__(self, lengths: Tensor) -> None:
         self.texts, self.empty = len(lengths), lengths == 0
-        self._lengths, self._starts = lengths, lengths.cumsum(0) - lengths
+        self._lengths, self.first_rows = lengths, lengths.cumsum(0) - lengths
         self._text_of_row = torch.repeat_interleave(torch.arange(self.texts), lengths)
         self._spans = list(itertools.pairwise([0, *lengths.cumsum(0).tolist()]))
         self._equally_long: list[tuple[int, int, int, int]] = []  # first text, first row, texts, tokens
@@ -102,7 +112,7 @@ class Ragged:
         if _are_many(text, scores, self.texts):
             rows = [scores[start:end].max(0).indices + start for start, end in self._spans if end > start]
             return torch.stack(rows)[(~self.empty).cumsum(0)[text] - 1, column]
-        first = self._starts[text]
+        first = self.first_rows[text]
         return first + _first_largest(scores, first, self._lengths[text], column)
 
     def sum(self, scores: Tensor) -> Tensor:
@@ -110,6 +120,12 @@ class Ragged:
         for text, (start, end) in enumerate(self._spans):
             torch.sum(scores[start:end], 0, out=pooled[text])
         return pooled
+
+    def of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        length = self._lengths[text, None]
+        token = torch.arange(int(self._lengths.max()))
+        own = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
+        return own.masked_fill_(token >= length, float("-inf"))
 
     def counted(self, positive: Tensor) -> Tensor:
         return positive

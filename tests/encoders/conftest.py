@@ -26,7 +26,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(params=["as on a CPU", "as on a GPU"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the vocabulary head does on CPUs, and what it does on GPUs, on the CPU."""
-    from encoders import tiled_scores, token_layout, vocabulary_head
+    from encoders import token_layout, vocabulary_head
 
     if request.param == "as on a GPU":
 
@@ -35,4 +35,3 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
             return token_layout.Rectangle(texts, tokens, mask.bool()), hidden.reshape(-1, width)
 
         monkeypatch.setattr(vocabulary_head, "lay_out", rectangle)
-        monkeypatch.setattr(tiled_scores, "_adds_in_order", lambda _: False)

@@ -219,6 +219,32 @@ def test_the_scores_of_all_tokens_and_terms_are_never_held(
     assert 2 * 1000 <= watch.largest < sum(lengths) * 1000 / 5
 
 
+@pytest.mark.usefixtures("layout")
+@pytest.mark.parametrize("shift", [-6.0, 4.0])
+@pytest.mark.parametrize("pooling", ["sum", "max"])
+def test_a_state_that_is_not_a_number_is_not_hidden(pooling: Pooling, shift: float) -> None:
+    hidden, mask, weight, bias = inputs([7, 3, 0], shift=shift)
+    with torch.no_grad():
+        hidden[1, 2] = float("nan")
+        hidden[0, 5] = float("nan")
+        mask[0, 5] = 0
+    weights = pool(hidden, mask, weight, bias, pooling=pooling, saturation="log")
+    assert weights.isnan().all(1).tolist() == [False, True, False]
+    assert weights.isnan().any(1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("pooling", ["sum", "max"])
+def test_gradients_too_small_to_matter_are_zeros(pooling: Pooling) -> None:
+    """What is next to the smallest numbers would only slow the layers below down."""
+    hidden, mask, weight, bias = inputs([7, 3], dtype=torch.float32, shift=4.0)
+    weights = pool(hidden, mask, weight, bias, pooling=pooling, saturation="log")
+    upstream = torch.tensor([[1e-35], [1e-28]]).expand_as(weights)
+    weights.backward(upstream)
+    assert hidden.grad is not None
+    assert not hidden.grad[0].any()
+    assert hidden.grad[1].any()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(("pooling", "saturation"), WAYS)
 def test_on_a_gpu(pooling: Pooling, saturation: Saturation) -> None:
