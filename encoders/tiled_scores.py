@@ -10,15 +10,10 @@ from torch import Tensor
 from encoders.sparse_gradients import Entries
 from encoders.token_layout import Layout
 
-_SCORES_ON_CPU = (
-    6 * 2**20
-)  # of a tile: 24 MB, near the caches (of 2,050 rows, products and maxima took 5 % more in 33 MB)
-_COLUMNS_ON_CPU = (
-    2048,
-    8192,
-)  # at least, and at most: narrow products are slow (10 texts: 78 ms with 2,048, 72 with 8,192)
+_SCORES_ON_CPU = 6 * 2**20  # of a tile: 24 MB stay near the caches; 33 MB took 5 % longer
+_COLUMNS_ON_CPU = (2048, 8192)  # at least and at most; of ten texts, 72 ms with 8,192, 78 with 2,048
 _COLUMNS_ON_ACCELERATOR = 8192
-_FEW_TERMS = 0.1  # share of a tile's maxima above 0 below which only the scores of those texts and terms are looked at
+_FEW_TERMS = 0.1  # share of maxima above 0 in a tile under which just the scores behind them are looked at
 _SPARSE_BELOW = 0.05  # share of positive scores in a tile under which its entries are kept instead of computed again
 
 Span = tuple[int, int]
