@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from eval.svg import svg
-
 COLOURS = ("#3182bd", "#e6550d", "#31a354", "#756bb1", "#8c8c8c", "#b15928", "#17becf", "#e377c2")
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 80, 30, 34, 44
 _ROW = 18  # of the legend
@@ -43,7 +41,7 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axi
     parts += _grid(across, up)
     for number, points in enumerate(shown.values()):
         parts += _line([(across.place(a), up.place(b)) for a, b in points], _colour(number))
-    return svg(title, _LEFT + _WIDTH + _RIGHT, top + _HEIGHT + _BOTTOM, parts, at=(_LEFT, 18))
+    return _svg(title, _LEFT + _WIDTH + _RIGHT, top + _HEIGHT + _BOTTOM, parts, at=(_LEFT, 18))
 
 
 class _Scale:
@@ -136,3 +134,15 @@ def _line(points: Sequence[Point], colour: str) -> list[str]:
     joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     parts = [f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"/>'] if points else []
     return parts + [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in points]
+
+
+def _svg(title: str, width: float, height: float, parts: Sequence[str], *, at: tuple[int, int]) -> str:
+    """``parts`` on a white ground of ``width`` by ``height`` pixels, with the title written ``at`` a place."""
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12" role="img">',
+        f"<title>{escape(title)}</title>",
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{at[0]}" y="{at[1]}" font-size="14">{escape(title)}</text>',
+    ]
+    return "\n".join([*head, *parts, "</svg>", ""])

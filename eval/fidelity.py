@@ -17,7 +17,7 @@ from learned_sparse.manifest import versions
 
 SPLIT = "test"
 DEPTH = 10  # of BM25's documents for each query that a pool is made of
-HITS = 100  # of BM25, as eval.ablations keeps them
+HITS = 100  # of BM25
 _RESULTS = Path(__file__).parent / "results" / "fidelity"
 _EPILOG = """\
 The search is exact and in memory, the measures are trec_eval's. Encoded vectors are kept below the home folder; a run

@@ -11,9 +11,10 @@ from typing import Any
 
 from eval.claims import COSTS, Claim, Verdict, judge, judge_cost, spelled
 from eval.leaderboard_cells import DIGITS, Cells, Measured, compared, measured, verdict
-from eval.matrix import DATA, Row
+from eval.matrix import Row
 from eval.plan import HOME, CellPlan, Plan
 from eval.significance import Test
+from learned_sparse.collection_files import data_root
 from learned_sparse.files import atomic_write, write_json
 from learned_sparse.manifest import versions
 
@@ -91,7 +92,7 @@ def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     first = done[0].per_query if done else {}
     return {
         "name": name,
-        "collection": column.collection.removeprefix(f"{DATA}/"),
+        "collection": column.collection.removeprefix(f"{plan.data or data_root()}/"),
         "split": column.split,
         "measures": list(column.measures or first),
         "documents": next((cell.documents for cell in done if cell.documents is not None), None),

@@ -27,7 +27,7 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     """The matrix ``name`` (one of ``known_matrices()``, or a YAML file), checked.
 
     Every ``{data}`` in it becomes ``data``, or without that the folder where ``load_collection`` looks: paths of this
-    machine, so a report names a collection by ``load_collection(...).name``.
+    machine, which a report leaves out.
     """
     path = _find(str(name))
     values = read_yaml(path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from eval.ablation_rows import CLAIMS, ROWS, TRAINED
-from eval.ablations import COSTS, MEASURES, slug
 from eval.claims import Claim, Verdict, judge, judge_cost, spelled
 from eval.significance import Test
 from learned_sparse.errors import LearnedSparseError
@@ -106,15 +104,3 @@ def test_a_claim_is_read_strictly() -> None:
         parse(Claim, {"source": "", "better": "a", "worse": "b", "quantity": "MAP", "margins": 1}, "here")
     with pytest.raises(LearnedSparseError, match="kind"):
         claim("lower")
-
-
-def test_claims_and_rows_name_what_is_there() -> None:
-    for one in CLAIMS:
-        assert {one.better, one.worse} <= set(ROWS)
-        assert one.quantity in (COSTS if one.kind == "less" else MEASURES)
-    for row in ROWS.values():
-        assert row.model in TRAINED
-        assert row.index_of is None or ROWS[row.index_of].index_of is None
-        assert row.index_of is None or ROWS[row.index_of].model == row.model
-    assert {row.model for row in ROWS.values()} == set(TRAINED)
-    assert len({slug(name) for name in ROWS}) == len(ROWS) == 15

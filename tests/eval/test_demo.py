@@ -7,10 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from encoders.training import recipe_file
-from eval import demo, matrix_file, steps
+from eval import demo, matrix_file
 from eval.matrix_file import load_matrix
 from learned_sparse.errors import LearnedSparseError
 from learned_sparse.home import checkpoint_folder, index_folder, run_file, vectors_folder
@@ -99,13 +98,3 @@ def test_spade_and_uhd_bert_in_the_demo(
     for name in demo.MORE:
         assert len(table[name]) == 7
         assert 0 <= float(table[name][0]) < float(table["bm25"][0])  # a random BERT
-
-
-@pytest.mark.parametrize("change", [[], ["--set", "seed=1"]])
-def test_another_recipe_is_trained_anew(
-    tmp_home: Path, tiny_recipe: Path, monkeypatch: pytest.MonkeyPatch, change: list[str]
-) -> None:
-    values = yaml.safe_load(tiny_recipe.read_text(encoding="utf-8")) | {"negatives": {"kind": "none", "per_query": 0}}
-    tiny_recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
-    assert steps.train("splade", "demo-splade")
-    assert steps.train("splade", "demo-splade", change) is bool(change)
