@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import shlex
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,15 +35,13 @@ def check_data(folder: Path, collections: Iterable[str]) -> None:
             raise LearnedSparseError(f"{corpus}: no such file; give --data its folder")
 
 
-def command(module: str, *words: str | Path) -> float:
-    """Run ``python -m module words`` inside this process, shown as a person would type it; seconds it took."""
+def command(module: str, *words: str | Path) -> None:
+    """Run ``python -m module words`` inside this process, shown as a person would type it."""
     arguments = [str(word) for word in words]
     print(f"\n$ python -m {module} {shlex.join(arguments)}", flush=True)
-    started = time.perf_counter()
     status = importlib.import_module(module).main(arguments)
     if status:
         raise LearnedSparseError(f"python -m {module}: exit status {status}; see above")
-    return time.perf_counter() - started
 
 
 def encode(model: str, place: Place, *, anew: bool, options: Sequence[str] = ()) -> None:
