@@ -92,7 +92,7 @@ def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     first = done[0].per_query if done else {}
     return {
         "name": name,
-        "collection": column.collection.removeprefix(f"{plan.data or data_root()}/"),
+        "collection": _named(plan, column.collection),
         "split": column.split,
         "measures": list(column.measures or first),
         "documents": next((cell.documents for cell in done if cell.documents is not None), None),
@@ -106,12 +106,17 @@ def _row(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     return {
         "name": name,
         "kind": row.kind,
-        "source": getattr(row, row.kind),
+        "source": _named(plan, getattr(row, row.kind)),
         "curve": row.curve,
         "note": row.note,
         "training": _training(plan, name, row, cells),
         "seeds": list(plan.matrix.rows[row.model].seeds if row.model else row.seeds),
     }
+
+
+def _named(plan: Plan, place: str) -> str:
+    """What lies in the data folder without the place that has on this machine."""
+    return place.removeprefix(f"{plan.data or data_root()}/")
 
 
 def _training(plan: Plan, name: str, row: Row, cells: Cells) -> dict[str, Any] | None:

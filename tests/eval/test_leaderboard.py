@@ -23,7 +23,8 @@ from eval.leaderboard import (
     write_leaderboard,
 )
 from eval.leaderboard_cells import measured, verdict
-from eval.matrix import DATA, Column, Matrix, Row
+from eval.matrix import Column, Matrix, Row
+from eval.matrix_file import _filled
 from eval.plan import CellPlan, Kind, Plan, Step
 from eval.step_marker import mark, mark_failed
 from learned_sparse.home import home
@@ -118,12 +119,9 @@ def written(
         cell("half", {"nDCG@10": [0.25, 0.75]}, column="other", broken=True),
     )
     steps = tuple(dict.fromkeys(step for one in cells for step in one.steps))
-    columns = {
-        name: dataclasses.replace(column, collection=column.collection.replace(DATA, str(tmp_path / "data")))
-        for name, column in MATRIX.columns.items()
-    }
-    matrix = dataclasses.replace(MATRIX, columns=columns)
-    plan = Plan(name="small", matrix=matrix, data=tmp_path / "data", steps=steps, cells=cells)
+    plan = Plan(
+        name="small", matrix=_filled(MATRIX, tmp_path / "data"), data=tmp_path / "data", steps=steps, cells=cells
+    )
     folder = tmp_path / "results"
     results = write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
