@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import checkpoint_folder
+from learned_sparse.core import LearnedSparseError, checkpoint_folder
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -72,6 +71,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
+    from learned_sparse.core import run_main
 
     run_main(main)

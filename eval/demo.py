@@ -7,15 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from eval.latency import encode_milliseconds
-from eval.table import Cell, Column, format_table
-from learned_sparse.collection import load_collection
-from learned_sparse.errors import LearnedSparseError, did_you_mean
-from learned_sparse.files import read_json
-from learned_sparse.home import home, index_folder, run_file
+from eval.costs import encode_milliseconds
+from eval.measures import Cell, Column, format_table
+from learned_sparse.collections import load_collection
+from learned_sparse.core import LearnedSparseError, did_you_mean, home, index_folder, read_json, run_file
 
 if TYPE_CHECKING:
-    from eval.plan import CellPlan, Plan
+    from eval.reproduce import CellPlan, Plan
 
 MATRIX = "demo"
 BASELINE = "BM25"
@@ -76,16 +74,14 @@ def chosen(words: Sequence[str]) -> Sequence[str]:
 
 
 def _plan(models: Sequence[str]) -> Plan:
-    from eval.matrix_file import load_matrix
-    from eval.plan_make import make_plan
+    from eval.reproduce import load_matrix, make_plan
 
     return make_plan(load_matrix(MATRIX), MATRIX, rows=(BASELINE, *models))
 
 
 def _run(plan: Plan) -> None:
     """All steps in this process: what they import is imported once. The first error ends it."""
-    from eval.step_batch import Batch, only_one
-    from eval.step_run import in_this_process
+    from eval.reproduce import Batch, in_this_process, only_one
 
     with only_one():
         batch = Batch(plan.steps, in_this_process, print)
@@ -116,6 +112,6 @@ def _verdict(rows: Sequence[Sequence[Cell]]) -> str:
 
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
+    from learned_sparse.core import run_main
 
     run_main(main)

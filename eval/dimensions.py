@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from eval.written import write_texts
-from learned_sparse.cli import run_main
-from learned_sparse.collection import filed_under
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import write_json
-from learned_sparse.home import queries_folder, vectors_folder
-from learned_sparse.manifest import versions
+from eval.measures import write_texts
+from learned_sparse.collections import filed_under
+from learned_sparse.core import LearnedSparseError, queries_folder, run_main, vectors_folder, write_json
+from learned_sparse.jsonvector import versions
 
 EPILOG = """\
 A dimension is a term of the index: a latent one such as b12d61183 (UHD-BERT), or a word piece.
@@ -31,10 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in ("at_least", "lengths_of", "top"):
         if getattr(options, name) < 1:
             raise LearnedSparseError(f"--{name.replace('_', '-')} {getattr(options, name)}: give at least 1")
-    from eval.density import density_chart
-    from eval.dimension_analysis import analyse
-    from eval.dimension_profile import frequency_chart
-    from eval.dimension_report import as_json, page
+    from eval.profile import analyse, as_json, density_chart, frequency_chart, page
 
     found = analyse(
         vectors,

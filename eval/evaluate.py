@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.encoded_files import Sparsity, sparsity_of_files
-from eval.judged import chosen_split
-from eval.measures import evaluate
-from eval.notation import parse_measure
-from eval.results import Result, notes, queries_table, result_as_json, results_table
-from learned_sparse.cli import run_main
-from learned_sparse.collection import load_collection
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write
-from learned_sparse.home import run_file
-from learned_sparse.registered import registered_qrels
-from learned_sparse.trec import Qrels, read_qrels
+from eval.costs import Sparsity, sparsity_of_files
+from eval.measures import (
+    Result,
+    chosen_split,
+    evaluate,
+    notes,
+    parse_measure,
+    queries_table,
+    result_as_json,
+    results_table,
+)
+from learned_sparse.collections import Qrels, load_collection, read_qrels, registered_qrels
+from learned_sparse.core import LearnedSparseError, atomic_write, run_file, run_main
 
 
 @dataclass(frozen=True, kw_only=True)

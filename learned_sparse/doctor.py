@@ -15,10 +15,8 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from learned_sparse import java
-from learned_sparse.cli import run_main
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import home
+from learned_sparse.core import LearnedSparseError, home, run_main
+from learned_sparse.lucene import anserini_jar, find_java
 
 GIGABYTE = 10**9
 LEAST_DISK = 2 * GIGABYTE  # checkpoints, vectors and indexes of `make demo` fit well within
@@ -52,7 +50,7 @@ def check_python() -> Finding:
 def check_java() -> Finding:
     """The Java that Anserini would run on."""
     try:
-        choice = java.find_java()
+        choice = find_java()
     except LearnedSparseError as error:
         return Finding(name="Java", found="none", problem=str(error))
     vector = "with" if choice.has_vector_module else "without"
@@ -65,7 +63,7 @@ def check_pyserini() -> Finding:
         return Finding(name="Pyserini", found="none", problem="not installed; pip install 'pyserini>=1.6,!=2.4.0'")
     release = version("pyserini")
     try:
-        jar = java.anserini_jar()
+        jar = anserini_jar()
     except LearnedSparseError as error:
         return Finding(name="Pyserini", found=release, problem=str(error))
     return Finding(name="Pyserini", found=f"{release}, {jar}")

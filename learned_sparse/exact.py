@@ -12,11 +12,8 @@ from typing import cast
 
 import numpy as np
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.exact_loading import load_vectors
-from learned_sparse.exact_postings import Postings, Scores, best
-from learned_sparse.lucene_terms import RESERVED
-from learned_sparse.records import SparseBatch
+from learned_sparse.core import RESERVED, LearnedSparseError, SparseBatch
+from learned_sparse.search import Postings, Scores, best, load_vectors
 
 Hits = list[tuple[str, int]]
 """``(document id, score)``, best first."""
@@ -110,8 +107,8 @@ def _check_query(query: Mapping[str, int], largest: int) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """``python -m learned_sparse.exact``: a TREC run without Java."""
-    from learned_sparse.queries_export import read_topics
-    from learned_sparse.trec import write_run
+    from learned_sparse.collections import write_run
+    from learned_sparse.jsonvector import read_topics
 
     parser = argparse.ArgumentParser(prog="python -m learned_sparse.exact", description=main.__doc__)
     parser.add_argument(
@@ -135,6 +132,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
+    from learned_sparse.core import run_main
 
     run_main(main)

@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from learned_sparse.collection import filed_under
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import encoded_folders, vectors_folder
-from learned_sparse.prune_rule import Rule
+from learned_sparse.collections import filed_under
+from learned_sparse.core import LearnedSparseError, encoded_folders, vectors_folder
+from learned_sparse.jsonvector import Rule
 from learned_sparse.prune_vectors import Pruned, prune
 
 EPILOG = """\
@@ -98,6 +97,6 @@ def _report(target: Path, pruned: Pruned) -> list[str]:
 
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
+    from learned_sparse.core import run_main
 
     run_main(main)

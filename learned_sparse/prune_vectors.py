@@ -12,15 +12,20 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.encode_outcome import warnings_about
-from learned_sparse.encode_parts import total
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import new_folder, sha256
-from learned_sparse.index_vectors import VectorFiles, encoded_files
-from learned_sparse.jsonvector import numbered_lines, open_lines, read_vector_files
-from learned_sparse.lucene_terms import EMPTY_TERM
-from learned_sparse.manifest import MANIFEST, Counts, Manifest, Part
-from learned_sparse.prune_rule import PRUNING, Rule
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError, new_folder, sha256
+from learned_sparse.encode import total, warnings_about
+from learned_sparse.index import VectorFiles, encoded_files
+from learned_sparse.jsonvector import (
+    MANIFEST,
+    PRUNING,
+    Counts,
+    Manifest,
+    Part,
+    Rule,
+    numbered_lines,
+    open_lines,
+    read_vector_files,
+)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ and runs the Pyserini module MODULE with its own arguments, unchanged:
 
   python -m learned_sparse.pyserini index.lucene --collection JsonVectorCollection --input VECTORS --index INDEX ...
   python -m learned_sparse.pyserini search.lucene --impact --min-idf -1 --index INDEX --topics TOPICS --output RUN ...
-  python -m learned_sparse.pyserini eval.trec_eval -c -m recip_rank QRELS RUN
+  python -m learned_sparse.pyserini eval.measures.trec_eval -c -m recip_rank QRELS RUN
 
 MODULE is what follows "pyserini." in Pyserini's documentation. --encoder takes, beside everything Pyserini knows, the
 folder of a checkpoint or of an index, a model of the home folder (sparterm), or learned_sparse:FOLDER for any of them.
@@ -38,16 +38,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(module: str, arguments: list[str], *, heap: str | None = None) -> int:
     """Run ``pyserini.<module>`` with ``arguments`` in this process."""
-    from learned_sparse import lucene
-    from learned_sparse.java import java_environment, start_jvm
-    from learned_sparse.query_encoder import encoder_named
+    from learned_sparse.lucene import allow_clauses, java_environment, make_encoders_known, run_stock, start_jvm
+    from learned_sparse.search import encoder_named
 
     choice = start_jvm(heap=heap)
     os.environ.update({name: java_environment(choice)[name] for name in ("JAVA_HOME", "PATH")})  # trec_eval calls java
     if "search" in module.split("."):
-        lucene.allow_clauses(LONGEST_QUERY)
-        lucene.make_encoders_known(encoder_named)
-    return lucene.run_stock(module, arguments)
+        allow_clauses(LONGEST_QUERY)
+        make_encoders_known(encoder_named)
+    return run_stock(module, arguments)
 
 
 LONGEST_QUERY = 2**20
@@ -55,6 +54,6 @@ LONGEST_QUERY = 2**20
 
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
+    from learned_sparse.core import run_main
 
     run_main(main)

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from learned_sparse.quantize import Quantizer
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
 
 TERMS = [f"t{number}" for number in range(50)]
 
 
-class FakeEncoder:
+class FakeEncoder(Encoder):
     """Each word gives one term a weight from its hash; ``empty`` alone gives an empty vector."""
 
     def __init__(self, side: str, quantizer: Quantizer | None = None, pause: float = 0.0, **settings: Any) -> None:
@@ -48,8 +49,8 @@ class FakeEncoder:
 
 
 def fake_module(**fixed: Any) -> types.ModuleType:
-    """What stands in for ``encoders.loading``; ``fixed`` goes to every ``FakeEncoder``."""
-    module = types.ModuleType("encoders.loading")
+    """What stands in for ``encoders.encoding.loading``; ``fixed`` goes to every ``FakeEncoder``."""
+    module = types.ModuleType("encoders.encoding.loading")
 
     def load_encoder(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
         return FakeEncoder(side, **{**settings, **fixed})
@@ -59,10 +60,10 @@ def fake_module(**fixed: Any) -> types.ModuleType:
 
 
 if __name__ in {"__main__", "__mp_main__"}:  # the latter in processes that were spawned from here
-    sys.modules["encoders.loading"] = fake_module(pause=float(os.environ.get("FAKE_PAUSE", "0")))
+    sys.modules["encoders.encoding.loading"] = fake_module(pause=float(os.environ.get("FAKE_PAUSE", "0")))
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
-    from learned_sparse.encode import main
+    from learned_sparse.core.command_line import run_main
+    from learned_sparse.encode.__main__ import main
 
     run_main(main)

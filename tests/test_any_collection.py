@@ -12,20 +12,23 @@ from typing import Any
 
 import pytest
 
-from encoders.training.examples import JudgedExamples
+from encoders.training.data.examples import JudgedExamples
+from encoders.training.data.sources import load
 from encoders.training.recipe import Negatives, Source, Validation
 from encoders.training.recipe_file import source
-from encoders.training.sources import load
-from encoders.training.validation import Validator
-from eval import dimensions, judged, pools
-from eval.matrix import Column, Matrix, Row
-from eval.plan_make import make_plan
-from learned_sparse import encode, index
-from learned_sparse.collection import load_collection
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import index_folder, queries_folder, run_file, vectors_folder
-from learned_sparse.jsonvector import read_vectors
-from learned_sparse.manifest import Manifest
+from encoders.training.validation.validation import Validator
+from eval import dimensions
+from eval.measures import judged
+from eval.reproduce import pools
+from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.plan_make import make_plan
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.home import index_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.index import __main__ as index
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.vector_files import read_vectors
 from tests.catalogue_data import catalogued
 from tests.fake_encoder import fake_module
 from tests.toy_data import TEXTS, save_collection
@@ -55,7 +58,7 @@ def name(tmp_home: Path) -> Iterator[str]:
 def test_documents_are_encoded_once_for_all_parts(
     name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.loading", fake_module())
+    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module())
     words = ["--model", "fake", "--checkpoint", "nowhere", "--collection", f"{name}/dev/small"]
     assert encode.main(words) == 0
     vectors = vectors_folder(FILED, "fake")

@@ -24,8 +24,8 @@ import json
 from collections import deque
 import encoders, eval, learned_sparse
 from encoders.training.recipe_file import load_recipe, recipe_names
-from learned_sparse.collection import load_collection
-from learned_sparse.collection_files import descriptions
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.description_files import descriptions
 print(json.dumps({
     "files": [module.__file__ for module in (encoders, eval, learned_sparse)],
     "collections": [load_collection(name).name for name in descriptions()],

@@ -45,8 +45,8 @@ def run(words: list[str], folder: Path) -> str:
 
 
 def checkpoint(folder: Path, model: str, backbone: Path) -> None:
-    from encoders.checkpoint import new_model, save_checkpoint
-    from learned_sparse.quantize import Quantizer
+    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+    from learned_sparse.core.quantize import Quantizer
 
     by_model: dict[str, dict[str, Any]] = {
         "splade": {"pooling": "max"},

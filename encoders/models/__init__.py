@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from encoders.models.architecture import SIDES, Architecture, Mixture, Side, TermWeighers
+from encoders.models.architecture import SIDES, Architecture, Mixture, TermWeighers
 from encoders.models.bag_of_words import BagOfWords
 from encoders.models.spade import SPADE, SpaDE, SpaDESettings
 from encoders.models.sparterm import SPARTERM, SparTerm, SparTermSettings
@@ -36,7 +36,6 @@ __all__ = [
     "BagOfWords",
     "DeepImpactSettings",
     "Mixture",
-    "Side",
     "SpaDE",
     "SpaDESettings",
     "SparTerm",

@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from torch import nn
 
-from encoders.backbone import MASKED_LM
-from encoders.tower import TowerKind
-from encoders.vocabulary import Vocabulary
+from encoders.backbone import MASKED_LM, TowerKind
+from encoders.checkpoints import Vocabulary
+from learned_sparse.core import Side
 
-Side = Literal["query", "document"]
 SIDES: tuple[Side, Side] = ("query", "document")
 
 
@@ -72,7 +71,7 @@ class Architecture:
     """The mixtures of components to choose from in validation; none where nothing is mixed."""
     changeable: frozenset[str] = frozenset()
     """Fields of ``S`` that may differ from the checkpoint's when texts are encoded."""
-    free_at_search: frozenset[str] = frozenset()
+    query_only_settings: frozenset[str] = frozenset()
     """Those of them that change queries only, so that an index need not be made anew."""
 
     def tower_names(self, settings: Any) -> tuple[str, ...]:

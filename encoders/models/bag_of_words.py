@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from encoders.attribution import Shares, merged_shares
-from encoders.vocabulary import Vocabulary
+from encoders.checkpoints import Vocabulary
+from encoders.head import Shares, merged_shares
 
 SpecialTokens = Literal["none", "unknown", "all"]
 """Which special tokens a bag of words holds: none; [UNK] only (naver's ``clean_bow``); all that the tokenizer adds."""
@@ -35,7 +35,7 @@ class BagOfWords(nn.Module):
         return bags.clamp(max=1) if self.weighting == "binary" else bags
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """Of ``binary`` the first occurrence, of ``tf`` each one (see ``encoders.attribution``)."""
+        """Of ``binary`` the first occurrence, of ``tf`` each one (see ``encoders.head.attribution``)."""
         literal = self.literal_positions(input_ids, attention_mask)
         repeats: Literal["first", "sum"] = "first" if self.weighting == "binary" else "sum"
         return [merged_shares(literal.float(), input_ids, literal, columns, repeats)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from encoders.checkpoints import Vocabulary
+from learned_sparse.core import LearnedSparseError
 
 
 def own_text(input_ids: Tensor, attention_mask: Tensor, separator: int) -> tuple[Tensor, Tensor]:

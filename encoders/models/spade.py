@@ -8,20 +8,15 @@ from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 
-from encoders.attribution import Attributing, Shares, largest_shares, pooled_shares
-from encoders.backbone import MASKED_LM
-from encoders.hidden_states import hidden_states_kind
-from encoders.masked_lm import Tower
-from encoders.models.architecture import Architecture, Mixture, Side
+from encoders.backbone import MASKED_LM, Tower, TowerKind, hidden_states_kind
+from encoders.checkpoints import Vocabulary
+from encoders.head import Attributing, Shares, largest_shares, max_pool_entries, pool, pooled_shares, top_k_per_row
+from encoders.models.architecture import Architecture, Mixture
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
 from encoders.models.expanded_texts import own_text, separator_of
 from encoders.models.term_pruning import TermPruning
 from encoders.models.token_weights import Activation, TokenWeights, two_layer_head
-from encoders.token_top_k import max_pool_entries, top_k_per_row
-from encoders.tower import TowerKind
-from encoders.vocabulary import Vocabulary
-from encoders.vocabulary_head import pool
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, Side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +82,7 @@ class Expansion(nn.Module):
         return max_pool_entries(values, columns, text, len(input_ids), len(weight))
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """Which token gives the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        """Which token gives the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
         hidden, pooled, weight, bias = self._states(input_ids, attention_mask)
         if self._k is None:
             return [pooled_shares(hidden, pooled, weight, bias, columns, pooling="max")]
@@ -117,7 +112,7 @@ class Pruned(nn.Module):
         return weights * self._pruning.kept
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token gives to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        """What each token gives to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
         unpruned = cast(Attributing, self.unpruned)
         return unpruned.shares(input_ids, attention_mask, columns[self._pruning.kept[columns]])
 

@@ -10,13 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from encoders.attribution import Shares, merged_shares, pooled_shares
-from encoders.masked_lm import Tower
-from encoders.models.architecture import Architecture, Side
+from encoders.backbone import Tower
+from encoders.checkpoints import Vocabulary
+from encoders.head import Shares, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
+from encoders.models.architecture import Architecture
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
-from encoders.vocabulary import Vocabulary
-from encoders.vocabulary_head import lexical_pool, pool, pool_columns
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, Side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,7 @@ class Gate(Pooled):
         return pool(*states, pooling="max", relu=self._pool == "max")
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token adds to the logits ``columns`` of one text (see ``encoders.attribution``)."""
+        """What each token adds to the logits ``columns`` of one text (see ``encoders.head.attribution``)."""
         pooling: Literal["sum", "max"] = "sum" if self._pool == "relu_sum" else "max"
         states = self.states(input_ids, attention_mask)
         return [pooled_shares(*states, columns, pooling=pooling, relu=self._pool != "raw_max")._replace(gate=True)]
@@ -92,7 +91,7 @@ class Importance(Pooled):
         return lexical_pool(hidden, input_ids, mask, literal, *decoder, pooling="sum", saturation="none")
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token adds to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        """What each token adds to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
         return [pooled_shares(*self.states(input_ids, attention_mask), columns, pooling="sum")]
 
     def gated(self, input_ids: Tensor, attention_mask: Tensor, gate: Tensor) -> Tensor:

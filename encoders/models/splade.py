@@ -8,12 +8,12 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from encoders.attribution import Shares, pooled_shares
-from encoders.masked_lm import Tower
-from encoders.models.architecture import Architecture, Side
+from encoders.backbone import Tower
+from encoders.checkpoints import Vocabulary
+from encoders.head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
+from encoders.models.architecture import Architecture
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
-from encoders.vocabulary import Vocabulary
-from encoders.vocabulary_head import Pooling, Saturation, lexical_pool, pool
+from learned_sparse.core import Side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Splade(nn.Module):
         return weights * self._unblocked
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token gives to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        """What each token gives to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
         pooled = attention_mask.bool() & self._pooled_tokens[input_ids]
         states = (self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias)
         return [pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)]

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError, did_you_mean
+from encoders.checkpoints import Vocabulary
+from learned_sparse.core import LearnedSparseError, did_you_mean
 
 RECORDED_FROM = 0.05
 """Rarer terms are not written down, so no smaller gamma can be chosen later; the paper tries 0.1 to 0.9."""

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from torch import nn
 
-from encoders.hidden_states import hidden_states_kind
-from encoders.models.architecture import Architecture, Side
+from encoders.backbone import TowerKind, hidden_states_kind
+from encoders.checkpoints import Vocabulary
+from encoders.models.architecture import Architecture
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens
 from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, two_layer_head
-from encoders.tower import TowerKind
-from encoders.vocabulary import Vocabulary
+from learned_sparse.core import Side
 
 
 @dataclass(frozen=True, kw_only=True)

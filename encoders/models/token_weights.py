@@ -7,12 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from encoders.attribution import Shares, merged_shares
-from encoders.hidden_states import HiddenStates
+from encoders.backbone import HiddenStates
+from encoders.checkpoints import Vocabulary
+from encoders.head import Shares, first_occurrences, merged_shares
 from encoders.models.bag_of_words import BagOfWords, SpecialTokens
 from encoders.models.expanded_texts import between_texts, own_text, separator_of
-from encoders.vocabulary import Vocabulary
-from encoders.vocabulary_head import first_occurrences
 
 Repeats = Literal["max", "first", "mean", "sum"]
 """What a term that occurs several times gets: the largest, first or mean score of its positions, or their sum."""
@@ -67,7 +66,7 @@ class TokenWeights(nn.Module):
         return weights if self._relu or self.training else weights.relu()
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token gives to the weights ``columns`` of one text (see ``encoders.attribution``)."""
+        """What each token gives to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
         return [merged_shares(*self._scores(input_ids, attention_mask), columns, self._repeats)]
 
     def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

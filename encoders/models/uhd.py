@@ -10,14 +10,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from encoders.attribution import Shares
-from encoders.hidden_states import HiddenStates, hidden_states_kind
-from encoders.models.architecture import Architecture, Mixture, Side
+from encoders.backbone import HiddenStates, TowerKind, hidden_states_kind
+from encoders.checkpoints import Vocabulary
+from encoders.head import Shares, WinnerTakeAll
+from encoders.models.architecture import Architecture, Mixture
 from encoders.models.uhd_bucket import Bucket, binarized, cut, states_of
 from encoders.models.uhd_settings import UHDSettings
-from encoders.tower import TowerKind
-from encoders.vocabulary import Vocabulary
-from encoders.winner_take_all import WinnerTakeAll
+from learned_sparse.core import Side
 
 _JOINT = "joint"
 _LARGEST_FACTOR = 3  # the paper's best weights 0.66:0:0.33:1:0.33:1 (A.3) are 2:0:1:3:1:3
@@ -72,7 +71,7 @@ class UHD(nn.Module):
         return (weights.view(len(weights), -1, self._dimensions) * factors[:, None]).flatten(1)
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """Which token gives the weights ``columns`` of one text, by bucket (see ``encoders.attribution``)."""
+        """Which token gives the weights ``columns`` of one text, by bucket (see ``encoders.head.attribution``)."""
         weights, found = self(input_ids, attention_mask)[0], []
         for place, name in enumerate(self._factors):
             start = place * self._dimensions
@@ -165,5 +164,5 @@ UHD_BERT = Architecture(
     terms=_terms,
     mixtures=_mixtures,
     changeable=_QUERY_ONLY | {"k", "layers", "normalize", "document_k", "document_k_scope", "binarize"},
-    free_at_search=_QUERY_ONLY,
+    query_only_settings=_QUERY_ONLY,
 )

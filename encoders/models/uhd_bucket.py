@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.attribution import Shares, largest_shares
-from encoders.hidden_states import HiddenStates
+from encoders.backbone import HiddenStates
+from encoders.checkpoints import Vocabulary
+from encoders.head import Shares, keep_largest, largest_shares, max_pool_entries
 from encoders.models.bag_of_words import counts
 from encoders.models.uhd_settings import UHDSettings
-from encoders.token_top_k import keep_largest, max_pool_entries
-from encoders.vocabulary import Vocabulary
 
 
 class Bucket(nn.Module):

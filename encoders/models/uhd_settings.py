@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError
 
 Scope = Literal["total", "bucket"]
 

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models import TermWeighers
-from encoders.training.batches import MicroBatch, StepBatch
-from encoders.training.examples import Example
+from encoders.training.data import Example, MicroBatch, StepBatch
 from encoders.training.learner import Counting, Learner, Processes
-from encoders.training.modes import begin_training, evaluating
-from encoders.training.optimizing import freeze, make_optimizer
+from encoders.training.objective.modes import begin_training, evaluating
+from encoders.training.objective.optimizing import freeze, make_optimizer
 from encoders.training.recipe import CoTraining, Stage
 
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import torch
 
-from encoders.checkpoint import LoadedModel, architecture_named, default_quantizer
+from encoders.checkpoints import LoadedModel, Vocabulary, architecture_named, as_json, default_quantizer
 from encoders.models import SIDES
-from encoders.notes import as_json
-from encoders.vocabulary import Vocabulary
-from learned_sparse.settings import parse
+from learned_sparse.core import parse
 
 
 def adopt(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:

@@ -14,8 +14,7 @@ from encoders.training import state
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
 from encoders.training.state import Progress
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import write_json
+from learned_sparse.core import LearnedSparseError, write_json
 
 if TYPE_CHECKING:
     from encoders.training.session import AnyLearner, Session
@@ -110,9 +109,9 @@ class RunFolder:
         finished: bool,
     ) -> None:
         """Write the checkpoint: the model with the settings that training found, and calibrated quantisers."""
-        from encoders.checkpoint import save_checkpoint
-        from encoders.training.calibration import quantizers
+        from encoders.checkpoints import save_checkpoint
         from encoders.training.finishing import adopt
+        from encoders.training.validation import quantizers
 
         model = session.model
         adopt(model, mixture, session.device)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from encoders.checkpoint import LoadedModel
-from encoders.pairs import tokenize_texts
-from encoders.training.optimizing import GATE
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from encoders.checkpoints import LoadedModel, Vocabulary
+from encoders.encoding import tokenize_texts
+from encoders.training.objective import GATE
+from learned_sparse.core import LearnedSparseError
 
 _BIAS = "decoder_bias"
 

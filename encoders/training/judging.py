@@ -6,11 +6,11 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from encoders.checkpoint import architecture_named
+from encoders.checkpoints import architecture_named
 from encoders.models import Mixture
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.session import Session
-from encoders.training.validation import Validator
+from encoders.training.validation.validation import Validator
 
 Score = tuple[float, Mapping[str, Any] | None]
 

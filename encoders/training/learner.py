@@ -11,16 +11,25 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models import TermWeighers
-from encoders.training.batches import MicroBatch, StepBatch, bag_of_words, known_positives
-from encoders.training.examples import Example
-from encoders.training.gradients import over_batch, per_micro_batch
-from encoders.training.modes import begin_training
-from encoders.training.objective import Outputs, example_losses, negatives_per_query, objective
-from encoders.training.optimizing import GATE, freeze, learning_rate_share, make_optimizer, set_learning_rates
-from encoders.training.parts import part_of
+from encoders.training.data import Example, MicroBatch, StepBatch, bag_of_words, known_positives
+from encoders.training.objective import (
+    GATE,
+    Outputs,
+    begin_training,
+    example_losses,
+    freeze,
+    learning_rate_share,
+    make_optimizer,
+    negatives_per_query,
+    objective,
+    over_batch,
+    part_of,
+    per_micro_batch,
+    quadratic_ramp,
+    set_learning_rates,
+)
 from encoders.training.recipe import Stage
-from encoders.training.schedules import quadratic_ramp
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError
 
 Counting = Callable[[], AbstractContextManager[None]]
 

@@ -7,19 +7,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from encoders.checkpoint import architecture_named
-from encoders.training.batches import Batches, StepBatch
+from encoders.checkpoints import architecture_named
+from encoders.training.data import Batches, Sampler, StepBatch, load, sample_documents, sample_texts
 from encoders.training.folder import RunFolder
 from encoders.training.idf import DOCUMENTS, add_idf_bias
 from encoders.training.journal import Journal
 from encoders.training.judging import Judge
 from encoders.training.negatives import NegativeSource
-from encoders.training.pruning import Pruner, save_pruning
+from encoders.training.objective import Pruner, save_pruning
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import to_mapping
-from encoders.training.sampler import Sampler
 from encoders.training.session import AnyLearner, Session
-from encoders.training.sources import load, sample_documents, sample_texts
 from encoders.training.state import Progress, seed_everything
 from encoders.training.stopping import Stopping
 from encoders.training.validation import is_better

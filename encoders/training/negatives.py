@@ -6,18 +6,16 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from encoders.training.examples import Examples, JudgedExamples
+from encoders.training.data.examples import Examples, JudgedExamples
+from encoders.training.data.mining import bm25_run, hard_negatives, run_of, search_pool
+from encoders.training.data.sources import Loaded
+from encoders.training.data.texts import TextStore
 from encoders.training.folder import RunFolder
-from encoders.training.mining import bm25_run, hard_negatives, run_of, search_pool
 from encoders.training.recipe import Recipe, Stage
-from encoders.training.retrieval import search
 from encoders.training.session import Session
-from encoders.training.sources import Loaded
-from encoders.training.texts import TextStore
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import index_folder, run_file
-from learned_sparse.records import Query
-from learned_sparse.trec import write_run
+from encoders.training.validation import search
+from learned_sparse.collections import write_run
+from learned_sparse.core import LearnedSparseError, Query, index_folder, run_file
 
 
 class NegativeSource:

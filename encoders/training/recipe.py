@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from encoders.training.stage_checks import check_stage
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -195,7 +195,9 @@ class Recipe:
     backbone: str = "bert-base-uncased"
     revision: str | None = None  # of a backbone on the Hub
     num_hidden_layers: int | None = None  # None: all the backbone has
-    output_bias: float | None = None  # where the backbone has no masked-LM head; None: the default of encoders.backbone
+    output_bias: float | None = (
+        None  # where the backbone has no masked-LM head; None: the default of encoders.backbone.backbone
+    )
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to each term's output bias before training
     seed: int = 0
     max_length: MaxLength = field(default_factory=MaxLength)

@@ -12,8 +12,7 @@ from typing import Any
 import yaml
 
 from encoders.training.recipe import RECIPES, Recipe
-from learned_sparse.errors import LearnedSparseError, did_you_mean
-from learned_sparse.settings import parse, read_yaml
+from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
 
 _TRIPLES = re.compile(r"\.tsv(\.gz)?$")
 

@@ -12,15 +12,14 @@ import accelerate
 import torch
 from torch import Tensor
 
-from encoders.checkpoint import LoadedModel, new_model
+from encoders.checkpoints import LoadedModel, new_model
 from encoders.training import state
 from encoders.training.cotraining import CoLearner
 from encoders.training.learner import Learner
-from encoders.training.parts import part_of
-from encoders.training.pruning import Pruner, load_pruning
+from encoders.training.objective import Pruner, load_pruning, part_of
 from encoders.training.recipe import Recipe, Stage
-from encoders.training.retrieval import Vectors, encode
-from learned_sparse.errors import LearnedSparseError
+from encoders.training.validation import Vectors, encode
+from learned_sparse.core import LearnedSparseError
 
 T = TypeVar("T")
 AnyLearner = Learner | CoLearner

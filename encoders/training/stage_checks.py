@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError
 
 if TYPE_CHECKING:
     from encoders.training.recipe import Negatives, Stage

@@ -16,9 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import read_json, write_json
-from learned_sparse.settings import parse
+from learned_sparse.core import LearnedSparseError, parse, read_json, write_json
 
 _FOLDER = re.compile(r"\d\d-\d{9}")
 

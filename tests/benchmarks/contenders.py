@@ -10,10 +10,10 @@ from typing import Any
 import torch
 import transformers
 
-from learned_sparse.encode_options import EncodeOptions
-from learned_sparse.encode_setup import document_encoding, load_side, plan_run
-from learned_sparse.encode_source import open_source
-from learned_sparse.java import start_jvm
+from learned_sparse.encode.options import EncodeOptions
+from learned_sparse.encode.setup import document_encoding, load_side, plan_run
+from learned_sparse.encode.source import open_source
+from learned_sparse.lucene.java import start_jvm
 
 SCALE = 256 / 5
 """Impact per unit of weight: Pyserini's is fixed, so all contenders write these integers."""

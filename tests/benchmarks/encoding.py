@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from encoders.checkpoint import load_tokenizer
-from encoders.device import cpu_has_bf16
+from encoders.backbone.device import cpu_has_bf16
+from encoders.checkpoints.checkpoint import load_tokenizer
 from tests.benchmarks import contenders, harness
 from tests.benchmarks.agreement import agreement, read, require_same, spread
 from tests.benchmarks.passages import described

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.exact import ExactSearcher
-from learned_sparse.index_vectors import VectorFiles, build_index
-from learned_sparse.records import SparseBatch
+from learned_sparse.index.vectors import VectorFiles, build_index
 from tests.benchmarks import harness
 from tests.benchmarks.exact_peers import Found, Queries, Scipy, Search, Seismic, lucene, stock_pyserini
 from tests.benchmarks.exact_tables import markdown
@@ -130,7 +130,7 @@ def _growth(impacts: SparseBatch, index: Path, sizes: dict[str, Any]) -> list[di
 
 def loading(folder: str, rounds: int) -> dict[str, Any]:
     """A folder of vectors to a searcher, straight and through a dict for each document."""
-    from learned_sparse.jsonvector import read_vectors
+    from learned_sparse.jsonvector.vector_files import read_vectors
 
     calls: dict[str, Callable[[], object]] = {
         "straight into arrays": lambda: ExactSearcher.from_vectors(folder),

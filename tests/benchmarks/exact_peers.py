@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from learned_sparse.exact_postings import best
-from learned_sparse.lucene import ImpactSearcher, impact_searcher
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.lucene.stock import ImpactSearcher, impact_searcher
+from learned_sparse.search.exact_postings import best
 
 Queries = Mapping[str, Mapping[str, int]]
 Found = Mapping[str, Sequence[tuple[str, float]]]

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from encoders.loading import load_encoder
-from learned_sparse.jsonvector import write_part
-from learned_sparse.quantize import Quantizer
+from encoders.encoding.loading import load_encoder
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.jsonvector.vector_files import write_part
 
 _NAMED = {
     "attention": r"bmm|softmax|scaled_dot_product|flash_attention",

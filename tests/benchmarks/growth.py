@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone import minilm_folder
-from encoders.checkpoint import load_tokenizer
+from encoders.backbone.backbone import minilm_folder
+from encoders.checkpoints.checkpoint import load_tokenizer
 from tests.benchmarks import harness
 from tests.benchmarks.memory import resident_mb
 from tests.benchmarks.passages import passages

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from learned_sparse.docstrings import docstrings, library, source_files
+from learned_sparse.collections.docstrings import docstrings, library, source_files
 
 FULL = 75
 """Words at which a passage is full; the sentence that fills it is its last."""

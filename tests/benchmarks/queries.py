@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from learned_sparse.java import start_jvm
-from learned_sparse.quantize import Quantizer
-from learned_sparse.query_encoder import QueryImpacts
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.lucene.java import start_jvm
+from learned_sparse.search.query_encoder import QueryImpacts
 from tests.benchmarks import harness
 from tests.benchmarks.agreement import agreement, require_same, spread
 from tests.benchmarks.contenders import SCALE

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write, read_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, read_json
 from tests.benchmarks import run
 from tests.benchmarks.harness import ROOT
 from tests.benchmarks.targets import TARGETS, Target
@@ -115,6 +115,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
+    from learned_sparse.core.command_line import run_main
 
     run_main(main)

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import write_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import write_json
 from tests.benchmarks import harness
 
 BENCHMARKS = {
@@ -97,6 +97,6 @@ def _known(name: str) -> str:
 
 
 if __name__ == "__main__":
-    from learned_sparse.cli import run_main
+    from learned_sparse.core.command_line import run_main
 
     run_main(main)

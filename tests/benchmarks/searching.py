@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from learned_sparse import lucene
-from learned_sparse.index_vectors import build_index, plain_files
-from learned_sparse.lucene_impacts import ImpactSearcher
-from learned_sparse.stock_run import lowered
+from learned_sparse.index.vectors import build_index, plain_files
+from learned_sparse.lucene import stock as lucene
+from learned_sparse.lucene.impacts import ImpactSearcher
+from learned_sparse.search.stock_run import lowered
 from tests.benchmarks import harness
 
 SEED = 0

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone import load_backbone, minilm_folder
-from encoders.batching import pad
-from encoders.checkpoint import load_tokenizer, new_model, save_checkpoint
-from encoders.masked_lm import Tower
-from encoders.vocabulary_head import pool
+from encoders.backbone.backbone import load_backbone, minilm_folder
+from encoders.backbone.masked_lm import Tower
+from encoders.checkpoints.checkpoint import load_tokenizer, new_model, save_checkpoint
+from encoders.encoding.batching import pad
+from encoders.head.vocabulary_head import pool
 from tests.benchmarks.passages import passages
 from tests.tiny_models import save_tiny
 

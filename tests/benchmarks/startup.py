@@ -16,10 +16,10 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.bm25_index import build_bm25_index
-from learned_sparse.index_vectors import build_index, encoded_files, plain_files
-from learned_sparse.jsonvector import read_vectors
-from learned_sparse.records import Document
+from learned_sparse.core.records import Document
+from learned_sparse.index.bm25_index import build_bm25_index
+from learned_sparse.index.vectors import build_index, encoded_files, plain_files
+from learned_sparse.jsonvector.vector_files import read_vectors
 from tests.benchmarks import harness
 
 EACH = 100
@@ -75,7 +75,7 @@ def write_vectors(folder: Path, documents: int) -> Path:
 
 def first_hits(who: str, index: str) -> dict[str, Any]:
     """Make a searcher and ask it once, in this process, which starts Java and imports first what it takes."""
-    from learned_sparse.java import start_jvm
+    from learned_sparse.lucene.java import start_jvm
 
     start_jvm()
     if who == STOCK:
@@ -88,7 +88,7 @@ def first_hits(who: str, index: str) -> dict[str, Any]:
         began, cpu = time.perf_counter(), time.process_time()
         hits = [hit.docid for hit in LuceneImpactSearcher(index, Encoded(), -1).search("x", 10)]
     else:
-        from learned_sparse.lucene_impacts import ImpactSearcher
+        from learned_sparse.lucene.impacts import ImpactSearcher
 
         began, cpu = time.perf_counter(), time.process_time()
         hits = [name for name, _ in ImpactSearcher(Path(index)).search(QUERY, 10)]
@@ -105,8 +105,8 @@ def _opened(who: str, index: Path) -> dict[str, Any]:
 def _commands(folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """Indexes of a few documents by SpaDE, whose queries are bags of words, and by BM25; what searches them."""
     # Here, since the processes that are measured import this module too.
-    from encoders.checkpoint import new_model, save_checkpoint
-    from learned_sparse.encode import main as encode
+    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+    from learned_sparse.encode.__main__ import main as encode
     from tests.tiny_models import TEXTS, save_tiny
 
     documents = [Document(f"d{number}", text) for number, text in enumerate(filter(None, TEXTS))]

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.jsonvector import write_part
-from learned_sparse.lucene_terms import LuceneTerms
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import LuceneTerms
+from learned_sparse.jsonvector.vector_files import write_part
 
 VOCABULARY = 30_000
 FLAT = 30.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.benchmarks import encoding, report, run
 from tests.benchmarks.agreement import agreement, require_same, spread
 from tests.benchmarks.targets import TARGETS, Found, Target

@@ -14,14 +14,14 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.checkpoint import load_tokenizer
-from encoders.masked_lm import Tower
+from encoders.backbone.masked_lm import Tower
+from encoders.checkpoints.checkpoint import load_tokenizer
+from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.head.vocabulary_head import Pooling
 from encoders.models import TermWeighers
 from encoders.models.splade import Splade, SpladeSettings
-from encoders.training.optimizing import make_optimizer
+from encoders.training.objective.optimizing import make_optimizer
 from encoders.training.recipe import Stage
-from encoders.vocabulary import Vocabulary
-from encoders.vocabulary_head import Pooling
 from tests.benchmarks import harness
 from tests.benchmarks.passages import passages
 from tests.benchmarks.shapes import SMALL, TINY

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from encoders.token_layout import Layout
+    from encoders.head.token_layout import Layout
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,7 +26,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(params=["as on a CPU", "as on a GPU"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the vocabulary head does on CPUs, and what it does on GPUs, on the CPU."""
-    from encoders import token_layout, vocabulary_head
+    from encoders.head import token_layout, vocabulary_head
 
     if request.param == "as on a GPU":
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders import triton_head, vocabulary_head
-from encoders.triton_head import FusedScores
-from encoders.vocabulary_head import Pooling, Saturation, pool
+from encoders.head import triton_head, vocabulary_head
+from encoders.head.triton_head import FusedScores
+from encoders.head.vocabulary_head import Pooling, Saturation, pool
 
 WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 LENGTHS = {

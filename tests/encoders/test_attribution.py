@@ -14,13 +14,14 @@ import torch
 import transformers
 from torch import Tensor
 
-from encoders.attribution import Shares, attribute, largest_shares, merged_shares
-from encoders.checkpoint import LoadedModel, new_model, save_checkpoint
-from encoders.encoder import CheckpointEncoder
-from encoders.loading import load_encoder
-from encoders.models import SIDES, Side
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import EXPANDED
+from encoders.checkpoints.checkpoint import LoadedModel, new_model, save_checkpoint
+from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.loading import load_encoder
+from encoders.head.attribution import Shares, attribute, largest_shares, merged_shares
+from encoders.models import SIDES
+from learned_sparse.core import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import EXPANDED
 from tests.encoders.models import cases
 from tests.encoders.models.cases import CASES, Case, name
 from tests.tiny_models import TEXTS, VOCABULARY

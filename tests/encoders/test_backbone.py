@@ -9,11 +9,11 @@ import pytest
 import torch
 import transformers
 
-from encoders import backbone
-from encoders.backbone import load_backbone, minilm_folder
-from encoders.masked_lm import Tower
-from encoders.vocabulary_head import pool
-from learned_sparse.errors import LearnedSparseError
+from encoders.backbone import backbone
+from encoders.backbone.backbone import load_backbone, minilm_folder
+from encoders.backbone.masked_lm import Tower
+from encoders.head.vocabulary_head import pool
+from learned_sparse.core.errors import LearnedSparseError
 
 IDS = torch.tensor([[4, 60, 61, 62, 5]])
 

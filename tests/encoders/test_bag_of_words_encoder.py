@@ -16,16 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from encoders.bag_of_words_encoder import TOKENIZER, BagOfWordsEncoder, load_bag_of_words, read_tokenizer
-from encoders.checkpoint import new_model, save_checkpoint
-from encoders.encoder import CheckpointEncoder, load_checkpoint_encoder
-from encoders.loading import load_encoder
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from encoders.checkpoints.notes import NOTES, BagNotes, read_notes
+from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.encoding.bag_of_words_encoder import TOKENIZER, BagOfWordsEncoder, load_bag_of_words, read_tokenizer
+from encoders.encoding.encoder import CheckpointEncoder, load_checkpoint_encoder
+from encoders.encoding.loading import load_encoder
 from encoders.models import BagOfWords
-from encoders.notes import NOTES, BagNotes, read_notes
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.quantize import Quantizer
-from learned_sparse.records import EXPANDED, Encoder, SparseBatch
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import EXPANDED, SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
 
 STRANGE = [
@@ -144,7 +145,7 @@ def changeable(saved: dict[str, Path], tmp_path: Path) -> Path:
     """A checkpoint whose notes allow changes."""
     folder = Path(shutil.copytree(saved["tf"], tmp_path / "changeable"))
     content = json.loads((folder / NOTES).read_text())
-    content["bags"]["query"].update(changeable=["threshold", "max_terms", "mode"], free_at_search=["max_terms"])
+    content["bags"]["query"].update(changeable=["threshold", "max_terms", "mode"], query_only_settings=["max_terms"])
     content["quantizers"]["query"] = {"scale": 3.0, "bits": 8}
     (folder / NOTES).write_text(json.dumps(content))
     return folder
@@ -223,7 +224,7 @@ def test_the_notes_are_complete(saved: dict[str, Path]) -> None:
         "scoring": "impact",
         "scale": 1.0,
         "changeable": (),
-        "free_at_search": (),
+        "query_only_settings": (),
     }
     special = sorted(VOCABULARY.index(f"[{name}]") for name in ("PAD", "CLS", "SEP", "MASK"))
     assert list(read_notes(saved["binary"]).bags["query"].excluded) == special

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.batching import BatchSize, pad, pad_slices
-from learned_sparse.errors import LearnedSparseError
+from encoders.encoding.batching import BatchSize, pad, pad_slices
+from learned_sparse.core.errors import LearnedSparseError
 
 
 @given(st.lists(st.integers(0, 300)), st.integers(1, 500), st.sampled_from(["", "t"]))

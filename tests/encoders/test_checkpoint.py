@@ -11,11 +11,11 @@ import pytest
 import torch
 import transformers
 
-from encoders.checkpoint import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
-from encoders.hidden_states import HEAD
-from encoders.notes import NOTES
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.quantize import Quantizer
+from encoders.backbone.hidden_states import HEAD
+from encoders.checkpoints.checkpoint import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
+from encoders.checkpoints.notes import NOTES
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
 from tests.tiny_models import TEXTS
 
 
@@ -89,7 +89,7 @@ def test_an_unfinished_save_is_no_checkpoint(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("encoders.masked_lm.Tower.save", full)
+    monkeypatch.setattr("encoders.backbone.masked_lm.Tower.save", full)
     with pytest.raises(OSError, match="No space"):
         save_checkpoint(tmp_path, model)
     with pytest.raises(LearnedSparseError, match=f"no checkpoint: neither {NOTES} nor"):
@@ -149,7 +149,7 @@ def test_towers_with_a_head_of_their_own(tiny_bert: Path, tmp_path: Path, monkey
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("encoders.hidden_states.to_safetensors", full)
+        patched.setattr("encoders.backbone.hidden_states.to_safetensors", full)
         with pytest.raises(LearnedSparseError, match="No space"):
             save_checkpoint(tmp_path, model)
     assert not (tmp_path / NOTES).exists()

@@ -14,18 +14,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import device
-from encoders.backbone import MASKED_LM
-from encoders.batching import BatchSize
-from encoders.checkpoint import LoadedModel, new_model, save_checkpoint
-from encoders.encoder import CheckpointEncoder, to_sparse
-from encoders.loading import load_encoder
-from encoders.models import ARCHITECTURES, SIDES, Side
-from encoders.sparse_rows import largest
-from encoders.tokenizer_hash import tokenizer_sha256
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.quantize import Quantizer
-from learned_sparse.records import Encoder, SparseBatch
+from encoders.backbone import device
+from encoders.backbone.backbone import MASKED_LM
+from encoders.checkpoints.checkpoint import LoadedModel, new_model, save_checkpoint
+from encoders.checkpoints.tokenizer_hash import tokenizer_sha256
+from encoders.encoding.batching import BatchSize
+from encoders.encoding.encoder import CheckpointEncoder, to_sparse
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.sparse_rows import largest
+from encoders.models import ARCHITECTURES, SIDES
+from learned_sparse.core import Side
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY
 
 MANY = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
@@ -261,7 +263,7 @@ def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pyte
     lengths = np.full(300, 3)
     assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, most_texts=136)] == [136, 136, 28]
     assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, most_texts=136)] == [300]
-    monkeypatch.setattr("encoders.encoder._MOST_WEIGHTS", 9)
+    monkeypatch.setattr("encoders.encoding.encoder._MOST_WEIGHTS", 9)
     weigher, tokenizer = _Always(), load_encoder(str(tiny_bert), "document").tokenizer
     encoder = CheckpointEncoder(weigher, tokenizer, "abcd", max_length=8, device=torch.device("cpu"), dtype="fp32")
     encoder.encode(["a"] * 5)

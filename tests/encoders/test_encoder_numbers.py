@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from encoders.checkpoint import new_model, save_checkpoint
-from encoders.device import choose_dtype, default_batch_size
-from encoders.encoder import CheckpointEncoder
-from encoders.loading import load_encoder
-from encoders.masked_lm import Tower
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import SparseBatch
+from encoders.backbone.device import choose_dtype, default_batch_size
+from encoders.backbone.masked_lm import Tower
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.loading import load_encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
 from tests.tiny_models import TEXTS
 
 UHD = {"dimensions": 48, "k": 4, "layers": [1, 2], "weight_sparsity": 0.3}
@@ -109,7 +109,7 @@ def test_a_batch_that_suits_the_device(folders: dict[str, str], monkeypatch: pyt
     tokens = {device: int(default_batch_size(torch.device(device)).removesuffix("t")) for device in ("cpu", "cuda")}
     assert tokens["cpu"] < tokens["cuda"]
     seen: list[int] = []
-    monkeypatch.setattr("encoders.encoder.default_batch_size", lambda _: "20t")
+    monkeypatch.setattr("encoders.encoding.encoder.default_batch_size", lambda _: "20t")
     for options in ({}, {"batch_size": "40t"}):
         encoder = loaded(folders["splade"], **options)
         encoder.weigher.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from encoders.checkpoint import new_model, save_checkpoint
-from encoders.loading import load_encoder
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from encoders.encoding.loading import load_encoder
 from encoders.models import ARCHITECTURES, SIDES, Architecture
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.quantize import Quantizer
-from learned_sparse.records import EXPANDED
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import EXPANDED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         terms=lambda settings, _: [f"b{layer}" for layer in settings.layers],
         uses_expanded=lambda settings: settings.cut > 5,
         changeable=frozenset({"factor", "cut", "layers"}),
-        free_at_search=frozenset({"cut"}),
+        query_only_settings=frozenset({"cut"}),
     )
     monkeypatch.setitem(ARCHITECTURES, "scaled", family)
     model = new_model("scaled", {"factor": 1.5}, str(tiny_bert))
@@ -76,7 +76,7 @@ def test_settings_can_be_changed(scaled: str) -> None:
     assert load_encoder(scaled, "document", settings=whole).description == encoder.description
 
 
-def test_what_is_free_at_search_is_not_in_the_weights_hash(scaled: str) -> None:
+def test_what_is_query_only_settings_is_not_in_the_weights_hash(scaled: str) -> None:
     """A search that leaves a tower away still asks for the model that documents were encoded with."""
     all_of_it, none = (load_encoder(scaled, "query", settings={"cut": cut}) for cut in (9, 1))
     assert all_of_it.description["weights_sha256"].keys() == {"body"}

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders import tiled_scores, token_layout
-from encoders.token_top_k import max_pool_entries, top_k_per_row
-from encoders.vocabulary_head import lexical_pool, pool, pool_columns
-from encoders.winner_take_all import WinnerTakeAll, unpack
+from encoders.head import tiled_scores, token_layout
+from encoders.head.token_top_k import max_pool_entries, top_k_per_row
+from encoders.head.vocabulary_head import lexical_pool, pool, pool_columns
+from encoders.head.winner_take_all import WinnerTakeAll, unpack
 
 TERMS, WIDTH = 23, 4
 WAYS: dict[str, dict[str, Any]] = {

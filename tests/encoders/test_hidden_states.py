@@ -12,9 +12,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from encoders.backbone import MASKED_LM
-from encoders.hidden_states import HEAD, HiddenStates, hidden_states_kind
-from learned_sparse.errors import LearnedSparseError
+from encoders.backbone.backbone import MASKED_LM
+from encoders.backbone.hidden_states import HEAD, HiddenStates, hidden_states_kind
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY
 
 IDS = torch.tensor([[4, 60, 61, 62, 5], [4, 70, 5, 0, 0]])

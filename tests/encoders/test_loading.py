@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from encoders.bag_of_words_encoder import BagOfWordsEncoder
-from encoders.checkpoint import new_model, save_checkpoint
-from encoders.encoder import CheckpointEncoder, load_checkpoint_encoder
-from encoders.loading import load_encoder
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
+from encoders.encoding.encoder import CheckpointEncoder, load_checkpoint_encoder
+from encoders.encoding.loading import load_encoder
 from encoders.models import SIDES
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.conftest import Python
 from tests.tiny_models import TEXTS
 
@@ -59,7 +59,7 @@ def test_errors_name_the_model(folder: str) -> None:
 
 def test_a_side_that_learns_nothing_needs_no_torch(folder: str, python: Python) -> None:
     code = (
-        "import sys; from encoders.loading import load_encoder; encoder = load_encoder(sys.argv[1], 'query');"
+        "import sys; from encoders.encoding.loading import load_encoder; encoder = load_encoder(sys.argv[1], 'query');"
         "print(encoder.encode(['wing lift']).row(0), *({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = python("-c", code, folder)

@@ -10,8 +10,8 @@ import pytest
 import torch
 import transformers
 
-from encoders.masked_lm import Tower
-from learned_sparse.errors import LearnedSparseError
+from encoders.backbone.masked_lm import Tower
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS, VOCABULARY, save_tiny
 
 CONFIGS: dict[str, Any] = {

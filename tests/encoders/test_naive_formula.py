@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.checkpoint import LoadedModel, save_checkpoint
-from encoders.encoder import CheckpointEncoder
-from encoders.loading import load_encoder
-from learned_sparse.quantize import Quantizer
+from encoders.checkpoints.checkpoint import LoadedModel, save_checkpoint
+from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.loading import load_encoder
+from learned_sparse.core.quantize import Quantizer
 from tests.encoders.models.cases import SMALLEST
 from tests.encoders.models.heads import untrained
 from tests.tiny_models import TEXTS, VOCABULARY

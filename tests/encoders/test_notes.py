@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from encoders.notes import FORMAT, NOTES, BagNotes, CheckpointNotes, as_json, read_notes, write_notes
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.quantize import Quantizer
+from encoders.checkpoints.notes import FORMAT, NOTES, BagNotes, CheckpointNotes, as_json, read_notes, write_notes
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
 from tests.conftest import Python
 
 BAG = BagNotes(weighting="binary", excluded=(0, 4), scoring="impact", scale=1.0, changeable=("k",))
@@ -88,7 +88,7 @@ def test_settings_as_json_has_them() -> None:
 def test_no_torch(tmp_path: Path, python: Python) -> None:
     write_notes(tmp_path, WHOLE)
     code = (
-        "import sys; from pathlib import Path; from encoders.notes import read_notes;"
+        "import sys; from pathlib import Path; from encoders.checkpoints.notes import read_notes;"
         "read_notes(Path(sys.argv[1])); print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
     done = python("-c", code, tmp_path)

@@ -10,10 +10,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from encoders.hidden_states import HiddenStates
-from encoders.masked_lm import Tower
-from encoders.packed_forward import PackedForward
-from encoders.packed_layers import _SHORT
+from encoders.backbone.hidden_states import HiddenStates
+from encoders.backbone.masked_lm import Tower
+from encoders.backbone.packed_forward import PackedForward
+from encoders.backbone.packed_layers import _SHORT
 
 WORDS, LONGEST = 50, 64
 SIZES = {

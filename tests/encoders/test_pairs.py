@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import transformers
 
-from encoders.pairs import pair_of, tokenize_texts
-from encoders.training.batches import tokenize
-from learned_sparse.records import EXPANDED, Document
+from encoders.encoding.pairs import pair_of, tokenize_texts
+from encoders.training.data.batches import tokenize
+from learned_sparse.core.records import EXPANDED, Document
 from tests.tiny_models import TEXTS
 
 PAIR = Document("d1", "Hives are caused", "what causes hives?").with_expanded

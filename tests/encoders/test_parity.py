@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoint import new_model
-from encoders.loading import load_encoder
+from encoders.checkpoints.checkpoint import new_model
+from encoders.encoding.loading import load_encoder
 from tests.tiny_models import TEXTS
 
 
@@ -38,8 +38,8 @@ def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureR
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_pyserini(kind: str, request: pytest.FixtureRequest) -> None:
     """Its integers are round(weight / 5 * 256)."""
-    from learned_sparse.java import start_jvm
-    from learned_sparse.openai_placeholder import install_openai_placeholder
+    from learned_sparse.lucene.java import start_jvm
+    from learned_sparse.lucene.openai_placeholder import install_openai_placeholder
 
     start_jvm()
     install_openai_placeholder()

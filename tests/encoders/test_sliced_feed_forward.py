@@ -12,9 +12,9 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders import sliced_feed_forward
-from encoders.hidden_states import hidden_states_kind
-from encoders.masked_lm import Tower
+from encoders.backbone import sliced_feed_forward
+from encoders.backbone.hidden_states import hidden_states_kind
+from encoders.backbone.masked_lm import Tower
 from tests.tiny_models import TEXTS
 
 
@@ -114,6 +114,6 @@ def test_autocast_is_left_to_torch(tower: Any, folder: Path) -> None:
 
 
 def known(tower: Any) -> Any:
-    from encoders.packed_forward import known_layers
+    from encoders.backbone.packed_forward import known_layers
 
     return known_layers(tower.model)

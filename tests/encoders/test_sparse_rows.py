@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders import sparse_rows
-from encoders.sparse_rows import RowCollector
-from learned_sparse.records import SparseBatch
+from encoders.encoding import sparse_rows
+from encoders.encoding.sparse_rows import RowCollector
+from learned_sparse.core.records import SparseBatch
 
 TERMS = [f"t{number}" for number in range(9)]
 rows = st.dictionaries(st.sampled_from(range(9)), st.floats(0.5, 2, width=32), max_size=9)

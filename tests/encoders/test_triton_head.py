@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders import vocabulary_head
-from encoders.triton_head import can_use_kernels, uses_kernels
-from encoders.vocabulary_head import Pooling, Saturation, pool
+from encoders.head import vocabulary_head
+from encoders.head.triton_head import can_use_kernels, uses_kernels
+from encoders.head.vocabulary_head import Pooling, Saturation, pool
 
 WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -24,7 +24,7 @@ COMPILE = """
 import sys
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from encoders import triton_kernels
+from encoders.head import triton_kernels
 
 kinds = {"texts": "i32", "tokens": "i32", "terms": "i32", "width": "i32", "first": "i32", "last": "i32",
          "stride": "i32", "keep": "*u8", "ends": "*i32", "winners": "*i32", "bias": "*fp32", "pooled": "*fp32",

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from encoders import tiled_scores
-from encoders.vocabulary_head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns
+from encoders.head import tiled_scores
+from encoders.head.vocabulary_head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns
 
 WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 LENGTHS = {

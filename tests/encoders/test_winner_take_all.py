@@ -12,9 +12,9 @@ from hypothesis import strategies
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from encoders import winner_take_all
-from encoders.winner_take_all import WinnerTakeAll, pack, unpack
-from learned_sparse.errors import LearnedSparseError
+from encoders.head import winner_take_all
+from encoders.head.winner_take_all import WinnerTakeAll, pack, unpack
+from learned_sparse.core.errors import LearnedSparseError
 
 
 @pytest.fixture(autouse=True)

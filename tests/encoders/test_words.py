@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.words import WordFinder
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.segments import Segmentation
+from encoders.encoding.words import WordFinder
+from learned_sparse.collections.segments import Segmentation
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY, tokenizer
 
 TOKENIZER = tokenizer()

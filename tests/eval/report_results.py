@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from eval.report_results import Found
-from learned_sparse.files import write_json
+from eval.report.results import Found
+from learned_sparse.core.files import write_json
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -133,7 +133,7 @@ def _cell(
         f'python -m learned_sparse.encode --model "{row}" --collection {column} --output vectors/{column}',
         f"python -m pyserini.index.lucene --collection JsonVectorCollection --input vectors/{column} --impact",
         f"python -m pyserini.search.lucene --impact --index index/{column} --output run.txt --hits 1000",
-        "python -m pyserini.eval.trec_eval -c -m ndcg_cut.10 qrels.txt run.txt",
+        "python -m pyserini.eval.measures.trec_eval -c -m ndcg_cut.10 qrels.txt run.txt",
     ]
     return cell
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval import block_search
-from eval.block_search import BlockSearcher
-from learned_sparse.errors import LearnedSparseError
+from eval.sweep import block_search
+from eval.sweep.block_search import BlockSearcher
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.exact import ExactSearcher
-from learned_sparse.records import SparseBatch
 
 TERMS = "abcdefgh"
 vectors = st.dictionaries(st.sampled_from(TERMS), st.integers(1, 3), max_size=5)

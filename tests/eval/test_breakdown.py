@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from eval.breakdown import _parser, main, query_overlaps
-from eval.judged import load_judged, read_runs
-from eval.overlap import CLASSES, Overlap, by_class, overlap
-from eval.significance import chances, said
-from eval.word_pieces import load_pieces
-from learned_sparse.errors import LearnedSparseError
+from eval.breakdown.__main__ import _parser, main, query_overlaps
+from eval.breakdown.overlap import CLASSES, Overlap, by_class, overlap
+from eval.measures.judged import load_judged, read_runs
+from eval.measures.significance import chances, said
+from eval.measures.word_pieces import load_pieces
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import tokenizer
 from tests.toy_data import save_beir
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eval.claims import Claim, Verdict, judge, judge_cost, spelled
-from eval.significance import Test
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.settings import parse
+from eval.measures.significance import Test
+from eval.reproduce.claims import Claim, Verdict, judge, judge_cost, spelled
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 HIGHER = Claim(source="", better="a", worse="b", quantity="MRR@10")
 NOT_LOWER = Claim(source="", better="a", worse="b", quantity="MRR@10", kind="not lower")

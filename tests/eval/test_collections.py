@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from eval.measures import evaluate
-from learned_sparse.collection import load_collection
-from learned_sparse.lucene import build_bm25_index, search_bm25
-from learned_sparse.trec import read_qrels
+from eval.measures.measures import evaluate
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.trec import read_qrels
+from learned_sparse.index import build_bm25_index
+from learned_sparse.lucene import search_bm25
 
 pytestmark = pytest.mark.jvm
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from eval.claims import COSTS
-from eval.costs import index_bytes, main, spread
-from learned_sparse import lucene
-from learned_sparse.bm25_index import build_bm25_index
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.records import Document
+from eval.costs.__main__ import index_bytes, main, spread
+from eval.reproduce.claims import COSTS
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
+from learned_sparse.index.bm25_index import build_bm25_index
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.lucene import stock as lucene
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.toy_data import save_beir
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval.curves import Axis, line_chart
+from eval.report.curves import Axis, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.checkpoint import new_model, save_checkpoint
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
 from eval import dimensions
-from eval.density import LengthGroup, by_length, density_chart
-from eval.dimension_analysis import analyse
-from eval.dimension_profile import StopDimension, frequency_chart, profile, ranks, usage
-from eval.dimension_words import meanings
-from eval.sparsity import TermCounts, count_terms
-from learned_sparse import encode
-from learned_sparse.errors import LearnedSparseError
+from eval.costs.sparsity import TermCounts, count_terms
+from eval.profile.density import LengthGroup, by_length, density_chart
+from eval.profile.dimension_analysis import analyse
+from eval.profile.dimension_profile import StopDimension, frequency_chart, profile, ranks, usage
+from eval.profile.dimension_words import meanings
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.encode import __main__ as encode
 from tests.tiny_models import VOCABULARY, WORDS
 from tests.toy_data import save_beir
 

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from encoders.checkpoint import new_model, save_checkpoint
-from eval import fidelity, fidelity_naive
-from eval.fidelity_naive import against_naive
-from eval.fidelity_page import page, verdict
-from eval.fidelity_run import Model, compare
-from eval.fidelity_vectors import agreement, shared_at_the_top
-from eval.steps import Place
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.jsonvector import read_vectors
-from learned_sparse.manifest import Manifest
-from learned_sparse.quantize import Quantizer
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from eval.fidelity import __main__ as fidelity
+from eval.fidelity import naive as fidelity_naive
+from eval.fidelity.naive import against_naive
+from eval.fidelity.page import page, verdict
+from eval.fidelity.run import Model, compare
+from eval.fidelity.steps import Place
+from eval.fidelity.vectors import agreement, shared_at_the_top
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.vector_files import read_vectors
 from tests.tiny_models import TEXTS
 from tests.toy_data import save_collection
 
@@ -87,10 +88,10 @@ def test_all_dtypes_have_the_quantisers_of_fp32(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("encoded again")
 
-    monkeypatch.setattr("encoders.encoder.CheckpointEncoder._weigh", forbidden)
-    monkeypatch.setattr("eval.fidelity_run._speed", lambda *_: 1.0)
-    monkeypatch.setattr("eval.fidelity_run.against_naive", lambda *_, **__: None)
-    monkeypatch.setattr("eval.steps.encode_queries", lambda *_, **__: None)
+    monkeypatch.setattr("encoders.encoding.encoder.CheckpointEncoder._weigh", forbidden)
+    monkeypatch.setattr("eval.fidelity.run._speed", lambda *_: 1.0)
+    monkeypatch.setattr("eval.fidelity.run.against_naive", lambda *_, **__: None)
+    monkeypatch.setattr("eval.fidelity.steps.encode_queries", lambda *_, **__: None)
     assert compare(model, place, ["bf16"])["rows"][1]["scores"] == found["rows"][1]["scores"]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from eval import latency
-from eval.latency import ROUNDS, WARM, Milliseconds, milliseconds, time_searches
+from eval.costs import latency
+from eval.costs.latency import ROUNDS, WARM, Milliseconds, milliseconds, time_searches
+from learned_sparse.core.records import Query
 from learned_sparse.exact import ExactSearcher
-from learned_sparse.index_folder import IndexNote
-from learned_sparse.manifest import Counts, Manifest
-from learned_sparse.records import Query
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Counts, Manifest
 from tests.learned_sparse.encoded_folder import write_folder
 
 QUERIES = [Query("q1", "one"), Query("q2", "two")]

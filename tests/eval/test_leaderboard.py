@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from eval import budgets
-from eval.claims import COSTS, Claim
-from eval.leaderboard import (
+from eval.reproduce import budgets
+from eval.reproduce.claims import COSTS, Claim
+from eval.reproduce.leaderboard import (
     NOT_MEASURED,
     PER_QUERY,
     RESULTS,
@@ -22,12 +22,12 @@ from eval.leaderboard import (
     measured_cells,
     write_leaderboard,
 )
-from eval.leaderboard_cells import measured, verdict
-from eval.matrix import Column, Matrix, Row
-from eval.matrix_file import _filled
-from eval.plan import CellPlan, Kind, Plan, Step
-from eval.step_marker import mark, mark_failed
-from learned_sparse.home import home
+from eval.reproduce.leaderboard_cells import measured, verdict
+from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.matrix_file import _filled
+from eval.reproduce.plan import CellPlan, Kind, Plan, Step
+from eval.reproduce.step_marker import mark, mark_failed
+from learned_sparse.core.home import home
 
 Values = Mapping[str, list[float]]
 """Measure → value of each query."""

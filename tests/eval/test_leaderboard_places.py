@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from eval.leaderboard import leaderboard
-from eval.matrix import Column, Matrix, Row
-from eval.plan import Plan
-from learned_sparse.collection_files import data_root
+from eval.reproduce.leaderboard import leaderboard
+from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.plan import Plan
+from learned_sparse.collections.description_files import data_root
 
 
 @pytest.mark.parametrize("data", [Path("somewhere/else"), None])

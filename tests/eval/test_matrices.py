@@ -10,10 +10,10 @@ import pytest
 
 from encoders.training.recipe_file import load_recipe, recipe_names
 from eval import demo
-from eval.matrix import Matrix
-from eval.matrix_checks import column_measures
-from eval.matrix_file import MATRICES, known_matrices, load_matrix, slug
-from learned_sparse.collection import load_collection
+from eval.reproduce.matrix import Matrix
+from eval.reproduce.matrix_checks import column_measures
+from eval.reproduce.matrix_file import MATRICES, known_matrices, load_matrix, slug
+from learned_sparse.collections.collection import load_collection
 
 SIZES = {  # rows, columns, claims
     "beir": (15, 29, 4),

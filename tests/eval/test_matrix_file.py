@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from eval import matrix_file
-from eval.matrix import Column, Row, Training
-from eval.matrix_file import known_matrices, load_matrix, slug
-from learned_sparse.collection_files import DATA_VARIABLE
-from learned_sparse.errors import LearnedSparseError
+from eval.reproduce import matrix_file
+from eval.reproduce.matrix import Column, Row, Training
+from eval.reproduce.matrix_file import known_matrices, load_matrix, slug
+from learned_sparse.collections.description_files import DATA_VARIABLE
+from learned_sparse.core.errors import LearnedSparseError
 
 PYDOC = {"collection": "pydoc", "split": "test"}
 

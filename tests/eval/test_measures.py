@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.measures import Scores, evaluate
-from eval.notation import parse_measure
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.java import anserini_jar, java_environment
+from eval.measures.measures import Scores, evaluate
+from eval.measures.notation import parse_measure
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.lucene.java import anserini_jar, java_environment
 
 pytestmark = pytest.mark.jvm
 
@@ -172,7 +172,7 @@ def test_pyserinis_own_command_prints_the_same_numbers(scores: Scores, tmp_path:
         sys.executable,
         "-m",
         "learned_sparse.pyserini",
-        "eval.trec_eval",
+        "eval.measures.trec_eval",
         *parse_measure("R(rel=2)@2").arguments,
     ]
     answer = subprocess.run(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eval.notation import parse_measure
-from learned_sparse.collection import load_collection
-from learned_sparse.collection_files import descriptions
-from learned_sparse.errors import LearnedSparseError
+from eval.measures.notation import parse_measure
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.description_files import descriptions
+from learned_sparse.core.errors import LearnedSparseError
 
 # The first seven as in pyserini/2cr/{msmarco,beir}.py.
 CASES = [

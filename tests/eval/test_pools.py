@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval.pools import pooled
-from learned_sparse.collection import load_collection
-from learned_sparse.trec import write_run
+from eval.reproduce.pools import pooled
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.trec import write_run
 from tests.toy_data import save_collection
 
 

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval import profile
-from eval.profile_counts import Counts, read_counts
-from eval.profile_scores import KINDS, score_parts
-from eval.profile_stop import Cut, Tenth, cuts, stop_chart, tenths
-from eval.sparsity import TermCounts, count_terms, expected_flops
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.prune_rule import Rule
-from learned_sparse.queries_export import topic_text
-from learned_sparse.trec import write_run
+from eval.costs.sparsity import TermCounts, count_terms, expected_flops
+from eval.profile import __main__ as profile
+from eval.profile.counts import Counts, read_counts
+from eval.profile.scores import KINDS, score_parts
+from eval.profile.stop import Cut, Tenth, cuts, stop_chart, tenths
+from learned_sparse.collections.trec import write_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.jsonvector.prune_rule import Rule
+from learned_sparse.jsonvector.queries_export import topic_text
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.tiny_models import tokenizer
 from tests.toy_data import save_beir

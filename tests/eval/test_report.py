@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from eval import claims
-from eval.report import main, write
-from eval.report_html import html
-from eval.report_markdown import code, markdown, plain
-from eval.report_quantities import COSTS, measure
-from eval.report_results import Found
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import read_json
+from eval.report.__main__ import main, write
+from eval.report.html import html
+from eval.report.markdown import code, markdown, plain
+from eval.report.quantities import COSTS, measure
+from eval.report.results import Found
+from eval.reproduce import claims
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_json
 from tests.eval import report_results
 from tests.eval.report_results import HOSTILE
 from tests.eval.report_results import made_up_found as made_up

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from eval.report_html import html
-from eval.report_results import Found
+from eval.report.html import html
+from eval.report.results import Found
 from tests.eval import report_results
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eval.report import write
-from eval.report_figures import NAMES, figures
-from learned_sparse.errors import LearnedSparseError
+from eval.report.__main__ import write
+from eval.report.figures import NAMES, figures
+from learned_sparse.core.errors import LearnedSparseError
 from tests.eval import report_results
 from tests.eval.report_results import HOSTILE, made_up_found, published_alone
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from eval import reproduce
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.trec import read_run
+from eval.reproduce import __main__ as reproduce
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
 from tests.toy_data import save_collection, save_recipes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,15 +12,15 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from encoders.checkpoint import new_model, save_checkpoint
-from encoders.loading import load_encoder
-from eval.cross_encoder import CrossEncoder
-from eval.dot_products import DotProducts
-from eval.rerank import main
-from eval.reranking import first_stage, pairs_of, rerank
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import Document
-from learned_sparse.trec import read_run
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from encoders.encoding.loading import load_encoder
+from eval.rerank.__main__ import main
+from eval.rerank.cross_encoder import CrossEncoder
+from eval.rerank.dot_products import DotProducts
+from eval.rerank.reranking import first_stage, pairs_of, rerank
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
 from tests.tiny_models import VOCABULARY, tokenizer
 from tests.toy_data import save_beir
 
@@ -149,7 +149,7 @@ def test_scores_equal_those_of_sentence_transformers(classifiers: Mapping[int, P
 def test_dot_products_are_those_of_the_encoders(
     checkpoints: Mapping[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eval.dot_products._AT_ONCE", 3)
+    monkeypatch.setattr("eval.rerank.dot_products._AT_ONCE", 3)
     scorer = DotProducts(checkpoints[name], device="cpu", dtype="fp32")
     query, document = (
         load_encoder(checkpoints[name], side, device="cpu", dtype="fp32") for side in ("query", "document")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from encoders.batching import pad
-from encoders.checkpoint import new_model
+from encoders.checkpoints.checkpoint import new_model
+from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.encoding.batching import pad
 from encoders.models import ARCHITECTURES
-from encoders.vocabulary import Vocabulary
-from eval.shared_modules import Remembering, RememberingWinners, share
-from learned_sparse.settings import parse
+from eval.sweep.shared_modules import Remembering, RememberingWinners, share
+from learned_sparse.core.settings import parse
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
 
 Case = tuple[str, dict[str, Any], list[dict[str, Any]], dict[str, int]]

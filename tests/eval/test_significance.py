@@ -10,7 +10,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.significance import chance, chances, differences, holm, randomization_test, said, t_test
+from eval.measures.significance import chance, chances, differences, holm, randomization_test, said, t_test
 
 CHANCES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(
     lambda found: {f"run {place}": p for place, p in enumerate(found)}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.sparsity import TermCounts, count_terms, document_frequencies, expected_flops, terms_per_text
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import SparseBatch
+from eval.costs.sparsity import TermCounts, count_terms, document_frequencies, expected_flops, terms_per_text
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
 
 DOCUMENTS = [{"a": 2, "b": 1}, {"b": 3}, {}, {"b": 1, "c": 9}]
 QUERIES = [{"b": 1, "c": 2}, {}, {"z": 4}]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from eval import plan_estimate
-from eval.plan import CellPlan, Step
-from eval.plan_estimate import Rates, check_room, room
-from eval.step_batch import Batch, only_one
-from eval.step_marker import changes, is_done, marker_of, status
-from eval.step_run import OwnProcess, in_this_process, run_step
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import home
+from eval.reproduce import plan_estimate
+from eval.reproduce.plan import CellPlan, Step
+from eval.reproduce.plan_estimate import Rates, check_room, room
+from eval.reproduce.step_batch import Batch, only_one
+from eval.reproduce.step_marker import changes, is_done, marker_of, status
+from eval.reproduce.step_run import OwnProcess, in_this_process, run_step
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.home import home
 
 pytestmark = pytest.mark.usefixtures("tmp_home")
 
@@ -173,21 +173,23 @@ def test_several_at_once_but_costs_alone() -> None:
 
 def test_a_process_of_its_own_keeps_its_log() -> None:
     one = step(
-        "one", module="eval.step_expanded", arguments=("--input", "nowhere.jsonl", "--output", str(home() / "x"))
+        "one",
+        module="eval.reproduce.step_expanded",
+        arguments=("--input", "nowhere.jsonl", "--output", str(home() / "x")),
     )
     outcome = run_step(one, OwnProcess(threads=1))
     assert outcome.error is not None
-    assert outcome.error.startswith("python -m eval.step_expanded --input nowhere.jsonl")
+    assert outcome.error.startswith("python -m eval.reproduce.step_expanded --input nowhere.jsonl")
     assert "error: nowhere.jsonl: no such file or folder" in outcome.error
     log = (home() / "reproduce" / "logs" / "one.log").read_text(encoding="utf-8")
-    assert log.startswith("$ python -m eval.step_expanded")
+    assert log.startswith("$ python -m eval.reproduce.step_expanded")
 
 
 def test_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
-    one = step("one", module="eval.step_expanded", arguments=("--input", "nowhere.jsonl", "--output", "x"))
+    one = step("one", module="eval.reproduce.step_expanded", arguments=("--input", "nowhere.jsonl", "--output", "x"))
     with pytest.raises(LearnedSparseError, match=r"nowhere\.jsonl"):
         in_this_process(one)
-    assert "$ python -m eval.step_expanded --input nowhere.jsonl --output x" in capsys.readouterr().out
+    assert "$ python -m eval.reproduce.step_expanded --input nowhere.jsonl --output x" in capsys.readouterr().out
 
 
 def test_only_one_runner_and_its_steps() -> None:

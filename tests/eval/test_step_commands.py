@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from encoders.loading import load_encoder
-from eval import step_expanded, step_export, step_pool, step_word_pieces
-from learned_sparse.collection import load_collection
-from learned_sparse.trec import write_run
+from encoders.encoding.loading import load_encoder
+from eval.reproduce import step_expanded, step_export, step_pool, step_word_pieces
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.trec import write_run
 from tests.tiny_models import TEXTS
 from tests.toy_data import save_beir
 

@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
-from encoders.checkpoint import new_model, save_checkpoint
-from eval import sweep
-from eval.encoded_files import sparsity_of_files
-from eval.measures import evaluate
-from eval.sweep_encoding import encode_documents, encode_queries
-from eval.sweep_model import SweepModel
-from learned_sparse import encode, index, search
-from learned_sparse.collection import load_collection
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.jsonvector import read_vectors
-from learned_sparse.queries_export import read_topics
-from learned_sparse.trec import read_run
+from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from eval.costs.encoded_files import sparsity_of_files
+from eval.measures.measures import evaluate
+from eval.sweep import __main__ as sweep
+from eval.sweep.encoding import encode_documents, encode_queries
+from eval.sweep.model import SweepModel
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.index import __main__ as index
+from learned_sparse.jsonvector.queries_export import read_topics
+from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.search import __main__ as search
 from tests.tiny_models import WORDS
 from tests.toy_data import save_beir
 

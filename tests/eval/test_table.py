@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval.table import Cell, Column, format_table
+from eval.measures.table import Cell, Column, format_table
 
 COLUMNS = [
     Column("run"),

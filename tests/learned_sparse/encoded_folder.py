@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.jsonvector import write_part
-from learned_sparse.manifest import Counts, Manifest, Part
-from learned_sparse.quantize import Quantizer
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
+from learned_sparse.jsonvector.vector_files import write_part
 
 Vectors = Mapping[str, Mapping[str, int]]
 
@@ -19,7 +20,7 @@ def description(**changes: Any) -> dict[str, Any]:
     return {"architecture": "words", "max_length": 64, "dtype": "fp32", "top_k": None, "scoring": "impact", **changes}
 
 
-class WordCounts:
+class WordCounts(Encoder):
     """An ``Encoder`` whose weights are the counts of the words of a text, over the words it has seen so far."""
 
     quantizer = None

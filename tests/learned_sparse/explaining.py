@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import inspect
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.inspect_records import Reading, Share, Sources, Token
-from learned_sparse.quantize import Quantizer
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.explanations import Reading, Share, Sources, Token
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.inspect import __main__ as inspect
 from tests.learned_sparse.encoded_folder import WordCounts, write_folder
 
 HOSTILE = 'hives <script>alert(1)</script> \x1b[31mred\x1b[0m \u202eevil & "quoted" it\'s'
@@ -97,7 +97,7 @@ def explain_everything(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append({"checkpoint": checkpoint, "side": side, **options})
         return Explaining(**({"side": "document"} if side == "document" else {}))
 
-    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", load_encoder)
+    monkeypatch.setattr(importlib.import_module("encoders.encoding.loading"), "load_encoder", load_encoder)
     return asked
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from learned_sparse import anserini
+from learned_sparse.lucene import anserini
 
 END = 2**31 - 1
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.collection import load_collection
-from learned_sparse.documents import read_documents
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import EXPANDED, Document, Query
-from learned_sparse.topics import read_queries
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import EXPANDED, Document, Query
 
 TURTLES = [
     0,

@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from learned_sparse import catalogue_fetch
-from learned_sparse.catalogue_fetch import Resumed, resume_downloads
-from learned_sparse.catalogue_files import inside
-from learned_sparse.collection import load_collection
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.collections import catalogue_fetch
+from learned_sparse.collections.catalogue_fetch import Resumed, resume_downloads
+from learned_sparse.collections.catalogue_files import inside
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.errors import LearnedSparseError
 from tests.conftest import ROOT
 
 ir_datasets = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
@@ -32,7 +32,7 @@ HALF = len(DOCUMENTS) // 2
 FETCH = """
 import sys
 from tests.learned_sparse.test_catalogue_fetch import register
-from learned_sparse.collection import load_collection
+from learned_sparse.collections.collection import load_collection
 register("learned-sparse-test/far", sys.argv[1], sys.argv[2])
 print(sum(1 for _ in load_collection("ir_datasets:learned-sparse-test/far").documents()))
 """

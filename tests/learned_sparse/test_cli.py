@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.cli import run_main
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.command_line import run_main
+from learned_sparse.core.errors import LearnedSparseError
 
 
 def end(outcome: int | BaseException) -> int | str | None:
@@ -57,7 +57,9 @@ def test_our_own_faults_keep_their_traceback(error: Exception) -> None:
 
 
 def test_reader_that_went_away(root: Path) -> None:
-    program = "from learned_sparse.cli import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
+    program = (
+        "from learned_sparse.core.command_line import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
+    )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse import collection_files
-from learned_sparse.collection import load_collection
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import Document, Query
+from learned_sparse.collections import description_files as collection_files
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, Query
 
 CORPUS = '{"_id": "d1", "title": "T", "text": "one"}\n{"_id": "d2", "title": "", "text": "two"}\n'
 QUERIES = '{"_id": "q1", "text": "first"}\n{"_id": "q2", "text": "second"}\n{"_id": "q3", "text": "unjudged"}\n'

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.collection import load_collection
-from learned_sparse.collection_files import descriptions
-from learned_sparse.collection_folders import MEASURES
-from learned_sparse.collection_names import check_name, folder_name, spelling_of
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import Document, Query
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.description_files import descriptions
+from learned_sparse.collections.folders import MEASURES
+from learned_sparse.collections.names import check_name, folder_name, spelling_of
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, Query
 from tests.catalogue_data import catalogued
 from tests.toy_data import TEXTS
 
@@ -149,8 +149,8 @@ def test_an_unknown_name_in_the_catalogue_is_answered_with_the_nearest_one() -> 
 
 
 REGISTERED = """
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.registered import registered_qrels, registered_queries
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.collections.registered import registered_qrels, registered_queries
 queries, qrels = registered_queries("dl19-passage"), registered_qrels("dl19-passage")
 print(len(queries), queries[0], len(qrels), sum(map(len, qrels.values())))
 for ask in (registered_queries, registered_qrels):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from eval.notation import parse_measure
-from learned_sparse import collection_files
-from learned_sparse.collection import load_collection
-from learned_sparse.collection_files import description_folders, descriptions
-from learned_sparse.errors import LearnedSparseError
+from eval.measures.notation import parse_measure
+from learned_sparse.collections import description_files as collection_files
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.description_files import description_folders, descriptions
+from learned_sparse.core.errors import LearnedSparseError
 
 BEIR = {
     "trec-covid", "nfcorpus", "bioasq", "nq", "hotpotqa", "fiqa", "signal1m", "trec-news", "robust04", "arguana",

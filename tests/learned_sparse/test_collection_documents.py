@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.documents import DocumentReader, read_documents
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import EXPANDED, Document
-from learned_sparse.seen import SeenIds
+from learned_sparse.collections.documents import DocumentReader, read_documents
+from learned_sparse.collections.seen import SeenIds
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import EXPANDED, Document
 
 IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
 ANY = st.characters(exclude_characters=EXPANDED, exclude_categories=["Cs"])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.collection import load_collection
-from learned_sparse.collection_names import check_name, folder_name, spelling_of
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.names import check_name, folder_name, spelling_of
+from learned_sparse.core.errors import LearnedSparseError
 
 SPELLINGS = st.text(st.sampled_from("a.--_:/\\ <|%é→*"), min_size=1, max_size=8)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import EXPANDED, Query
-from learned_sparse.topics import read_queries
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import EXPANDED, Query
 
 IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
 ANY = st.characters(exclude_characters=f"\t\n\r{EXPANDED}", exclude_categories=["Cs"])

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import catalogue_cache
-from learned_sparse.catalogue_files import downloads
-from learned_sparse.collection_files import DATA_VARIABLE, descriptions
-from learned_sparse.collections import main
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import write_json
+from learned_sparse.collections import catalogue_cache
+from learned_sparse.collections.__main__ import main
+from learned_sparse.collections.catalogue_files import downloads
+from learned_sparse.collections.description_files import DATA_VARIABLE, descriptions
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import write_json
 from tests.catalogue_data import catalogued
 from tests.toy_data import save_collection
 
 LISTED = """
 import contextlib, io, json, sys
-from learned_sparse.collections import main
+from learned_sparse.collections.__main__ import main
 with contextlib.redirect_stdout(io.StringIO()):
     for words in ([], ["--json"], ["scifact"], ["scifact", "--json"]):
         main(words)
@@ -122,7 +122,7 @@ def test_one_that_is_not_here_says_how_to_get_it(
     assert "    python -m learned_sparse.collections ir_datasets:beir/nfcorpus/train\n" in way
     assert "or by Pyserini, what is registered there" in way
     assert f"    {corpus}\n" in way
-    monkeypatch.setattr("learned_sparse.collections_text.installed", lambda: False)
+    monkeypatch.setattr("learned_sparse.collections.listing.installed", lambda: False)
     assert "fetched, after pip install 'learned-sparse[data]', by ir_datasets" in shown(capsys, "nfcorpus")
     (places / "data" / "nfcorpus").mkdir()
     (places / "data" / "nfcorpus" / "corpus.jsonl.gz").touch()

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from learned_sparse import anserini, direct_index, index
-from learned_sparse.direct_index import DirectCounts, index_directly, spelled
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.lucene_terms import EMPTY_TERM
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.index import __main__ as index
+from learned_sparse.index import direct_index
+from learned_sparse.index.direct_index import DirectCounts, index_directly, spelled
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.lucene import anserini
 from tests.learned_sparse.encoded_folder import write_folder
 
 LARGEST = 2**31 - 1
@@ -110,7 +112,7 @@ def test_nothing_is_left_after_an_error_and_all_threads_stop(tmp_path: Path, mon
 @pytest.mark.jvm
 def test_sums_that_lucene_does_not_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1 + n} for n in range(200)})])
-    monkeypatch.setattr("learned_sparse.index_vectors.sampled_vectors", lambda vectors, sample: {})
+    monkeypatch.setattr("learned_sparse.index.vectors.sampled_vectors", lambda vectors, sample: {})
     monkeypatch.setattr(direct_index, "spelled", lambda vector: spelled({**vector, "a": 1}))
     with pytest.raises(LearnedSparseError, match="sum of impacts: 20,100 in the files, 200 in the index"):
         build_index(files, tmp_path / "index")
@@ -118,7 +120,7 @@ def test_sums_that_lucene_does_not_confirm(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.jvm
 def test_memory_for_a_java_that_runs(tmp_path: Path) -> None:
-    from learned_sparse.java import start_jvm
+    from learned_sparse.lucene.java import start_jvm
 
     start_jvm()
     with pytest.raises(LearnedSparseError, match="runs Java already"):
@@ -151,8 +153,9 @@ def test_memory_that_runs_out_inside_lucene(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
     code = f"""
 from pathlib import Path
-from learned_sparse import direct_index, direct_lucene
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.index import direct_index
+from learned_sparse.lucene import direct_lucene
+from learned_sparse.core.errors import LearnedSparseError
 small = direct_lucene._config
 def large(impact):
     config = small(impact)
@@ -173,8 +176,8 @@ except LearnedSparseError as error:
 def test_the_reserve_is_given_up_before_memory_ends(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from learned_sparse.direct_lucene import LuceneWriter
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.lucene.direct_lucene import LuceneWriter
+from learned_sparse.core.errors import LearnedSparseError
 writer = LuceneWriter(Path({str(tmp_path)!r}) / "index", impact=True, heap="26m")
 assert writer.has_little_memory
 from jnius import autoclass

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import doctor, java
+from learned_sparse import doctor
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.doctor import Finding, main
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.lucene import java
 
 QUIET = """
 import sys

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learned_sparse.encode import main
-from learned_sparse.encode_options import EncodeOptions
-from learned_sparse.encode_quantizer import Calibration, choose_quantizer
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.encode.__main__ import main
+from learned_sparse.encode.options import EncodeOptions
+from learned_sparse.encode.quantizers import Calibration, choose_quantizer
 from learned_sparse.exact import ExactSearcher
-from learned_sparse.jsonvector import read_vectors
-from learned_sparse.jsonvector_check import main as check
-from learned_sparse.manifest import Manifest
-from learned_sparse.quantize import Quantizer
-from learned_sparse.queries_export import read_topics
-from learned_sparse.records import SparseBatch
+from learned_sparse.jsonvector.check import main as check
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.queries_export import read_topics
+from learned_sparse.jsonvector.vector_files import read_vectors
 from tests.fake_encoder import FakeEncoder, fake_module
 
 TEXTS = [f"w{number % 7} w{number} v{number * number % 31}" for number in range(25)] + ["empty"]
@@ -37,7 +37,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.loading", fake_module())
+    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module())
 
 
 def encode(*arguments: str | Path) -> int:
@@ -216,7 +216,7 @@ class _Broken(FakeEncoder):
 def test_a_nan_is_an_error_that_names_the_document(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr(sys.modules["encoders.loading"], "load_encoder", lambda _, side, **__: _Broken(side))
+    monkeypatch.setattr(sys.modules["encoders.encoding.loading"], "load_encoder", lambda _, side, **__: _Broken(side))
     with pytest.raises(LearnedSparseError, match=r"document 'd\d+': term 't\d+' has the weight nan"):
         encode("--input", corpus, "--output", tmp_path / "out", *arguments)
     if (tmp_path / "out").exists():

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learned_sparse import encode_slices, encode_writer
-from learned_sparse.documents import DocumentReader, read_documents
-from learned_sparse.encode_documents import DocumentEncoding, DocumentPlan
-from learned_sparse.encode_quantizer import Calibration
-from learned_sparse.encode_slices import one_ahead
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.manifest import Manifest
-from learned_sparse.quantize import Quantizer
-from learned_sparse.records import SparseBatch
+from learned_sparse.collections.documents import DocumentReader, read_documents
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.encode import slices as encode_slices
+from learned_sparse.encode import writer as encode_writer
+from learned_sparse.encode.documents import DocumentEncoding, DocumentPlan
+from learned_sparse.encode.quantizers import Calibration
+from learned_sparse.encode.slices import one_ahead
+from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import FakeEncoder
 
 COUNT = 23

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.encode import main
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.manifest import Manifest
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.encode.__main__ import main
+from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import FakeEncoder, fake_module
 
 KILLS = 20
@@ -31,7 +31,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.loading", fake_module())
+    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module())
 
 
 def write_corpus(path: Path, count: int) -> Path:
@@ -145,10 +145,10 @@ def test_other_settings_are_refused_by_name(tmp_path: Path, corpus: Path) -> Non
 def test_a_stored_quantiser_that_changed_is_refused(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from learned_sparse.quantize import Quantizer
+    from learned_sparse.core.quantize import Quantizer
 
     for factor, resume in ((7.0, []), (8.0, ["--resume"])):
-        monkeypatch.setitem(sys.modules, "encoders.loading", fake_module(quantizer=Quantizer(factor)))
+        monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module(quantizer=Quantizer(factor)))
         if resume:
             with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 7.0 before, 8.0 now"):
                 main(arguments(corpus, tmp_path / "out", *resume))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.encode_outcome import Outcome, merged
+from learned_sparse.encode.outcome import Outcome, merged
 
 COUNT = 60
 Encode = Callable[..., subprocess.CompletedProcess[str]]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS
 from learned_sparse.exact import ExactSearcher, Hits, main
-from learned_sparse.jsonvector import write_part
-from learned_sparse.lucene_terms import EMPTY_TERM, NO_TERMS
-from learned_sparse.records import SparseBatch
+from learned_sparse.jsonvector.vector_files import write_part
 
 vectors = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3), max_size=5)
 asked = st.dictionaries(st.sampled_from("abcdefghxyz"), st.integers(0, 3), max_size=5)

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse import exact_loading
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, unfit_reason
 from learned_sparse.exact import ExactSearcher
-from learned_sparse.exact_loading import load_vectors
-from learned_sparse.jsonvector import read_vectors, write_part
-from learned_sparse.lucene_terms import EMPTY_TERM, NO_TERMS, unfit_reason
-from learned_sparse.manifest import Counts, Manifest, Part
-from learned_sparse.records import SparseBatch
+from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
+from learned_sparse.jsonvector.vector_files import read_vectors, write_part
+from learned_sparse.search import exact_loading
+from learned_sparse.search.exact_loading import load_vectors
 from tests.learned_sparse.encoded_folder import write_folder
 
 characters = st.characters(exclude_categories=["Cs"])

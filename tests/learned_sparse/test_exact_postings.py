@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.exact_postings import STEP, best
+from learned_sparse.search.exact_postings import STEP, best
 
 
 def by_sorting(scores: list[int], k: int) -> list[int]:

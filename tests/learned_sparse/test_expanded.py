@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.document_formats import BadLineError, parse_json, parse_tsv
-from learned_sparse.encode import main
-from learned_sparse.encode_parts import Window
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.jsonvector import read_vectors
-from learned_sparse.manifest import Manifest
-from learned_sparse.quantize import Quantizer
-from learned_sparse.query_encoder import QueryImpacts
-from learned_sparse.records import EXPANDED, Document, SparseBatch
-from learned_sparse.topics import read_queries
+from learned_sparse.collections.document_formats import BadLineError, parse_json, parse_tsv
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import EXPANDED, Document, SparseBatch
+from learned_sparse.encode.__main__ import main
+from learned_sparse.encode.parts import Window
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.search.query_encoder import QueryImpacts
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [
@@ -49,9 +49,9 @@ class _Listening(FakeEncoder):
 
 def encode(folder: Path, monkeypatch: pytest.MonkeyPatch, uses: bool, *options: str) -> tuple[list[str], Manifest]:
     heard: list[str] = []
-    module = types.ModuleType("encoders.loading")
+    module = types.ModuleType("encoders.encoding.loading")
     module.load_encoder = lambda _, side, **__: _Listening(side, heard, uses)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "encoders.loading", module)
+    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", module)
     corpus = folder / "corpus.jsonl"
     if not corpus.exists():
         corpus.write_text("".join(f"{json.dumps(document)}\n" for document in DOCUMENTS))

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import atomic_write, folder_beside, read_json, sha256, write_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, folder_beside, read_json, sha256, write_json
 
 KILLED = """
 import os, signal, sys
-from learned_sparse.files import atomic_write
+from learned_sparse.core.files import atomic_write
 with atomic_write(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
@@ -28,7 +28,7 @@ with atomic_write(sys.argv[1]) as file:
 KILLED_IN_FOLDER = """
 import os, signal, sys
 from pathlib import Path
-from learned_sparse.files import folder_beside
+from learned_sparse.core.files import folder_beside
 with folder_beside(Path(sys.argv[1])) as folder:
     (folder / "run.txt").write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -36,8 +36,8 @@ with folder_beside(Path(sys.argv[1])) as folder:
 
 LIMITED = """
 import resource, sys
-from learned_sparse.cli import run_main
-from learned_sparse.files import atomic_write
+from learned_sparse.core.command_line import run_main
+from learned_sparse.core.files import atomic_write
 def main(argv):
     with atomic_write(sys.argv[1]) as file:
         file.write(b"x" * 10_000)  # less than the buffer and more than fits: the error comes from flush

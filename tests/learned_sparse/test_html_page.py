@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.html_page import escape, json_for_html, page
+from learned_sparse.core.html_page import escape, json_for_html, page
 
 HOSTILE = "</script></title><script>alert(1)</script> \u2028 \" ' & \ud800"
 

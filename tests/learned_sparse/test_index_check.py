@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse import index, lucene
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.index_check import SHOWN, Check
-from learned_sparse.lucene_terms import EMPTY_TERM
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.index import __main__ as index
+from learned_sparse.index.check import SHOWN, Check
+from learned_sparse.lucene import postings_of
 from tests.learned_sparse.encoded_folder import write_folder
 
 VECTORS = {f"d{number}": {"all": 1, f"t{number % 3}": 2 + number, "日本": 7} for number in range(9)} | {"e": {}}
@@ -33,9 +34,9 @@ def verify(folder: Path, place: Path, count: int) -> int:
 
 @pytest.mark.jvm
 def test_postings_of_documents(built: Path) -> None:
-    assert lucene.postings_of(built, VECTORS) == {**VECTORS, "e": {EMPTY_TERM: 1}}
-    assert lucene.postings_of(built, ["d7", "gone", "d2"]) == {name: VECTORS[name] for name in ("d7", "d2")}
-    assert lucene.postings_of(built, []) == {}
+    assert postings_of(built, VECTORS) == {**VECTORS, "e": {EMPTY_TERM: 1}}
+    assert postings_of(built, ["d7", "gone", "d2"]) == {name: VECTORS[name] for name in ("d7", "d2")}
+    assert postings_of(built, []) == {}
 
 
 @pytest.mark.jvm

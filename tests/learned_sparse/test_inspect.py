@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import inspect, lucene
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.index_folder import IndexNote
-from learned_sparse.index_vectors import build_index, encoded_files, plain_files
-from learned_sparse.manifest import Counts
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.index.note import IndexNote
+from learned_sparse.index.vectors import build_index, encoded_files, plain_files
+from learned_sparse.inspect import __main__ as inspect
+from learned_sparse.jsonvector.manifest import Counts
+from learned_sparse.lucene import stock as lucene
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
 from tests.learned_sparse.explaining import (
     DOCUMENTS,
@@ -187,7 +188,7 @@ def test_a_text_that_has_changed_is_noticed(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.jvm
 def test_another_encoder_is_not_believed(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     other = lambda *_, **__: Explaining(side="document", max_length=8)  # noqa: E731
-    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", other)
+    monkeypatch.setattr(importlib.import_module("encoders.encoding.loading"), "load_encoder", other)
     (note,) = as_json(capsys, "--index", index, "--document", "d1")["document"]["notes"]
     assert "not the encoder of these vectors" in note
     assert "max_length" in note
@@ -196,7 +197,7 @@ def test_another_encoder_is_not_believed(index: Path, monkeypatch: pytest.Monkey
 @pytest.mark.jvm
 def test_an_encoder_that_cannot_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     other = lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {}))  # noqa: E731
-    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", other)
+    monkeypatch.setattr(importlib.import_module("encoders.encoding.loading"), "load_encoder", other)
     content = as_json(capsys, "--index", save_index(tmp_path), "--query", "rash", "--document", "d10")
     assert content["score"]["total"] == 2 * 4
     assert "this encoder cannot say which tokens its weights come from" in content["query"]["notes"]
@@ -234,7 +235,7 @@ def test_an_empty_vector(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.jvm
 def test_a_score_that_is_not_lucenes_is_an_error(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learned_sparse.inspect_lucene.score_of", lambda *_: 1.0)
+    monkeypatch.setattr("learned_sparse.lucene.explain.score_of", lambda *_: 1.0)
     assert "the terms add up to 32, Lucene scores 1.0" in refused(
         "--index", index, "--query", "hives", "--document", "d1"
     )

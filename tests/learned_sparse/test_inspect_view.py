@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.html_page import escape
-from learned_sparse.inspect_html import to_html
-from learned_sparse.inspect_records import Reading, Share, Sources, Token
-from learned_sparse.inspect_score import explain_score
-from learned_sparse.inspect_setup import Inspection
-from learned_sparse.inspect_terminal import to_terminal, visible, wants_colour
-from learned_sparse.inspect_view import heaviest_words, make_view, pieces, shade
-from learned_sparse.records import EXPANDED
+from learned_sparse.core.explanations import Reading, Share, Sources, Token
+from learned_sparse.core.html_page import escape
+from learned_sparse.core.records import EXPANDED
+from learned_sparse.inspect.html import to_html
+from learned_sparse.inspect.score import explain_score
+from learned_sparse.inspect.setup import Inspection
+from learned_sparse.inspect.terminal import to_terminal, visible, wants_colour
+from learned_sparse.inspect.view import heaviest_words, make_view, pieces, shade
 from tests.learned_sparse.explaining import HOSTILE, Explaining
 
 TEXT = f"Wingers, hives{EXPANDED}the wing"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse import java, openai_placeholder
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.lucene import java, openai_placeholder
 
 
 def runtime(home: Path, release: str | None, script: str = "exit 1") -> Path:
@@ -103,14 +103,14 @@ def test_a_jvm_started_without_anserini_is_refused(root: Path) -> None:
     environment = {**java.java_environment(), "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert "cannot load Anserini" in done.stderr
-    assert "call learned_sparse.java.start_jvm() before" in done.stderr
+    assert "call learned_sparse.lucene.java.start_jvm() before" in done.stderr
 
 
 @pytest.mark.jvm
 def test_the_openai_key_is_a_placeholder_only_while_it_is_needed(root: Path) -> None:
     script = """
 import os
-from learned_sparse import java
+from learned_sparse.lucene import java
 assert java.start_jvm() is java.start_jvm()
 import pyserini.encode._openai as module
 print(module.client.api_key, os.environ.get("OPENAI_API_KEY"))

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import sha256
-from learned_sparse.jsonvector import read_vectors, vector_files, write_part
-from learned_sparse.jsonvector_check import main as check
-from learned_sparse.lucene_terms import EMPTY_TERM, unfit_reason
-from learned_sparse.quantize import MAX_IMPACT
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
+from learned_sparse.core.quantize import MAX_IMPACT
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import EMPTY_TERM, unfit_reason
+from learned_sparse.jsonvector.check import main as check
+from learned_sparse.jsonvector.vector_files import read_vectors, vector_files, write_part
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: text.split() == [text])

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.java import start_jvm
-from learned_sparse.lucene import impact_searcher, search_impacts
-from learned_sparse.lucene_impacts import ImpactSearcher
-from learned_sparse.lucene_open import MOST
-from learned_sparse.stock_run import lowered
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.lucene.impacts import ImpactSearcher
+from learned_sparse.lucene.java import start_jvm
+from learned_sparse.lucene.open_index import MOST
+from learned_sparse.lucene.stock import impact_searcher, search_impacts
+from learned_sparse.search.stock_run import lowered
 
 DRAW = random.Random(11)
 ALPHABETS = ("d{}", "D{}", "é{}", "日本{}", "😀{}", "\uffff{}", "{}")

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import anserini, index
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.home import encoded_folders
-from learned_sparse.index_folder import INDEX_MANIFEST, IndexNote, new_index
-from learned_sparse.index_vectors import build_index, encoded_files, plain_files, verify
-from learned_sparse.lucene import build_bm25_index
-from learned_sparse.manifest import Manifest
-from learned_sparse.records import Document
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.home import encoded_folders
+from learned_sparse.core.records import Document
+from learned_sparse.index import __main__ as index
+from learned_sparse.index import build_bm25_index
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, new_index
+from learned_sparse.index.vectors import build_index, encoded_files, plain_files, verify
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.lucene import anserini
 from tests.learned_sparse.encoded_folder import description, write_folder
 
 VECTORS = {

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import lucene, pyserini, search
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.records import Document, Query
-from learned_sparse.trec import read_run
+from learned_sparse import pyserini
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, Query
+from learned_sparse.index import build_bm25_index
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.lucene import stock as lucene
+from learned_sparse.search import __main__ as search
 from tests.learned_sparse.encoded_folder import write_folder
 
 WIDE = {f"w{number}": 1 for number in range(5_000)}
@@ -28,7 +31,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The indexes that a table of terms is made of."""
-    from learned_sparse.java import start_jvm
+    from learned_sparse.lucene.java import start_jvm
 
     start_jvm()
     from pyserini.search.lucene import LuceneImpactSearcher
@@ -78,7 +81,7 @@ def test_the_launcher_makes_none_either(index: Path, tmp_path: Path, tables: lis
 @pytest.mark.jvm
 def test_plain_text_of_many_words(tmp_path: Path) -> None:
     """Many words without white space between them are many terms too."""
-    lucene.build_bm25_index([Document("d1", "hives"), Document("d2", "rash")], tmp_path / "index")
+    build_bm25_index([Document("d1", "hives"), Document("d2", "rash")], tmp_path / "index")
     from jnius import autoclass
 
     autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(1_024)  # as in a new JVM

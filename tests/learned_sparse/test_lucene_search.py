@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import lucene, search
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, Query
 from learned_sparse.exact import ExactSearcher
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.query_encoder import LearnedSparseQueryEncoder, QueryImpacts, encoder_named
-from learned_sparse.records import Document, Query
-from learned_sparse.trec import read_run
+from learned_sparse.index import build_bm25_index
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.lucene import stock as lucene
+from learned_sparse.search import __main__ as search
+from learned_sparse.search.query_encoder import LearnedSparseQueryEncoder, QueryImpacts, encoder_named
 from tests.learned_sparse.encoded_folder import WordCounts, description, dot_products, write_folder
 
 WIDE = {f"w{number}": 1 + number % 5 for number in range(3_000)}
@@ -48,7 +50,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def words(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Make ``load_encoder`` give ``WordCounts``; what is put into the dict changes its description."""
     changes: dict[str, Any] = {}
-    module = importlib.import_module("encoders.loading")
+    module = importlib.import_module("encoders.encoding.loading")
     monkeypatch.setattr(module, "load_encoder", lambda *_, **__: WordCounts(**changes))
     return changes
 
@@ -177,7 +179,7 @@ def test_terms_scored_by_bm25(tmp_path: Path, words: dict[str, Any]) -> None:
 @pytest.mark.jvm
 def test_bm25_of_plain_text_and_a_failing_option(tmp_path: Path) -> None:
     documents = [Document("d1", "hives and wings"), Document("d2", "hives hives"), Document("d3", "other")]
-    lucene.build_bm25_index(documents, tmp_path / "index")
+    build_bm25_index(documents, tmp_path / "index")
     queries = [Query("q", "Hives!"), Query("stop", "the and of")]
     found = lucene.search_bm25(tmp_path / "index", queries)
     assert [name for name, _ in found["q"]] == ["d2", "d1"]
@@ -196,12 +198,12 @@ def test_bm25_of_plain_text_and_a_failing_option(tmp_path: Path) -> None:
 @pytest.mark.jvm
 def test_scifact_gives_the_published_score(shared_data: Path, tmp_path: Path) -> None:
     """Anserini's beir-v1.0.0-scifact.flat: nDCG@10 0.6789."""
-    from eval.measures import evaluate
-    from learned_sparse.collection import load_collection
-    from learned_sparse.trec import write_run
+    from eval.measures.measures import evaluate
+    from learned_sparse.collections.collection import load_collection
+    from learned_sparse.collections.trec import write_run
 
     scifact = load_collection(shared_data / "scifact")
-    assert lucene.build_bm25_index(scifact.documents(), tmp_path / "index") == 5_183
+    assert build_bm25_index(scifact.documents(), tmp_path / "index") == 5_183
     found = lucene.search_bm25(tmp_path / "index", scifact.queries("test"), threads=2)
     write_run(tmp_path / "run.txt", found, "bm25")
     scores = evaluate(scifact.qrels("test"), tmp_path / "run.txt", ["nDCG@10"], remove_query=True)
@@ -224,6 +226,8 @@ def test_wrong_usage(arguments: list[str], message: str) -> None:
 
 
 def test_the_query_encoder_is_imported_without_java_or_torch(python: Any) -> None:
-    script = "from learned_sparse.query_encoder import LearnedSparseQueryEncoder; import sys; print(*sys.modules)"
+    script = (
+        "from learned_sparse.search.query_encoder import LearnedSparseQueryEncoder; import sys; print(*sys.modules)"
+    )
     done = python("-c", script)
     assert not {"jnius", "torch", "pyserini"} & set(done.stdout.split()), done.stderr

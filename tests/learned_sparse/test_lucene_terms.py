@@ -7,9 +7,9 @@ import unicodedata
 import numpy as np
 import pytest
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.lucene_terms import EMPTY_TERM, NO_TERMS, LuceneTerms, unfit_reason
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, LuceneTerms, unfit_reason
 
 # Java's Character.isWhitespace: separators but for the three that do not break, and these controls.
 JAVA_WHITE_SPACE = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.encode_parts import total
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import sha256, write_json
-from learned_sparse.manifest import Counts, Manifest, Part, differences, exactness_warning, versions
-from learned_sparse.quantize import Quantizer
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256, write_json
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.encode.parts import total
+from learned_sparse.jsonvector.manifest import Counts, Manifest, Part, differences, exactness_warning, versions
 
 
 def manifest(**changes: object) -> Manifest:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.encode import main as encode
-from learned_sparse.index_folder import IndexNote
-from learned_sparse.manifest import Manifest
+from learned_sparse.encode.__main__ import main as encode
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Manifest
 
 ENCODE_QUERIES = """
 import json, sys
 from pathlib import Path
-from learned_sparse.query_encoder import QueryImpacts
+from learned_sparse.search.query_encoder import QueryImpacts
 impacts = QueryImpacts.from_index(Path(sys.argv[1]))(["Hives, hives!", ""])
 print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"} & set(sys.modules))]))
 """
@@ -24,7 +24,7 @@ print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"}
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """The note of an index of documents that SpaDE encoded, in segments and with another alpha."""
-    from encoders.checkpoint import new_model, save_checkpoint
+    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
 
     folder = tmp_path_factory.mktemp("spade")
     save_checkpoint(folder / "checkpoint", new_model("spade", {}, str(tiny_bert)))

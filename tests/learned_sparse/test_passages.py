@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import search
-from learned_sparse.index_folder import IndexNote
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.manifest import Counts, Manifest
-from learned_sparse.passages import Passages, asks_for_passages, search_documents
-from learned_sparse.records import Query
-from learned_sparse.trec import read_run
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.records import Query
+from learned_sparse.index.note import IndexNote
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.jsonvector.manifest import Counts, Manifest
+from learned_sparse.search import __main__ as search
+from learned_sparse.search.passages import Passages, asks_for_passages, search_documents
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 
 CUT = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "%"}

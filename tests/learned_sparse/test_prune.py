@@ -14,16 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learned_sparse import encode, index, prune, search
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import sha256
-from learned_sparse.index_folder import IndexNote
-from learned_sparse.index_vectors import encoded_files
-from learned_sparse.jsonvector import read_vectors, vector_files
-from learned_sparse.manifest import Manifest
-from learned_sparse.prune_rule import Rule
+from learned_sparse import prune
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.index import __main__ as index
+from learned_sparse.index.note import IndexNote
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.prune_rule import Rule
+from learned_sparse.jsonvector.vector_files import read_vectors, vector_files
 from learned_sparse.prune_vectors import prune as prune_folders
-from learned_sparse.trec import read_run
+from learned_sparse.search import __main__ as search
 from tests.fake_encoder import fake_module
 from tests.learned_sparse.encoded_folder import Vectors, WordCounts, dot_products, write_folder
 
@@ -126,7 +129,7 @@ def test_the_manifest_says_what_was_done(tmp_path: Path) -> None:
 def test_what_removes_nothing_changes_the_manifest_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: list[str], rule: Rule
 ) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.loading", fake_module())
+    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module())
     texts = [f"one two-{number % 3} é{number}" for number in range(11)] + ["empty"]
     (tmp_path / "corpus.tsv").write_text("".join(f"d{number}\t{text}\n" for number, text in enumerate(texts)))
     words = ["--model", "m", "--checkpoint", "c", "--input", str(tmp_path / "corpus.tsv"), "--part-size", "5"]
@@ -226,7 +229,9 @@ def test_mistakes(words: str, message: str, tmp_path: Path, monkeypatch: pytest.
 def test_a_pruned_index_is_searched_with_the_same_encoder(
     tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", lambda *_, **__: WordCounts())
+    monkeypatch.setattr(
+        importlib.import_module("encoders.encoding.loading"), "load_encoder", lambda *_, **__: WordCounts()
+    )
     write_folder(tmp_home / "vectors" / "pydoc" / "words", VECTORS)
     assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
     command = capsys.readouterr().out.splitlines()[-1].removeprefix("next: python -m learned_sparse.index ")

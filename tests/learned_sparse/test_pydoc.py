@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse import pydoc
-from learned_sparse.collection import Collection, load_collection
-from learned_sparse.docstrings import docstrings, library, source_files
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.files import sha256
+from learned_sparse.collections import pydoc
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.docstrings import docstrings, library, source_files
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
 
 MODULE = '''"""A tiny module about frogs.
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.quantize import MAX_IMPACT, Quantizer
-from learned_sparse.records import SparseBatch
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import MAX_IMPACT, Quantizer
+from learned_sparse.core.records import SparseBatch
 
 weights = st.lists(st.floats(0, 1e6, width=32), max_size=40)
 scales = st.floats(1e-3, 1e3)

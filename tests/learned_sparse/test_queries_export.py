@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.lucene_terms import LuceneTerms, unfit_reason
-from learned_sparse.queries_export import read_topics, renamed_ids, write_queries
-from learned_sparse.records import Query, SparseBatch
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Query, SparseBatch
+from learned_sparse.core.terms import LuceneTerms, unfit_reason
+from learned_sparse.jsonvector.queries_export import read_topics, renamed_ids, write_queries
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: text.split() == [text])

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import search
-from learned_sparse.bm25_index import build_bm25_index
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, Query
 from learned_sparse.exact import ExactSearcher
-from learned_sparse.index_folder import IndexNote
-from learned_sparse.index_vectors import build_index, encoded_files
-from learned_sparse.manifest import Counts
-from learned_sparse.passages import Passages
-from learned_sparse.records import Document, Query
-from learned_sparse.stock_run import RunOptions
+from learned_sparse.index.bm25_index import build_bm25_index
+from learned_sparse.index.note import IndexNote
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.jsonvector.manifest import Counts
+from learned_sparse.search import __main__ as search
+from learned_sparse.search.passages import Passages
+from learned_sparse.search.stock_run import RunOptions
 from tests.learned_sparse.encoded_folder import WordCounts, description, write_folder
 
 DRAW = random.Random(5)
@@ -123,7 +123,7 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, options: list[str]) -> Non
 def test_nothing_of_pyserini_is_imported(index: Path, tmp_path: Path, python: Any) -> None:
     script = (
         "import sys; from pathlib import Path; from learned_sparse.search import search; "
-        "from learned_sparse.records import Query; "
+        "from learned_sparse.core.records import Query; "
         "search(Path(sys.argv[1]), 'impact', [Query('q', 'x')], [{'t1': 1}], Path(sys.argv[2])); "
         "print(*sys.modules)"
     )
@@ -135,7 +135,9 @@ def test_nothing_of_pyserini_is_imported(index: Path, tmp_path: Path, python: An
 
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("encoders.loading"), "load_encoder", lambda *_, **__: WordCounts())
+    monkeypatch.setattr(
+        importlib.import_module("encoders.encoding.loading"), "load_encoder", lambda *_, **__: WordCounts()
+    )
 
 
 def run_exact(vectors: Sequence[Path], place: Path, *options: str) -> list[str]:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse import segments
-from learned_sparse.documents import DocumentReader
-from learned_sparse.encode import main
-from learned_sparse.encode_options import EncodeOptions
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.jsonvector import read_vectors
-from learned_sparse.manifest import Manifest
-from learned_sparse.records import Document
-from learned_sparse.segments import Segmentation, SegmentReader, Word
+from learned_sparse.collections import segments
+from learned_sparse.collections.documents import DocumentReader
+from learned_sparse.collections.segments import Segmentation, SegmentReader
+from learned_sparse.core import Word
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
+from learned_sparse.encode.__main__ import main
+from learned_sparse.encode.options import EncodeOptions
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.vector_files import read_vectors
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}
@@ -32,15 +33,15 @@ class _Worded(FakeEncoder):
         super().__init__(side)
         self.description["max_length"] = 12
 
-    def words(self, texts: Sequence[str]) -> list[list[Word]]:
+    def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         return [[(*match.span(), 1) for match in re.finditer(r"\S+", text)] for text in texts]
 
 
 @pytest.fixture(autouse=True)
 def worded(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("encoders.loading")
+    module = types.ModuleType("encoders.encoding.loading")
     module.load_encoder = lambda _, side, **given: _Worded(side, **given)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "encoders.loading", module)
+    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", module)
 
 
 def encode(folder: Path, *options: str, out: str = "out") -> Manifest:
@@ -145,7 +146,7 @@ def cut(documents: Iterable[Document], words: int = 1) -> SegmentReader:
     """Into segments of ``words`` words."""
     lines = ((f"line {document.id}", lambda record: record, document) for document in documents)
     reader = DocumentReader(lines, source="here", files=(), on_bad_line="error")
-    return SegmentReader(reader, Segmentation(length=words), _Worded("document").words)
+    return SegmentReader(reader, Segmentation(length=words), _Worded("document").word_spans)
 
 
 def test_every_window_of_documents_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import search
-from learned_sparse.encode import main as encode
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.index_folder import IndexNote
-from learned_sparse.manifest import Manifest
-from learned_sparse.query_encoder import QueryImpacts
-from learned_sparse.setting_changes import parse_changes
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.setting_changes import parse_changes
+from learned_sparse.encode.__main__ import main as encode
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.search import __main__ as search
+from learned_sparse.search.query_encoder import QueryImpacts
 from tests.fake_encoder import FakeEncoder
 
 STORED = {"alpha": 0.5, "query_k": None, "pooling": "max"}
@@ -26,7 +26,7 @@ class _Adjustable(FakeEncoder):
 
     def __init__(self, side: str, settings: Any = None, **others: Any) -> None:
         super().__init__(side, **others)
-        self.free_at_search = frozenset({"query_k"})
+        self.query_only_settings = frozenset({"query_k"})
         changes = settings or {}
         if wrong := {key for key, value in changes.items() if STORED.get(key, value) != value} - {"alpha", "query_k"}:
             raise LearnedSparseError(f"{min(wrong)!r} cannot be changed")
@@ -35,9 +35,9 @@ class _Adjustable(FakeEncoder):
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType("encoders.loading")
+    module = types.ModuleType("encoders.encoding.loading")
     module.load_encoder = lambda _, side, **given: _Adjustable(side, **given)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "encoders.loading", module)
+    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", module)
 
 
 @pytest.fixture

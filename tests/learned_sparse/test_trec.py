@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.trec import ranked, read_qrels, read_run, write_run
+from learned_sparse.collections.trec import ranked, read_qrels, read_run, write_run
+from learned_sparse.core.errors import LearnedSparseError
 
 # an id is anything that ASCII white space does not part, other alphabets and no-break spaces included
 IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)

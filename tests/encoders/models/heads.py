@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from encoders.checkpoint import LoadedModel, new_model
-from encoders.pairs import tokenize_texts
-from learned_sparse.records import EXPANDED
+from encoders.checkpoints.checkpoint import LoadedModel, new_model
+from encoders.encoding.pairs import tokenize_texts
+from learned_sparse.core.records import EXPANDED
 from tests.tiny_models import TEXTS, VOCABULARY
 
 EXPANSIONS = ["what causes hives", "", "memory of the garbage", "wing wing lift", "rain", "the wing of a new wing"]

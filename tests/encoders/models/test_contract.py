@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
-from encoders.models import ARCHITECTURES, SIDES, BagOfWords, Side
-from encoders.vocabulary import Vocabulary
+from encoders.checkpoints.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.models import ARCHITECTURES, SIDES, BagOfWords
+from learned_sparse.core import Side
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
 from tests.tiny_models import TEXTS
 

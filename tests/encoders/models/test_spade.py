@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from encoders.checkpoints.vocabulary import Vocabulary
 from encoders.models import ARCHITECTURES, SpaDE, SpaDESettings
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import (
     NOT_IN_BAG,

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
-from encoders.loading import load_encoder
+from encoders.checkpoints.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
+from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.encoding.loading import load_encoder
 from encoders.models import ARCHITECTURES, SpaDESettings
 from encoders.training.state import load_weights, save_weights
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
 from tests.tiny_models import TEXTS, VOCABULARY
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoint import new_model
+from encoders.checkpoints.checkpoint import new_model
+from encoders.checkpoints.vocabulary import Vocabulary
 from encoders.models import ARCHITECTURES, SparTerm, SparTermSettings
 from encoders.models.sparterm import keep_largest
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.reference.sparterm import sparterm
 from tests.tiny_models import TEXTS, VOCABULARY

@@ -11,10 +11,10 @@ import torch
 import transformers
 from torch import nn
 
-from encoders.checkpoint import new_model
+from encoders.checkpoints.checkpoint import new_model
+from encoders.checkpoints.vocabulary import Vocabulary
 from encoders.models import ARCHITECTURES, Splade, SpladeSettings
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.reference.splade import splade
 from tests.tiny_models import TEXTS, VOCABULARY

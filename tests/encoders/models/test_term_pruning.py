@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from encoders.checkpoints.vocabulary import Vocabulary
 from encoders.models.term_pruning import TermPruning
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY, tokenizer
 
 WORDS = Vocabulary.from_tokenizer(tokenizer(), len(VOCABULARY))

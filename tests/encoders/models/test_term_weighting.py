@@ -139,8 +139,8 @@ def test_towers_and_scales() -> None:
 @pytest.mark.jvm
 def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
     """On the same parameters, but for the [SEP] that it weighs too."""
-    from learned_sparse.java import start_jvm
-    from learned_sparse.openai_placeholder import install_openai_placeholder
+    from learned_sparse.lucene.java import start_jvm
+    from learned_sparse.lucene.openai_placeholder import install_openai_placeholder
 
     start_jvm()
     install_openai_placeholder()

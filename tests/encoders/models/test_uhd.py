@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoint import LoadedModel, new_model, save_checkpoint
-from encoders.loading import load_encoder
-from encoders.models import ARCHITECTURES, SIDES, Side, UHDSettings
-from encoders.vocabulary import Vocabulary
-from learned_sparse.errors import LearnedSparseError
+from encoders.checkpoints.checkpoint import LoadedModel, new_model, save_checkpoint
+from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.encoding.loading import load_encoder
+from encoders.models import ARCHITECTURES, SIDES, UHDSettings
+from learned_sparse.core import Side
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.reference.uhd import uhd
 from tests.tiny_models import TEXTS, VOCABULARY
@@ -200,10 +201,10 @@ def test_a_changed_checkpoint_is_a_model_built_so(
 
 def test_what_may_change_and_what_only_touches_queries(tiny_bert: Path, tmp_path: Path) -> None:
     family = ARCHITECTURES["uhd"]
-    assert family.free_at_search < family.changeable
+    assert family.query_only_settings < family.changeable
     model = made(tiny_bert)
     for change in CHANGES:
-        if set(change) <= family.free_at_search:
+        if set(change) <= family.query_only_settings:
             same = made(tiny_bert, **change)
             assert torch.equal(weigh(same.weighers.document, model), weigh(model.weighers.document, model))
     save_checkpoint(tmp_path, model)

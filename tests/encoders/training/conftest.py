@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from encoders.training.recipe import Recipe
-from learned_sparse.settings import parse
+from learned_sparse.core.settings import parse
 
 WORDS = [f"w{number}" for number in range(60)]
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from encoders.training.batches import Batches, Tokens, bag_of_words, known_positives
-from encoders.training.examples import Example
-from encoders.training.objective import (
+from encoders.training.data.batches import Batches, Tokens, bag_of_words, known_positives
+from encoders.training.data.examples import Example
+from encoders.training.data.sampler import Sampler
+from encoders.training.data.texts import text_key
+from encoders.training.objective.objective import (
     Outputs,
     example_losses,
     excluded,
@@ -21,8 +23,6 @@ from encoders.training.objective import (
     rank_losses,
 )
 from encoders.training.recipe import MaxLength, Pointwise, Rank, Stage
-from encoders.training.sampler import Sampler
-from encoders.training.texts import text_key
 
 
 class Numbered:

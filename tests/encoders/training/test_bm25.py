@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from encoders.training.examples import JudgedExamples
-from encoders.training.mining import bm25_run, hard_negatives
+from encoders.training.data.examples import JudgedExamples
+from encoders.training.data.mining import bm25_run, hard_negatives
+from encoders.training.data.texts import TextStore
 from encoders.training.recipe import Negatives
-from encoders.training.texts import TextStore
-from learned_sparse.records import Document
+from learned_sparse.core.records import Document
 
 TEXTS = {
     "d1": "hives and itching skin",

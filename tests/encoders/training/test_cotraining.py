@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.training.batches import Batches
 from encoders.training.cotraining import hardest, selected_count
+from encoders.training.data.batches import Batches
+from encoders.training.data.sampler import Sampler
+from encoders.training.data.sources import load
 from encoders.training.learner import Learner
-from encoders.training.parts import part_of
+from encoders.training.objective.parts import part_of
 from encoders.training.recipe import Negatives, Recipe
-from encoders.training.sampler import Sampler
 from encoders.training.session import AnyLearner, Session
-from encoders.training.sources import load
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]

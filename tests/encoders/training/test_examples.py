@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoders.training.examples import JudgedExamples, TripleFile
-from encoders.training.mining import hard_negatives, search_pool
+from encoders.training.data.examples import JudgedExamples, TripleFile
+from encoders.training.data.mining import hard_negatives, search_pool
+from encoders.training.data.sampler import Sampler
+from encoders.training.data.sources import load
+from encoders.training.data.texts import TextStore, text_key
 from encoders.training.recipe import Negatives, Source
 from encoders.training.recipe_file import source
-from encoders.training.sampler import Sampler
-from encoders.training.sources import load
-from encoders.training.texts import TextStore, text_key
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.records import Document
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
 
 TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
 QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.training.batches import Batches
+from encoders.training.data.batches import Batches
+from encoders.training.data.sampler import Sampler
+from encoders.training.data.sources import load
 from encoders.training.learner import Learner
 from encoders.training.recipe import Negatives, Recipe
-from encoders.training.sampler import Sampler
 from encoders.training.session import Session
-from encoders.training.sources import load
 
 
 class Alone:

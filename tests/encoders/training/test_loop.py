@@ -11,11 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from encoders.training import stopping, validation
+from encoders.training import stopping
 from encoders.training.loop import train
 from encoders.training.recipe import Recipe
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.quantize import Quantizer
+from encoders.training.validation import validation
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
 
 Recipes = Callable[..., Recipe]
 REGULARIZER = {"kind": "flops", "lambda_query": 1e-3, "lambda_document": 1e-3, "ramp_steps": 10}
@@ -173,8 +174,8 @@ def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
     monkeypatch: pytest.MonkeyPatch,
     joint: bool,
 ) -> None:
-    from encoders.checkpoint import new_model, save_checkpoint
-    from learned_sparse.settings import parse
+    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+    from learned_sparse.core.settings import parse
 
     recipe = parse(Recipe, two_stages(recipe_values, joint=joint), "recipe")
     save_checkpoint(tmp_path / "start", new_model(recipe.architecture, recipe.settings, recipe.backbone))
@@ -191,7 +192,7 @@ def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
 def test_a_checkpoint_has_its_quantisers_recipe_and_lengths(
     tiny_recipe: Recipes, tmp_path: Path, tiny_collection: Path
 ) -> None:
-    from encoders.checkpoint import load_checkpoint
+    from encoders.checkpoints.checkpoint import load_checkpoint
     from encoders.training.recipe_file import to_mapping
 
     train(tiny_recipe({"steps": 1}), tmp_path / "splade", device="cpu", quiet=True)
@@ -213,7 +214,7 @@ def test_a_checkpoint_has_its_quantisers_recipe_and_lengths(
 
 
 def _documents(folder: Path) -> Any:
-    from learned_sparse.collection import load_collection
+    from learned_sparse.collections.collection import load_collection
 
     return load_collection(str(folder)).documents()
 

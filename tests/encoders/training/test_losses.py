@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from encoders.training.losses import gate_bce, in_batch_hinge, in_batch_nll, pairwise_nll, query_nll
+from encoders.training.objective.losses import gate_bce, in_batch_hinge, in_batch_nll, pairwise_nll, query_nll
 
 
 def test_pairwise_nll_is_eq_7() -> None:

@@ -11,11 +11,11 @@ import pytest
 import scipy.sparse
 
 from encoders.models import Mixture
-from encoders.training import mixing
-from encoders.training.mixing import mixture_scores
 from encoders.training.recipe import Recipe
-from encoders.training.retrieval import mean_reciprocal_rank, search
-from learned_sparse.errors import LearnedSparseError
+from encoders.training.validation import mixing
+from encoders.training.validation.mixing import mixture_scores
+from encoders.training.validation.retrieval import mean_reciprocal_rank, search
+from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]
@@ -92,12 +92,12 @@ def test_what_is_not_in_the_pool_is_never_found() -> None:
 
 def mrr(run: Any, alpha: float, collection: Any) -> float:
     """Of the checkpoint with another alpha, by the validation of a run with no mixtures."""
-    from encoders.checkpoint import load_checkpoint
+    from encoders.checkpoints.checkpoint import load_checkpoint
     from encoders.models import ARCHITECTURES
     from encoders.training.finishing import adopt
     from encoders.training.recipe import Validation
-    from encoders.training.retrieval import encode
-    from encoders.training.validation import Validator
+    from encoders.training.validation.retrieval import encode
+    from encoders.training.validation.validation import Validator
 
     model = load_checkpoint(run.folder)
     adopt(model, {"alpha": alpha}, next(model.weighers.parameters()).device)

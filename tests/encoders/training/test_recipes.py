@@ -11,8 +11,8 @@ import yaml
 
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, load_recipe, recipe_names, to_mapping
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.settings import parse
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 NAMES = recipe_names()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from encoders.training.regularizers import document_regularizer, flops, l1
-from encoders.training.schedules import linear_warm_up_decay, quadratic_ramp
+from encoders.training.objective.regularizers import document_regularizer, flops, l1
+from encoders.training.objective.schedules import linear_warm_up_decay, quadratic_ramp
 
 WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from encoders.training.judging import Judge
-from encoders.training.optimizing import set_learning_rates
+from encoders.training.objective.optimizing import set_learning_rates
 from encoders.training.recipe import Recipe
 from encoders.training.session import Session
-from learned_sparse.errors import LearnedSparseError
-from learned_sparse.settings import parse
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 Recipes = Callable[..., Recipe]
 Trained = Callable[..., Any]

@@ -11,7 +11,7 @@ import yaml
 
 from encoders.train import main
 from encoders.training import stopping
-from learned_sparse.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import torch
 
 from encoders.training.loop import train
 from encoders.training.recipe import Recipe
-from learned_sparse.settings import parse
+from learned_sparse.core.settings import parse
 
 
 def main(recipe: Path, output: Path) -> None:

@@ -1,0 +1,1 @@
+"""Room learned_sparse.inspect."""
