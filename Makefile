@@ -17,7 +17,7 @@ help:
 	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade spade\")"
 	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
 	@echo "make test                 the checks, then the tests"
-	@echo "make check                style, types, and who imports whom"
+	@echo "make check                style, types, imports between packages, size of folders and files"
 	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"
 	@echo "make bench BENCH=training the same with one benchmark (or BENCH=\"training encoding\")"
 	@echo "make clean                remove .venv"
@@ -33,6 +33,7 @@ check: $(ready)
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
+	$(bin)/python -m tests.checks.layout
 
 bench: $(ready)
 	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
