@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,12 +60,18 @@ def as_text(profile: Profile, top: int, *, markdown: bool = False) -> str:
 def as_html(profile: Profile, top: int) -> str:
     """The same tables, and the figures, as one page."""
     parts = [f"<h1>{escape(profile.name)}</h1>", f"<p>{escape(_headline(profile))}</p>"]
-    parts += [f'<div class="scroll">{chart}</div>' for chart in charts(profile).values()]
+    parts += [_image(name, chart) for name, chart in charts(profile).items()]
     for section in _sections(profile, top):
         parts.append(f"<h2>{escape(section.title)}</h2>")
         parts += [f"<p>{escape(section.note)}</p>"] if section.note else []
         parts.append(_html_table(section))
     return html_page(f"Profile of {profile.name}", "\n".join(parts))
+
+
+def _image(name: str, svg: str) -> str:
+    return (
+        f'<p><img alt="{escape(name)}" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"></p>'
+    )
 
 
 def as_json(profile: Profile) -> dict[str, Any]:

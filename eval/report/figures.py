@@ -1,13 +1,14 @@
-"""The figures of a leaderboard with matplotlib, as SVG and PNG: equal results give equal bytes."""
+"""Charts drawn by matplotlib: the line chart of every room, and the figures of a leaderboard."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eval.report.curves import COLOURS
 from eval.report.quantities import COSTS, Quantity
 from eval.report.results import Found, Json
 from learned_sparse.core import LearnedSparseError
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ACROSS = 6  # panels
-_SHAPES = "os^Dv<>pP*X"
+COLOURS = ("#3182bd", "#e6550d", "#31a354", "#756bb1", "#8c8c8c", "#b15928", "#17becf", "#e377c2")
+_MARKERS = "os^Dv<>pP*X"
+_PANELS_PER_LINE = 6
 _SCORES = "scores"
-_AGAINST = {
+_TRADEOFFS = {
     "tradeoff-flops": next(cost for cost in COSTS if cost.key == "FLOPS"),
     "tradeoff-ms-per-query": next(cost for cost in COSTS if cost.key == "ms/query"),
 }
-NAMES = tuple(f"{name}.{end}" for name in (_SCORES, *_AGAINST) for end in ("svg", "png"))
-"""Every file that may be drawn."""
-_SETTINGS = {
+NAMES = tuple(f"{name}.{suffix}" for name in (_SCORES, *_TRADEOFFS) for suffix in ("svg", "png"))
+"""Every file that ``figures`` may draw."""
+_STYLE = {
     "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
     "font.size": 8.5,
     "svg.fonttype": "none",
@@ -38,61 +40,129 @@ _SETTINGS = {
     "axes.axisbelow": True,
 }
 
-Points = dict[str, list[tuple[float, float]]]
-"""Of each line, from left to right."""
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Label and scale of an axis of a line chart."""
+
+    label: str
+    logarithmic: bool = False
+    """A logarithmic axis leaves out points whose value is not above zero."""
+    names: tuple[str, ...] = ()
+    """Tick labels of the values 0, 1, 2, ...: for categories, or for numbers shown at equal distances."""
+
+
+def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axis) -> str:
+    """A line chart as SVG text: for each entry of ``lines`` a line with a dot at each point, in the order given.
+
+    The SVG group of line number n has the id ``line-n``. Equal arguments give equal text. The text is a document of
+    its own: a page shows it as ``<img>``, since the pages' Content-Security-Policy forbids inline styles.
+
+    Raises LearnedSparseError if matplotlib (extra ``report``) is not installed.
+    """
+    with _matplotlib():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        panel = figure.subplots()
+        for number, (name, points) in enumerate(lines.items()):
+            shown = [point for point in points if _drawable(point, x, y)]
+            xs, ys = [point[0] for point in shown], [point[1] for point in shown]
+            colour = COLOURS[number % len(COLOURS)]
+            panel.plot(xs, ys, marker="o", markersize=3.5, color=colour, label=_label(name), gid=f"line-{number}")
+        _set_axis(panel, "x", x)
+        _set_axis(panel, "y", y)
+        panel.set_title(_label(title))
+        if lines:
+            figure.legend(loc="outside lower center", ncols=min(3, len(lines)), frameon=False)
+        return _saved(figure, "svg").decode()
 
 
 def titles(found: Found) -> dict[str, str]:
-    """Which figures there are, by file name without its end: one of scores, and one for each cost known."""
+    """Title of each figure by file name without suffix: the scores, and one for each cost that is known."""
     measured = _measured(found)
     drawn = {_SCORES: f"{found.quantities(measured[0])[0].heading} of every row on every column"} if measured else {}
-    for name, cost in _AGAINST.items():
+    for name, cost in _TRADEOFFS.items():
         if any(_points(found, column, cost) for column in found.columns):
             drawn[name] = f"quality against {cost.heading}"
     return drawn
 
 
 def figures(found: Found) -> dict[str, bytes]:
-    """Every figure by file name, as ``.svg`` and as ``.png``."""
+    """Every figure by file name, as ``.svg`` and as ``.png``; equal results give equal bytes."""
+    files: dict[str, bytes] = {}
+    with _matplotlib():
+        for name in titles(found):
+            figure = _scores(found) if name == _SCORES else _tradeoff(found, _TRADEOFFS[name])
+            files[f"{name}.svg"] = _saved(figure, "svg")
+            files[f"{name}.png"] = _saved(figure, "png")
+    return files
+
+
+@contextmanager
+def _matplotlib() -> Iterator[None]:
+    """Import matplotlib and apply the style of the figures to matplotlib's defaults, not to the user's settings."""
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
         raise LearnedSparseError(
-            "figures are drawn by matplotlib, which is not installed; pip install 'learned-sparse[report]'"
+            "figures need matplotlib, which is not installed; pip install 'learned-sparse[report]'"
         ) from error
-    files: dict[str, bytes] = {}
-    settings: Any = dict(mpl.rcParamsDefault) | _SETTINGS  # nobody's own settings
+    settings: Any = dict(mpl.rcParamsDefault) | _STYLE
     with mpl.rc_context(settings):
-        for name in titles(found):
-            figure = _scores(found) if name == _SCORES else _tradeoff(found, _AGAINST[name])
-            files[f"{name}.svg"] = _saved(figure, "svg", {"Date": None, "Creator": None})
-            files[f"{name}.png"] = _saved(figure, "png", {"Software": None})
-    return files
+        yield
 
 
-def _saved(figure: Figure, kind: str, metadata: dict[str, Any]) -> bytes:
+def _saved(figure: Figure, suffix: str) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata, facecolor="white")
+    metadata: dict[str, Any] = {"Date": None, "Creator": None} if suffix == "svg" else {"Software": None}
+    figure.savefig(buffer, format=suffix, dpi=150, metadata=metadata, facecolor="white")
     return buffer.getvalue()
 
 
+def _drawable(point: Point, x: Axis, y: Axis) -> bool:
+    pairs = zip(point, (x, y), strict=True)
+    return all(math.isfinite(value) and (value > 0 or not axis.logarithmic) for value, axis in pairs)
+
+
+def _set_axis(panel: Axes, name: str, axis: Axis) -> None:
+    panel.set(**{f"{name}label": _label(axis.label)})
+    ticks = panel.xaxis if name == "x" else panel.yaxis
+    if axis.names:
+        ticks.set_ticks(range(len(axis.names)), [_label(text) for text in axis.names])
+        panel.set(**{f"{name}lim": (-0.25, len(axis.names) - 0.75)})
+    elif axis.logarithmic:
+        panel.set(**{f"{name}scale": "log"})
+        _plain_numbers(ticks)
+    else:
+        ticks.set_major_formatter("{x:,.10g}")
+
+
+def _plain_numbers(ticks: Any) -> None:
+    """Write ticks of a logarithmic axis as numbers; matplotlib's default writes powers of ten as formulas."""
+    ticks.set_major_formatter("{x:,.10g}")
+    ticks.set_minor_formatter("")
+
+
 def _scores(found: Found) -> Figure:
-    """A panel for each column, a dot for each row that has a score; published rows are hollow."""
+    """A panel per column, a dot per row that has a score; published rows are hollow."""
     from matplotlib.figure import Figure
 
     columns = _measured(found)
     rows = [row for row in found.rows if any(_score(found, row, column) is not None for column in columns)]
-    across = min(_ACROSS, len(columns))
+    across = min(_PANELS_PER_LINE, len(columns))
     down = math.ceil(len(columns) / across)
     figure = Figure(figsize=(2.2 + 1.7 * across, down * (0.9 + 0.22 * len(rows))), layout="constrained")
     panels = figure.subplots(down, across, sharey=True, squeeze=False).flatten()
     names = [_label(row["name"]) for row in rows]
     for panel, column in zip(panels, columns, strict=False):
-        for place, row in enumerate(rows):
+        for number, row in enumerate(rows):
             value = _score(found, row, column)
             if value is not None:
-                hollow = "white" if row["kind"] == "published" else COLOURS[0]
-                panel.plot([value], [place], "o", color=COLOURS[0], markerfacecolor=hollow, markersize=5)
+                face = "white" if row["kind"] == "published" else COLOURS[0]
+                panel.plot([value], [number], "o", color=COLOURS[0], markerfacecolor=face, markersize=5)
         panel.set_yticks(range(len(names)), names)
         panel.set_title(_label(column["name"]), fontsize=9)
         panel.set_xlabel(found.quantities(column)[0].heading)
@@ -103,20 +173,20 @@ def _scores(found: Found) -> Figure:
 
 
 def _tradeoff(found: Found, cost: Quantity) -> Figure:
-    """A panel for each column whose rows have this cost; rows of one curve are joined."""
+    """A panel per column whose rows have this cost; rows of one curve are joined."""
     from matplotlib.figure import Figure
 
     drawn = [(column, points) for column in found.columns if (points := _points(found, column, cost))]
     lines = list(dict.fromkeys(_line(row) for row in found.rows if any(_line(row) in points for _, points in drawn)))
     across = min(3, len(drawn))
     down = math.ceil(len(drawn) / across)
-    beside = max(1, int(3.3 * across / (0.55 + 0.075 * max(map(len, lines)))))  # names that fit into a line
-    rows_of_legend = math.ceil(len(lines) / beside)
-    figure = Figure(figsize=(3.3 * across, 2.6 * down + 0.25 + 0.2 * rows_of_legend), layout="constrained")
+    names_per_line = max(1, int(3.3 * across / (0.55 + 0.075 * max(map(len, lines)))))
+    legend_lines = math.ceil(len(lines) / names_per_line)
+    figure = Figure(figsize=(3.3 * across, 2.6 * down + 0.25 + 0.2 * legend_lines), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flatten()
     handles: dict[str, Any] = {}
     for panel, (column, points) in zip(panels, drawn, strict=False):
-        handles |= _panel(panel, points, lines)
+        handles |= _tradeoff_panel(panel, points, lines)
         panel.set_title(_label(column["name"]), fontsize=9)
         panel.set_xlabel(cost.heading)
         panel.set_ylabel(found.quantities(column)[0].heading)
@@ -124,53 +194,54 @@ def _tradeoff(found: Found, cost: Quantity) -> Figure:
         panel.set_visible(False)
     shown = [line for line in lines if line in handles]
     labels = [_label(line) for line in shown]
-    drawn_lines = [handles[line] for line in shown]
-    figure.legend(drawn_lines, labels, loc="outside lower center", ncols=beside, frameon=False)
+    figure.legend(
+        [handles[line] for line in shown], labels, loc="outside lower center", ncols=names_per_line, frameon=False
+    )
     return figure
 
 
-def _panel(panel: Axes, points: Mapping[str, Sequence[tuple[float, float]]], lines: Sequence[str]) -> dict[str, Any]:
-    """The line that was drawn for each name; the axis is logarithmic where costs differ by more than 20 times."""
+def _tradeoff_panel(panel: Axes, points: Mapping[str, Sequence[Point]], lines: Sequence[str]) -> dict[str, Any]:
+    """The matplotlib line of each name; the axis is logarithmic where costs differ by more than 20 times."""
     costs = [x for line in points.values() for x, _ in line]
     if min(costs) > 0 and max(costs) > 20 * min(costs):
         panel.set_xscale("log")
-        panel.xaxis.set_major_formatter("{x:g}")  # the usual one writes formulas
-        panel.xaxis.set_minor_formatter("")
+        _plain_numbers(panel.xaxis)
     drawn: dict[str, Any] = {}
-    for line, places in points.items():
+    for line, values in points.items():
         number = lines.index(line)
-        xs, ys = zip(*places, strict=True)
-        (drawn[line],) = panel.plot(xs, ys, marker=_SHAPES[number % len(_SHAPES)], linewidth=1.4, markersize=5)
+        xs, ys = zip(*values, strict=True)
+        (drawn[line],) = panel.plot(xs, ys, marker=_MARKERS[number % len(_MARKERS)], linewidth=1.4, markersize=5)
         drawn[line].set_color(COLOURS[number % len(COLOURS)])
     return drawn
 
 
 def _measured(found: Found) -> list[Json]:
-    """Columns in which any row has a score."""
+    """Columns in which at least one row has a score."""
     return [column for column in found.columns if any(_score(found, row, column) is not None for row in found.rows)]
 
 
 def _score(found: Found, row: Json, column: Json) -> float | None:
-    """In the first of a column's measures."""
+    """Score of a row in the first measure of a column."""
     first = found.quantities(column)[:1]
     return found.value(row["name"], column["name"], first[0]) if first and not first[0].cost else None
 
 
-def _points(found: Found, column: Json, cost: Quantity) -> Points:
-    points: Points = {}
+def _points(found: Found, column: Json, cost: Quantity) -> dict[str, list[Point]]:
+    """Points (cost, score) of each line, from left to right."""
+    points: dict[str, list[Point]] = {}
     for row in found.rows:
         x, y = found.value(row["name"], column["name"], cost), _score(found, row, column)
         if x is not None and y is not None:
             points.setdefault(_line(row), []).append((x * cost.scale, y))
-    return {line: sorted(places) for line, places in points.items()}
+    return {line: sorted(values) for line, values in points.items()}
 
 
 def _line(row: Json) -> str:
-    """The curve a row is a point of; a row of none is a line of its own."""
+    """Name of the curve that a row is a point of; a row without a curve is a line of its own."""
     return str(row.get("curve") or row["name"])
 
 
 def _label(text: str) -> str:
-    """Without characters that no font has and XML refuses; a name that begins with ``_`` would be left out."""
+    """``text`` without unprintable characters, which XML forbids; matplotlib hides labels that begin with ``_``."""
     shown = "".join(character if character.isprintable() else " " for character in text)
     return f" {shown}" if shown.startswith("_") else shown
