@@ -11,14 +11,16 @@ from learned_sparse.collections.registered import registered_qrels
 from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, segments_for
 from learned_sparse.collections.sources import local_file
 from learned_sparse.collections.topics import read_queries
-from learned_sparse.collections.trec import Qrels, Run, ranked, read_qrels, read_run, write_run
+from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked, read_qrels, read_run, write_run
 
 __all__ = [
     "CATALOGUE",
     "Collection",
     "DocumentReader",
+    "Hits",
     "Qrels",
     "Run",
+    "RunFormat",
     "SegmentReader",
     "Segmentation",
     "Source",

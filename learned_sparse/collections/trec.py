@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from learned_sparse.collections.lines import columns, has_white_space, read_lines
 from learned_sparse.core import LearnedSparseError, atomic_write
@@ -13,26 +14,29 @@ Qrels = dict[str, dict[str, int]]
 """``{query id: {document id: grade}}``"""
 Run = dict[str, list[tuple[str, float]]]
 """``{query id: [(document id, score)]}``, best first"""
+Hits = Iterable[tuple[str, float]]
+"""``(document id, score)`` of one query"""
+RunFormat = Literal["trec", "msmarco"]
 
 
 def read_qrels(path: str | Path) -> Qrels:
     """Judgements in TREC's four columns (query, iteration, document, grade) or BEIR's three with a header line.
 
-    A judgement repeated with the same grade counts once; with another grade it is an error.
+    A judgement repeated with the same grade counts once; a repetition with another grade is an error.
     """
     path = Path(path)
     qrels: Qrels = {}
     for number, line in read_lines(path):
         where = f"{path}:{number}"
-        found = columns(line, where)
-        if number == 1 and len(found) == 3 and found[2].isalpha():
+        fields = columns(line, where)
+        if number == 1 and len(fields) == 3 and fields[2].isalpha():
             continue  # BEIR's header: query-id, corpus-id, score
-        if len(found) not in {3, 4}:
+        if len(fields) not in {3, 4}:
             raise LearnedSparseError(
-                f"{where}: {len(found)} columns; expected query, iteration, document, grade (TREC) or "
+                f"{where}: {len(fields)} columns; expected query, iteration, document, grade (TREC) or "
                 "query, document, grade (BEIR)"
             )
-        query, document, grade = found[0], found[-2], found[-1]
+        query, document, grade = fields[0], fields[-2], fields[-1]
         if not _is_integer(grade):
             raise LearnedSparseError(f"{where}: the grade {grade!r} is not an integer")
         if qrels.setdefault(query, {}).setdefault(document, int(grade)) != int(grade):
@@ -48,42 +52,61 @@ def read_qrels(path: str | Path) -> Qrels:
 def read_run(path: str | Path) -> Run:
     """A run in TREC's six columns (query, ``Q0``, document, rank, score, tag).
 
-    As trec_eval does, ranks are taken from the scores and the rank column is not believed. Order: see ``ranked``. A
-    file without lines is an empty run.
+    The rank column is ignored, as in trec_eval: results are ordered by ``ranked``. A file without lines is an empty
+    run.
     """
     path = Path(path)
     run: dict[str, dict[str, float]] = {}
     for number, line in read_lines(path):
         where = f"{path}:{number}"
-        found = columns(line, where)
-        if len(found) != 6:
+        fields = columns(line, where)
+        if len(fields) != 6:
             raise LearnedSparseError(
-                f"{where}: {len(found)} columns; expected query, Q0, document, rank, score, tag "
-                "(Pyserini writes it with --output-format trec)"
+                f"{where}: {len(fields)} columns; expected query, Q0, document, rank, score, tag "
+                "(Pyserini writes them with --output-format trec)"
             )
-        query, document, score = found[0], found[2], _score(found[4], where)
+        query, document, score = fields[0], fields[2], _score(fields[4], where)
         documents = run.setdefault(query, {})
         if document in documents:
-            raise LearnedSparseError(f"{where}: document {document!r} comes twice for query {query!r}; keep one line")
+            raise LearnedSparseError(f"{where}: document {document!r} appears twice for query {query!r}; keep one line")
         documents[document] = score
     return {query: ranked(documents.items()) for query, documents in run.items()}
 
 
-def write_run(path: str | Path, run: Mapping[str, Iterable[tuple[str, float]]], tag: str = "learned_sparse") -> None:
-    """Write ``{query id: [(document id, score)]}`` as a TREC run: whole or not at all, queries in the order given.
+def write_run(
+    path: str | Path,
+    hits_by_query: Mapping[str, Hits] | Iterable[tuple[str, Hits]],
+    tag: str = "learned_sparse",
+    output_format: RunFormat = "trec",
+) -> None:
+    """Write the hits of each query as a run; the file appears whole or not at all.
 
-    Scores are rounded to six decimals, then ranked. A query without results leaves no line (there is none for it).
+    ``hits_by_query`` may be a generator of ``(query id, hits)``, so that only the hits of one query are in memory.
+    Queries keep their order. Scores are rounded to six decimals and then ordered by ``ranked``, so that equal scores
+    give equal files whichever searcher found them; trec_eval reads the scores and has its own order for ties.
+    ``"msmarco"`` writes query, document and rank, separated by tabs. A query without hits leaves no line.
     """
     path = Path(path)
+    if output_format not in {"trec", "msmarco"}:
+        raise LearnedSparseError(f"output format {output_format!r}: use 'trec' or 'msmarco'")
     _check_column(tag, path, "tag")
+    pairs = hits_by_query.items() if isinstance(hits_by_query, Mapping) else hits_by_query
     with atomic_write(path) as file:
-        for query, results in run.items():
+        for query, hits in pairs:
             _check_column(query, path, "query id")
-            file.write("".join(_result_lines(path, query, results, tag)).encode("utf-8"))
+            results = _rounded(path, query, list(hits))
+            if output_format == "msmarco":
+                lines = (f"{query}\t{document}\t{rank}\n" for rank, (document, _) in enumerate(results, start=1))
+            else:
+                lines = (
+                    f"{query} Q0 {document} {rank} {score:.6f} {tag}\n"
+                    for rank, (document, score) in enumerate(results, start=1)
+                )
+            file.write("".join(lines).encode("utf-8"))
 
 
-def ranked(results: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The one order of results everywhere: score descending, then document id ascending.
+def ranked(results: Hits) -> list[tuple[str, float]]:
+    """Results in the one order used everywhere: score descending, then document id ascending.
 
     >>> ranked([("b", 1.0), ("c", 2.0), ("a", 1.0)])
     [('c', 2.0), ('a', 1.0), ('b', 1.0)]
@@ -91,23 +114,27 @@ def ranked(results: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
     return sorted(results, key=lambda result: (-result[1], result[0]))
 
 
-def _result_lines(path: Path, query: str, results: Iterable[tuple[str, float]], tag: str) -> list[str]:
-    lines, seen = [], set()
-    rounded = [(document, round(_finite(score, f"{path}: {document!r}"), 6)) for document, score in results]
-    for rank, (document, score) in enumerate(ranked(rounded), start=1):
-        _check_column(document, path, "document id")
-        if document in seen:
-            raise LearnedSparseError(f"{path}: document {document!r} is given twice for query {query!r}")
-        seen.add(document)
-        lines.append(f"{query} Q0 {document} {rank} {score:.6f} {tag}\n")
-    return lines
+def _rounded(path: Path, query: str, hits: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The hits of one query in the order and with the scores that a run has; an error for an id or score it cannot."""
+    documents = [document for document, _ in hits]
+    if not all(documents) or has_white_space("".join(documents)):  # one search for all ids
+        for document in documents:
+            _check_column(document, path, "document id")
+    if len(set(documents)) != len(documents):
+        repeated = next(document for i, document in enumerate(documents) if document in documents[:i])
+        raise LearnedSparseError(f"{path}: document {repeated!r} is given twice for query {query!r}")
+    scores = [score for _, score in hits]
+    if not all(map(math.isfinite, scores)):
+        for document, score in hits:
+            _finite(score, f"{path}: {document!r}")
+    # + 0.0: a small negative score becomes 0.000000, not -0.000000
+    rounded = [round(score, 6) + 0.0 for score in scores]
+    return ranked(zip(documents, rounded, strict=True))
 
 
 def _check_column(text: str, path: Path, what: str) -> None:
     if not text or has_white_space(text):
-        raise LearnedSparseError(
-            f"{path}: the {what} {text!r} is empty or has white space, which a TREC run cannot hold"
-        )
+        raise LearnedSparseError(f"{path}: the {what} {text!r} is empty or has white space; a TREC run cannot hold it")
 
 
 def _score(text: str, where: str) -> float:
@@ -120,7 +147,7 @@ def _score(text: str, where: str) -> float:
 
 def _finite(score: float, where: str) -> float:
     if not math.isfinite(score):
-        raise LearnedSparseError(f"{where}: the score {score} is not finite; there is no order for it")
+        raise LearnedSparseError(f"{where}: the score {score} is not finite, so it has no rank")
     return score
 
 

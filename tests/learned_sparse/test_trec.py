@@ -78,7 +78,7 @@ def test_a_run_is_ordered_by_its_scores_not_by_its_ranks(tmp_path: Path) -> None
         ("q1\td1\t1\n", ":1: 3 columns; expected query, Q0, document, rank, score, tag"),
         ("q1 Q0 d1 1 high t\n", ":1: the score 'high' is not a number"),
         ("q1 Q0 d1 1 nan t\n", ":1: the score nan is not finite"),
-        ("q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n", ":2: document 'd1' comes twice for query 'q1'"),
+        ("q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n", ":2: document 'd1' appears twice for query 'q1'"),
     ],
 )
 def test_bad_runs_name_file_line_and_reason(tmp_path: Path, text: str, message: str) -> None:
@@ -94,21 +94,37 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
     assert read_run(tmp_path / "run") == {}
 
 
-def test_a_run_is_written_as_trec_eval_reads_it(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", {"q2": [("d1", 1)], "q1": [("d2", 0.5000001), ("d1", 0.5), ("d3", 7.25)]}, "ours")
+HITS = {"q2": [("d1", 1)], "q1": [("d2", 0.5000001), ("d1", 0.5), ("d3", 7.25), ("d0", -1e-9), ("d4", 0.0)]}
+
+
+def test_a_run_is_written_in_one_order_whatever_the_order_of_ties(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", HITS, "ours")
     assert (tmp_path / "run").read_text() == (
         "q2 Q0 d1 1 1.000000 ours\n"
         "q1 Q0 d3 1 7.250000 ours\n"
         "q1 Q0 d1 2 0.500000 ours\n"
         "q1 Q0 d2 3 0.500000 ours\n"
-    )  # fmt: skip
+        "q1 Q0 d0 4 0.000000 ours\n"
+        "q1 Q0 d4 5 0.000000 ours\n"
+    )
+    backwards = ((query, hits[::-1]) for query, hits in HITS.items())  # one query at a time
+    write_run(tmp_path / "again", backwards, "ours")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "run").read_bytes()
+
+
+def test_a_run_in_the_three_columns_of_msmarco(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", HITS, output_format="msmarco")
+    assert (tmp_path / "run").read_text() == "q2\td1\t1\nq1\td3\t1\nq1\td1\t2\nq1\td2\t3\nq1\td0\t4\nq1\td4\t5\n"
+    with pytest.raises(LearnedSparseError, match="output format 'json': use 'trec' or 'msmarco'"):
+        write_run(tmp_path / "other", HITS, output_format="json")  # type: ignore[arg-type]
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(
     ("run", "tag", "message"),
     [
         ({"q 1": [("d1", 1.0)]}, "t", "the query id 'q 1' is empty or has white space"),
-        ({"q1": [("", 1.0)]}, "t", "the document id '' is empty"),
+        ({"q1": [("", 1.0), ("a b", 0.5)]}, "t", "the document id '' is empty"),
         ({"q1": [("d\t1", 1.0)]}, "t", "the document id"),
         ({"q1": [("d1", 1.0)]}, "my tag", "the tag 'my tag'"),
         ({"q1": [("d1", float("inf"))]}, "t", "the score inf is not finite"),
