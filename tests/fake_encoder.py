@@ -63,7 +63,7 @@ if __name__ in {"__main__", "__mp_main__"}:  # the latter in processes that were
     sys.modules["encoders.encoding.loading"] = fake_module(pause=float(os.environ.get("FAKE_PAUSE", "0")))
 
 if __name__ == "__main__":
-    from learned_sparse.core.command_line import run_main
+    from learned_sparse.core import run_main
     from learned_sparse.encode.__main__ import main
 
     run_main(main)

@@ -23,8 +23,8 @@ from eval.reproduce import pools
 from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.plan_make import make_plan
 from learned_sparse.collections.collection import load_collection
+from learned_sparse.core import index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.home import index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector.manifest import Manifest

@@ -1,26 +1,43 @@
-"""Room learned_sparse.core."""
+"""Records, the encoder protocol and basic services that all other rooms use.
+
+Read ``records`` first (documents, queries, sparse batches), then ``encoder`` (the interface between models and the
+plug-in). ``quantize`` and ``terms`` say which impacts and terms Lucene can store. ``files``, ``settings`` and
+``errors`` write files, check settings and report errors.
+"""
 
 from __future__ import annotations
 
-from learned_sparse.core.command_line import run_main
 from learned_sparse.core.encoder import Encoder, Side, Word, load_encoder
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
-from learned_sparse.core.explanations import Reading, Share, Sources, Token
-from learned_sparse.core.files import atomic_write, folder_beside, new_folder, read_json, sha256, write_json
-from learned_sparse.core.home import (
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
+from learned_sparse.core.files import (
+    atomic_write,
     checkpoint_folder,
     encoded_folders,
+    folder_beside,
     home,
     index_folder,
+    new_folder,
     queries_folder,
+    read_json,
     run_file,
+    sha256,
     vectors_folder,
+    write_json,
 )
 from learned_sparse.core.html_page import escape, page
 from learned_sparse.core.quantize import MAX_IMPACT, Quantizer, check_weights
-from learned_sparse.core.records import EXPANDED, Document, Query, SparseBatch, without_mark
-from learned_sparse.core.setting_changes import add_set_option, parse_changes
-from learned_sparse.core.settings import parse, read_yaml
+from learned_sparse.core.records import (
+    EXPANDED,
+    Document,
+    Query,
+    Reading,
+    Share,
+    Sources,
+    SparseBatch,
+    Token,
+    without_mark,
+)
+from learned_sparse.core.settings import add_set_option, parse, parse_changes, read_yaml
 from learned_sparse.core.terms import EMPTY_TERM, LONGEST_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_reason
 
 __all__ = [

@@ -1,20 +1,31 @@
-"""The one exception a person at the keyboard is meant to read."""
+"""Errors that a user can correct, and how every command reports errors and messages."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import errno
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
+
+LOGGERS = ("learned_sparse", "encoders", "eval", "__main__")
+"""Loggers whose messages a command shows; ``__main__`` is the logger of a module run with ``python -m``."""
+
+_USER_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class LearnedSparseError(Exception):
-    """Something the user can mend: the message names the file, the thing and the way out.
+    """An error that the user can correct: the message names the file, the problem and a way out.
 
-    The command-line tools print the message without a traceback and exit with status 2.
+    Commands print the message without a traceback and exit with status 2.
     """
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'topics'?"`` for a near miss, a list of what is known otherwise.
+    """End of an error message about an unknown ``word``: the nearest known word, or all known words.
 
     >>> did_you_mean("topic", ["topics", "qrels"])
     "; did you mean 'topics'?"
@@ -24,3 +35,64 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(set(known))
     close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+
+
+def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
+    """Run the ``main`` function of a command on ``sys.argv`` and exit with the status it returns.
+
+    Messages of our loggers (level INFO and above) go to standard error as plain lines. ``LearnedSparseError``, a full
+    disk and missing permissions are printed as ``error: ...`` and give status 2. Ctrl-C gives status 130 and a closed
+    output pipe (``| head``) gives status 141, both without a traceback. Any other exception keeps its traceback.
+    """
+    try:
+        with _messages_to_stderr():
+            status = main(None)
+        sys.stdout.flush()
+    except LearnedSparseError as error:
+        status = _report(str(error))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = 130
+    except BrokenPipeError:
+        # Python flushes standard output again at exit; the null device takes that output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 141
+    except OSError as error:
+        if error.errno not in _USER_ERRORS:
+            raise
+        status = _report(f"{error.filename or 'output'}: {error.strerror}")
+    sys.exit(status)
+
+
+class _MessageHandler(logging.Handler):
+    """Prints messages to standard error, above the progress bar if one is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = self.format(record)
+        if "tqdm" in sys.modules:
+            from tqdm import tqdm
+
+            tqdm.write(message, file=sys.stderr)
+        else:
+            print(message, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _messages_to_stderr() -> Iterator[None]:
+    handler = _MessageHandler()
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.INFO)
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+def _report(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written under a temporary name, renamed when finished."""
+"""Files and folders that are written whole or not at all, and the layout of the home folder."""
 
 from __future__ import annotations
 
@@ -16,22 +16,72 @@ from typing import Any, BinaryIO
 
 from learned_sparse.core.errors import LearnedSparseError
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def home() -> Path:
+    """Home folder: ``$LEARNED_SPARSE_HOME``, else ``learned_sparse_home`` in the current folder (not created here)."""
+    return Path(os.environ.get("LEARNED_SPARSE_HOME") or "learned_sparse_home")
+
+
+def checkpoint_folder(model: str) -> Path:
+    """Default checkpoint of a model, as ``make demo`` trains it."""
+    return home() / "checkpoints" / model
+
+
+def vectors_folder(collection: str, model: str) -> Path:
+    """Encoded documents of a collection."""
+    return home() / "vectors" / collection / model
+
+
+def encoded_folders(collection: str, model: str, option: str, collection_option: str | None = None) -> list[Path]:
+    """Folders with the encoded documents of a collection: one folder, or one folder for each shard.
+
+    The error for missing vectors names ``option``, which takes folders instead, and ``collection_option``, the value
+    of ``--collection``.
+    """
+    folder = vectors_folder(collection, model)
+    if folder.is_dir():
+        return [folder]
+    shards = sorted(folder.parent.glob(f"{glob.escape(folder.name)}-shard-*-of-*"))
+    if not shards:
+        command = f"python -m learned_sparse.encode --model {model} --collection {collection_option or collection}"
+        raise LearnedSparseError(f"{folder}: no vectors yet; run {command}, or name their folder with {option}")
+    if {shard.name.rpartition("-")[2] for shard in shards} != {str(len(shards))}:
+        names = ", ".join(shard.name for shard in shards)
+        raise LearnedSparseError(f"{folder.parent}: not all shards of one encoding: {names}; name them with {option}")
+    return shards
+
+
+def queries_folder(collection: str, split: str, model: str) -> Path:
+    """Encoded queries of one split of a collection."""
+    return home() / "queries" / collection / split / model
+
+
+def index_folder(collection: str, model: str) -> Path:
+    """Lucene index of a collection."""
+    return home() / "indexes" / collection / model
+
+
+def run_file(collection: str, split: str, model: str) -> Path:
+    """TREC run of one split of a collection."""
+    return home() / "runs" / collection / split / f"{model}.txt"
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """A binary file that appears as ``path`` when the block ends well, and not at all when it does not.
+    """Open a binary file that is renamed to ``path`` when the block ends without an exception.
 
-    The folder is made if need be. Until then the bytes are in ``.NAME.<random>.tmp`` in the same folder (a name that
-    Anserini does not read); an exception removes it, and what a killed process left behind is removed by the next write
-    of the same file. Of two processes that write the same file at once, one gets an error.
+    Missing parent folders are created. Until the rename the bytes are in ``.NAME.<random>.tmp`` in the same folder,
+    a name that Anserini does not read. An exception removes the temporary file. The temporary file of a killed process
+    is removed by the next write of the same path. If two processes write the same path at once, one gets an error.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = _temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path)
+        for leftover in _leftovers(path):
+            leftover.unlink(missing_ok=True)
         file = temporary.open("xb")
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -42,7 +92,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         _rename(temporary, path)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _DISK_FULL:
             raise
         raise _unwritable(path, error) from error
     finally:
@@ -51,24 +101,28 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the name ``path`` when the block ends well; what stood there goes then."""
+    """Yield an empty folder that is renamed to ``path`` when the block ends; an existing ``path`` is replaced."""
     with folder_beside(path) as temporary:
         yield temporary
         if path.exists():
-            shutil.rmtree(path)
-        temporary.rename(path)
+            replaced = temporary.with_name(f"{temporary.name}.replaced")
+            path.rename(replaced)
+            temporary.rename(path)
+            shutil.rmtree(replaced)
+        else:
+            temporary.rename(path)
 
 
 @contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
-    """A folder ``.NAME.<random>.tmp`` beside ``path``, gone when the block ends.
+    """Yield a temporary folder ``.NAME.<random>.tmp`` beside ``path``, which is removed when the block ends.
 
-    The next one beside the same path removes what a killed process left behind.
+    The temporary folder of a killed process is removed by the next call with the same path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
+    for leftover in _leftovers(path):
         shutil.rmtree(leftover, ignore_errors=True)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
+    temporary = _temporary_name(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -77,13 +131,13 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
 
 def sha256(path: str | Path) -> str:
-    """The SHA-256 of a file's bytes, as 64 hexadecimal digits."""
+    """SHA-256 of the bytes of a file, as 64 hexadecimal digits."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: str | Path) -> Any:
-    """What a JSON file holds."""
+    """Content of a JSON file."""
     try:
         return json.loads(Path(path).read_bytes())
     except FileNotFoundError:
@@ -95,32 +149,39 @@ def read_json(path: str | Path) -> Any:
 
 
 def write_json(path: str | Path, content: Any) -> None:
-    """Write ``content`` as JSON (sorted keys, two spaces, a newline at the end): equal contents give equal bytes.
+    """Write ``content`` as JSON (sorted keys, indented, final newline), so that equal contents give equal bytes.
 
-    NaN and infinities have no spelling in JSON and are a ``ValueError``.
+    NaN and infinities are not JSON and raise ``ValueError``.
     """
     text = json.dumps(content, sort_keys=True, indent=2, allow_nan=False)
     with atomic_write(path) as file:
         file.write(text.encode("ascii") + b"\n")
 
 
-def _remove_leftovers(path: Path) -> None:
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
-        leftover.unlink(missing_ok=True)
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _leftovers(path: Path) -> Iterator[Path]:
+    return path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp")
 
 
 def _rename(temporary: Path, path: Path) -> None:
     try:
         temporary.replace(path)
     except FileNotFoundError as error:
-        raise LearnedSparseError(f"{path}: another process writes this file too; give each its own folder") from error
+        raise LearnedSparseError(
+            f"{path}: another process writes this file too; give each process its own folder"
+        ) from error
+    if os.name == "nt":
+        return  # Windows cannot open a folder
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name, too, must survive a power failure
+        os.fsync(folder)  # so that the new name survives a power failure
     finally:
         os.close(folder)
 
 
 def _unwritable(path: Path, error: OSError) -> LearnedSparseError:
-    way_out = "make room" if error.errno in _FULL else "write somewhere else, or mend the rights"
-    return LearnedSparseError(f"{path}: cannot be written ({error.strerror}); {way_out}")
+    solution = "free disk space" if error.errno in _DISK_FULL else "write to another folder, or change the permissions"
+    return LearnedSparseError(f"{path}: cannot be written ({error.strerror}); {solution}")

@@ -1,42 +1,43 @@
-"""The words of the domain: documents, queries, and batches of sparse vectors."""
+"""Records that rooms pass to each other: documents, queries, batches of sparse vectors, explanations of weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 EXPANDED = "\x1f"
-"""Stands between a text and what expands it (ASCII's unit separator: no tokenizer and no analyzer reads it as text)."""
+"""Separator between a text and its expansion (ASCII unit separator: no tokenizer or analyzer reads it as text)."""
 
 
 def without_mark(text: str) -> str:
-    """``text`` as it may be read: where it holds ``EXPANDED`` itself, there is a space."""
+    """``text`` with a space in place of every ``EXPANDED``, so that input cannot contain the separator."""
     return text.replace(EXPANDED, " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document; ``text`` is all there is to encode (a title is already joined in front)."""
+    """One document."""
 
     id: str
     text: str
+    """Text to encode; a title, if any, is already joined in front."""
     expanded: str = ""
-    """Further text to encode, such as docT5query's queries; only encoders that ask for it read it."""
+    """Expansion of the text, such as queries predicted by docT5query; only encoders with ``uses_expanded`` read it."""
 
     @property
     def with_expanded(self) -> str:
-        """``text``, and after ``EXPANDED`` what expands it: what encoders that ask for it are handed."""
+        """``text``, ``EXPANDED`` and the expansion; ``text`` alone without an expansion."""
         return f"{self.text}{EXPANDED}{self.expanded}" if self.expanded else self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query (a *topic* in TREC's words)."""
+    """One query (TREC: a topic)."""
 
     id: str
     text: str
@@ -44,52 +45,63 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class SparseBatch:
-    """Sparse vectors of several texts in CSR form.
+    """Sparse vectors of several texts in CSR form (compressed sparse rows).
 
-    Row ``i`` has the term ids ``indices[indptr[i]:indptr[i + 1]]`` (ascending, no repeats) with the values at the same
-    places in ``values``: floats (*weights*) or positive integers (*impacts*). ``terms[j]`` spells term id ``j``; the
-    list is shared by all batches of one encoder, never copied.
+    >>> batch = SparseBatch.from_dicts([{"hives": 1.5, "itch": 0.5}, {}])
+    >>> len(batch), batch.row(0), batch.row(1)
+    (2, {'hives': 1.5, 'itch': 0.5}, {})
     """
 
     indptr: npt.NDArray[np.int64]
+    """``(rows + 1,)``: row ``i`` is at positions ``indptr[i]`` to ``indptr[i + 1]`` of ``indices`` and ``values``."""
     indices: npt.NDArray[np.int32]
+    """Term ids; ascending and unique within a row."""
     values: npt.NDArray[Any]
+    """Floats (weights) or positive integers (impacts), one for each of ``indices``."""
     terms: Sequence[str]
+    """``terms[j]`` spells term id ``j``; all batches of an encoder share this sequence."""
 
     def __len__(self) -> int:
+        """Number of rows."""
         return len(self.indptr) - 1
 
     def row(self, index: int) -> dict[str, Any]:
-        """Row ``index`` as ``{term: value}`` of plain Python numbers: for one query, or for a person to look at."""
+        """Row ``index`` as ``{term: value}`` with plain Python numbers."""
         start, end = self.indptr[index], self.indptr[index + 1]
         names = (self.terms[j] for j in self.indices[start:end].tolist())
         return dict(zip(names, self.values[start:end].tolist(), strict=True))
 
     def rows(self, start: int, end: int) -> SparseBatch:
-        """The rows from ``start`` to before ``end``; their terms and values are views, not copies."""
+        """Rows ``start`` to ``end - 1``; their indices and values are views."""
         bounds = self.indptr[start : end + 1]
-        first, after = bounds[0], bounds[-1]
-        return SparseBatch(bounds - first, self.indices[first:after], self.values[first:after], self.terms)
+        first, last = bounds[0], bounds[-1]
+        return SparseBatch(bounds - first, self.indices[first:last], self.values[first:last], self.terms)
 
     def take(self, order: Sequence[int] | npt.NDArray[np.int64]) -> SparseBatch:
-        """The rows ``order``, in that order."""
+        """Copy of the rows with the numbers ``order``, in that order."""
         return self.concatenate([self], order)
+
+    def to_scipy(self) -> Any:
+        """``scipy.sparse.csr_array`` of shape ``(rows, terms)`` that shares the arrays of this batch."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.values, self.indices, self.indptr), shape=(len(self), len(self.terms)))
 
     @classmethod
     def concatenate(
         cls, batches: Sequence[SparseBatch], order: Sequence[int] | npt.NDArray[np.int64] | None = None
     ) -> SparseBatch:
-        """All rows of ``batches`` (at least one, over the same terms), or the rows ``order`` of them all.
+        """All rows of ``batches`` (at least one batch, all over the same terms), or the rows with numbers ``order``.
 
-        Beside the batches and the result nothing large is in memory.
+        Allocates nothing large beside the result.
         """
         lengths = np.concatenate([np.diff(batch.indptr) for batch in batches])
         if order is None:
             indices, values = [batch.indices for batch in batches], [batch.values for batch in batches]
         else:
             rows = [(batch, slice(*ends)) for batch in batches for ends in pairwise(batch.indptr.tolist())]
-            places = np.asarray(order, dtype=np.int64)
-            lengths, rows = lengths[places], [rows[place] for place in places.tolist()]
+            numbers = np.asarray(order, dtype=np.int64)
+            lengths, rows = lengths[numbers], [rows[number] for number in numbers.tolist()]
             indices = [batches[0].indices[:0], *(batch.indices[row] for batch, row in rows)]
             values = [batches[0].values[:0], *(batch.values[row] for batch, row in rows)]
         indptr = np.zeros(len(lengths) + 1, np.int64)
@@ -98,7 +110,7 @@ class SparseBatch:
 
     @classmethod
     def from_dicts(cls, rows: Iterable[Mapping[str, float]], dtype: npt.DTypeLike = np.float32) -> SparseBatch:
-        """Rows given as dicts; the terms are numbered in order of first appearance."""
+        """Batch of ``{term: value}`` rows; terms are numbered in the order of their first occurrence."""
         numbers: dict[str, int] = {}
         lengths, indices, values = [0], [np.empty(0, np.int32)], [np.empty(0, dtype)]
         for row in rows:
@@ -108,3 +120,61 @@ class SparseBatch:
             indices.append(ids[order])
             values.append(np.array(list(row.values()), dtype=dtype)[order])
         return cls(np.cumsum(lengths, dtype=np.int64), np.concatenate(indices), np.concatenate(values), list(numbers))
+
+
+class Token(NamedTuple):
+    """One input token of an encoder."""
+
+    text: str
+    """Spelling in the vocabulary: ``hives``, ``##ing``, ``[CLS]``."""
+    start: int
+    end: int
+    """Character offsets in the text or in its expansion; ``end`` is exclusive."""
+    sequence: int | None
+    """0 for the text, 1 for its expansion, None for a token that the tokenizer adds."""
+    word: int | None
+    """Number of the token's word in its sequence."""
+
+
+class Share(NamedTuple):
+    """Contribution of one token to one weight."""
+
+    token: int
+    """Index in ``Reading.tokens``."""
+    weight: float
+    part: str = ""
+    """Part of the model that contributes, such as ``weighting`` or ``b4``; empty if there is only one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Contributions to one weight."""
+
+    shares: tuple[Share, ...]
+    """Contributions in token order; they sum to the weight. A maximum is assigned to the first token that has it."""
+    gate: tuple[Share, ...] = ()
+    """Logits by token that opened the gate for a term outside the text (SparTerm, Figure 4)."""
+    probability: float | None = None
+    """Probability of that gate (SparTerm, Figure 3); None if no token opened a gate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Tokens and weights of one text, as one side of a model reads it."""
+
+    tokens: tuple[Token, ...]
+    """Tokens after truncation, including those that the tokenizer adds."""
+    truncated: bool
+    spelled: bool
+    """Whether dimensions are tokens, so that a term can occur in the text itself."""
+    weights: Mapping[str, float]
+    """``{term: weight}``, largest weight first."""
+    sources: Mapping[str, Sources]
+    """Contributions to every term of ``weights``."""
+
+    @property
+    def literal(self) -> frozenset[str]:
+        """Terms that are tokens of the text or of its expansion; empty if dimensions are not tokens."""
+        if not self.spelled:
+            return frozenset()
+        return frozenset(token.text for token in self.tokens if token.sequence is not None)

@@ -1,11 +1,13 @@
-"""Strictly checked settings: a mapping read from YAML becomes a frozen dataclass."""
+"""Settings checked strictly: YAML and ``--set KEY=VALUE`` become frozen dataclasses."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +19,7 @@ T = TypeVar("T")
 
 
 def read_yaml(path: Path) -> Mapping[str, Any]:
-    """The mapping in a YAML file."""
+    """Mapping in a YAML file."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -30,10 +32,10 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
 
 
 def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """A ``kind`` (a dataclass, nested ones too) from ``values``; ``where`` opens every error message.
+    """Convert ``values`` to the dataclass ``kind``, including nested dataclasses.
 
-    Unknown keys, missing keys and values of another type are errors. An int is taken where a float is asked for, and a
-    list where a tuple is.
+    Unknown keys, missing keys and values of a wrong type raise an error that begins with ``where``. An int is accepted
+    for a float, and a list for a tuple.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(kind)
@@ -45,6 +47,38 @@ def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         if required and name not in values:
             raise LearnedSparseError(f"{where}: {name!r} is missing")
     return kind(**{key: _convert(hints[key], value, f"{where}: {key}") for key, value in values.items()})
+
+
+def add_set_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, help_text: str) -> None:
+    """Add ``--set KEY=VALUE``, which can be repeated; ``parse_changes`` reads its values."""
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=help_text)
+
+
+def parse_changes(words: Sequence[str]) -> dict[str, Any]:
+    """``{key: value}`` for words ``key=value``, each value read as YAML.
+
+    >>> parse_changes(["alpha=0.3", "layers=[2, 12]", "query_k=null", "components=both"])
+    {'alpha': 0.3, 'layers': [2, 12], 'query_k': None, 'components': 'both'}
+    """
+    changes: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not (key and equals and text):
+            raise LearnedSparseError(f"--set {word}: expected KEY=VALUE, for instance alpha=0.3")
+        if key in changes:
+            raise LearnedSparseError(f"--set {word}: {key} is set twice; keep one of the two")
+        changes[key] = _yaml_value(text, word)
+    return changes
+
+
+def _yaml_value(text: str, word: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+        json.dumps(value, allow_nan=False)  # manifests are JSON; YAML also has dates, sets and .nan
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise LearnedSparseError(f"--set {word}: not a number, a word or a list of them ({reason})") from None
+    return value
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

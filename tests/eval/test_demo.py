@@ -12,8 +12,8 @@ from encoders.training import recipe_file
 from eval import demo
 from eval.reproduce import matrix_file
 from eval.reproduce.matrix_file import load_matrix
+from learned_sparse.core import checkpoint_folder, index_folder, run_file, vectors_folder
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.home import checkpoint_folder, index_folder, run_file, vectors_folder
 from tests.toy_data import save_recipes
 
 RECIPES = [f"demo-{name}" for name in (*demo.MODELS, *demo.MORE)]

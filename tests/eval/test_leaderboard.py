@@ -27,7 +27,7 @@ from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.matrix_file import _filled
 from eval.reproduce.plan import CellPlan, Kind, Plan, Step
 from eval.reproduce.step_marker import mark, mark_failed
-from learned_sparse.core.home import home
+from learned_sparse.core import home
 
 Values = Mapping[str, list[float]]
 """Measure → value of each query."""

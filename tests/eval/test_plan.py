@@ -13,9 +13,8 @@ from eval.reproduce.matrix import Column, Matrix, Row, Training
 from eval.reproduce.plan import Plan, Step
 from eval.reproduce.plan_make import make_plan
 from eval.reproduce.plan_steps import set_words
+from learned_sparse.core import home, parse_changes
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.home import home
-from learned_sparse.core.setting_changes import parse_changes
 from tests.toy_data import save_collection, save_recipes
 
 

@@ -16,8 +16,8 @@ from eval.reproduce.plan_estimate import Rates, check_room, room
 from eval.reproduce.step_batch import Batch, only_one
 from eval.reproduce.step_marker import changes, is_done, marker_of, status
 from eval.reproduce.step_run import OwnProcess, in_this_process, run_step
+from learned_sparse.core import home
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.home import home
 
 pytestmark = pytest.mark.usefixtures("tmp_home")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core.explanations import Reading, Share, Sources, Token
+from learned_sparse.core import Reading, Share, Sources, Token
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.vectors import build_index, encoded_files

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from learned_sparse.core.command_line import run_main
+from learned_sparse.core import run_main
 from learned_sparse.core.errors import LearnedSparseError
 
 
@@ -49,6 +50,21 @@ def test_errors_the_user_can_mend(
     assert capsys.readouterr() == ("", message)
 
 
+def test_messages_go_to_standard_error_while_a_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("learned_sparse.encode.documents")
+
+    def main(argv: list[str] | None) -> int:
+        logger.debug("a detail")
+        logger.info("making this part again")
+        logging.getLogger("another.library").info("not ours")
+        return 0
+
+    with pytest.raises(SystemExit):
+        run_main(main)
+    logger.info("after the command")
+    assert capsys.readouterr() == ("", "making this part again\n")
+
+
 @pytest.mark.parametrize("error", [ValueError("ours"), FileNotFoundError(errno.ENOENT, "No such file", "x")])
 def test_our_own_faults_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)) as raised:
@@ -57,9 +73,7 @@ def test_our_own_faults_keep_their_traceback(error: Exception) -> None:
 
 
 def test_reader_that_went_away(root: Path) -> None:
-    program = (
-        "from learned_sparse.core.command_line import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
-    )
+    program = "from learned_sparse.core import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -220,7 +220,7 @@ def test_a_full_disk_leaves_no_part_that_looks_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full_after_a_while)
-        with pytest.raises(LearnedSparseError, match=r"cannot be written \(No space left on device\); make room"):
+        with pytest.raises(LearnedSparseError, match=r"cannot be written \(No space left on device\); free disk space"):
             main(arguments(corpus, out))
     assert 0 < len(files(out)) < len(files(tmp_path / "whole"))
     assert_only_whole_files(out, files(tmp_path / "whole"))

@@ -36,7 +36,7 @@ with folder_beside(Path(sys.argv[1])) as folder:
 
 LIMITED = """
 import resource, sys
-from learned_sparse.core.command_line import run_main
+from learned_sparse.core import run_main
 from learned_sparse.core.files import atomic_write
 def main(argv):
     with atomic_write(sys.argv[1]) as file:
@@ -104,7 +104,7 @@ def test_a_folder_of_a_killed_process_goes_with_the_next(tmp_path: Path, python:
 def test_a_full_disk_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     with pytest.raises(
-        LearnedSparseError, match=r"file\.txt: cannot be written \(No space left on device\); make room"
+        LearnedSparseError, match=r"file\.txt: cannot be written \(No space left on device\); free disk space"
     ):
         with atomic_write(path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -113,7 +113,7 @@ def test_a_full_disk_is_an_error_with_a_way_out(tmp_path: Path) -> None:
 
 def test_a_file_that_does_not_fit(tmp_path: Path, python: Any) -> None:
     done = python("-c", LIMITED, tmp_path / "file.txt")
-    assert done.stderr == f"error: {tmp_path}/file.txt: cannot be written (File too large); make room\n"
+    assert done.stderr == f"error: {tmp_path}/file.txt: cannot be written (File too large); free disk space\n"
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
 

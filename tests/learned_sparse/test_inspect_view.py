@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core.explanations import Reading, Share, Sources, Token
+from learned_sparse.core import Reading, Share, Sources, Token
 from learned_sparse.core.html_page import escape
 from learned_sparse.core.records import EXPANDED
 from learned_sparse.inspect.html import to_html

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.core import encoded_folders
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.home import encoded_folders
 from learned_sparse.core.records import Document
 from learned_sparse.index import __main__ as index
 from learned_sparse.index import build_bm25_index

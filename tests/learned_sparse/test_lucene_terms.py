@@ -73,7 +73,7 @@ def test_check_names_document_and_term() -> None:
     checked = LuceneTerms(terms)
     good = SparseBatch(np.array([0, 0, 1]), np.array([0], np.int32), np.array([3], np.int32), terms)
     checked.check(good, ["d1", "d2"])
-    for number, message in ((1, "'d2': Lucene cannot hold the term 'new york'"), (2, "dimensions 0 and 2 are both")):
+    for number, message in ((1, "'d2': Lucene cannot hold the term 'new york'"), (2, "dimensions 0 and 2 have")):
         bad = SparseBatch(np.array([0, 0, 1]), np.array([number], np.int32), np.array([3], np.int32), terms)
         with pytest.raises(LearnedSparseError, match=message):
             checked.check(bad, ["d1", "d2"])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.core import parse_changes
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.setting_changes import parse_changes
 from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Manifest
