@@ -1,1 +1,31 @@
-"""The neural networks: architectures, their training, and checkpoints as encoders of text."""
+"""The neural networks: architectures, their training, and checkpoints as encoders of text.
+
+``load`` gives one side of a checkpoint as an encoder, ``train`` makes a checkpoint, and ``ARCHITECTURES`` lists the
+models that can be trained. Start reading in ``encoders.models``, then ``encoders.encoding`` and ``encoders.training``.
+Importing this package imports no torch; its names are loaded at first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from learned_sparse.core import Encoder, Side, lazy_names
+
+if TYPE_CHECKING:
+    from encoders.models import ARCHITECTURES
+    from encoders.training.loop import train
+
+__all__ = ["ARCHITECTURES", "load", "train"]
+
+
+def load(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
+    """One side of a checkpoint (folder or Hub id) as an encoder; ``options`` as in ``encoders.encoding.load_encoder``.
+
+    A side that learns nothing (a bag of words) is loaded without torch and transformers.
+    """
+    from encoders.encoding import load_encoder
+
+    return load_encoder(checkpoint, side, **options)
+
+
+__getattr__, __dir__ = lazy_names(__name__, {"ARCHITECTURES": "encoders.models", "train": "encoders.training.loop"})

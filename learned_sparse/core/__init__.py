@@ -25,6 +25,7 @@ from learned_sparse.core.files import (
     write_json,
 )
 from learned_sparse.core.html_page import escape, page
+from learned_sparse.core.lazy import lazy_names
 from learned_sparse.core.quantize import MAX_IMPACT, Quantizer, check_weights
 from learned_sparse.core.records import (
     EXPANDED,
@@ -70,6 +71,7 @@ __all__ = [
     "folder_beside",
     "home",
     "index_folder",
+    "lazy_names",
     "load_encoder",
     "new_folder",
     "page",

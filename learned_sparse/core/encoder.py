@@ -66,6 +66,6 @@ def load_encoder(checkpoint: str, side: Side = "document", **options: Any) -> En
 
     The plug-in loads models only through this function.
     """
-    from encoders.encoding import load_encoder as load
+    from encoders import load
 
     return load(checkpoint, side, **options)
