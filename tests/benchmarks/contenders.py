@@ -75,11 +75,14 @@ def pyserini(folder: Path, corpus: Path, output: Path, *, max_length: int, batch
     return encode
 
 
-def sentence_transformers(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
-    """``SparseEncoder.encode`` and ``decode``, and a line of JSON for each."""
+def sentence_transformers(
+    folder: Path, corpus: Path, output: Path, *, max_length: int, dtype: str = "fp32"
+) -> Contender:
+    """``SparseEncoder.encode`` and ``decode`` in ``dtype`` (fp32 or bf16), and one JSON line per text."""
     from sentence_transformers import SparseEncoder
 
-    encoder = SparseEncoder(str(folder), device="cpu")
+    numbers = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    encoder = SparseEncoder(str(folder), device="cpu", model_kwargs={"dtype": numbers})
     encoder.max_seq_length = max_length
 
     def encode() -> None:
@@ -89,6 +92,11 @@ def sentence_transformers(folder: Path, corpus: Path, output: Path, *, max_lengt
         _write(output, ids, texts, decoded)
 
     return encode
+
+
+def sentence_transformers_bf16(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
+    """sentence-transformers with ``model_kwargs={"dtype": torch.bfloat16}``."""
+    return sentence_transformers(folder, corpus, output, max_length=max_length, dtype="bf16")
 
 
 def plain_loop(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:

@@ -8,7 +8,7 @@ from typing import Any
 from tests.benchmarks import encoding
 from tests.benchmarks.shapes import BASE, TINY
 
-PEERS = {name: encoding.PEERS[name] for name in ("pyserini", "sentence-transformers")}
+PEERS = {name: encoding.PEERS[name] for name in ("pyserini", "sentence-transformers", "sentence-transformers, bf16")}
 
 
 def run(toy: bool) -> dict[str, Any]:

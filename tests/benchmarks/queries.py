@@ -71,7 +71,7 @@ def _encoders(model: Path) -> tuple[dict[str, Encode], dict[str, str]]:
         encoders["sentence-transformers"] = _sentence_transformers(model)
     else:
         missing["sentence-transformers"] = "not installed"
-    for dtype in ("fp32", "bf16", "int8"):
+    for dtype in ("fp32", "bf16"):
         if reason := unfit(dtype):
             missing[OURS + dtype] = reason
         else:

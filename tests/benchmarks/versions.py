@@ -110,9 +110,9 @@ def measure(before: Path, after: Path, sizes: Sizes, *, toy: bool) -> dict[str, 
 def markdown(result: Mapping[str, Any]) -> str:
     """A line for each task."""
     sizes, commits = result["sizes"], result["commits"]
+    what = f"Before: {commits['before']}; after: {commits['after']}. Medians of {sizes['rounds']} rounds in turn"
     lines = [
-        f"Before: {commits['before']}; after: {commits['after']}. Medians of {sizes['rounds']} rounds in turn; "
-        f"a ratio up to {NOISE:g} counts as equal.",
+        f"{what}; a ratio up to {NOISE:g} counts as equal.",
         "",
         "| task | before, s | after, s | after / before |",
         "|---|---:|---:|---:|",
