@@ -1,3 +1,70 @@
-"""Learned sparse retrieval for Pyserini: text to term weights, to a Lucene index, to a run."""
+"""Learned sparse retrieval for Pyserini: texts to impact vectors, Lucene indexes and runs.
+
+The names below are the public interface; they are imported at first use, so ``import learned_sparse`` starts neither
+Java nor torch. Each command is ``python -m learned_sparse.NAME``. Read ``learned_sparse.core.records`` and
+``learned_sparse.core.encoder`` first, then ``learned_sparse.encode``, ``index`` and ``search``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+from learned_sparse.core import lazy_names
+
+if TYPE_CHECKING:
+    from learned_sparse.collections import Collection, load_collection
+    from learned_sparse.core import (
+        Document,
+        Encoder,
+        LearnedSparseError,
+        Quantizer,
+        Query,
+        SparseBatch,
+        load_encoder,
+    )
+    from learned_sparse.encode import write_vectors
+    from learned_sparse.index import build_index
+    from learned_sparse.jsonvector import read_vectors
+    from learned_sparse.lucene import ImpactSearcher
+    from learned_sparse.search import ExactSearcher, QueryEncoder
+
+_MODULES = {
+    "Collection": "collections",
+    "Document": "core",
+    "Encoder": "core",
+    "ExactSearcher": "search",
+    "ImpactSearcher": "lucene",
+    "LearnedSparseError": "core",
+    "Quantizer": "core",
+    "Query": "core",
+    "QueryEncoder": "search",
+    "SparseBatch": "core",
+    "build_index": "index",
+    "load_collection": "collections",
+    "load_encoder": "core",
+    "read_vectors": "jsonvector",
+    "write_vectors": "encode",
+}
+
+__all__ = [
+    "Collection",
+    "Document",
+    "Encoder",
+    "ExactSearcher",
+    "ImpactSearcher",
+    "LearnedSparseError",
+    "Quantizer",
+    "Query",
+    "QueryEncoder",
+    "SparseBatch",
+    "__version__",
+    "build_index",
+    "load_collection",
+    "load_encoder",
+    "read_vectors",
+    "write_vectors",
+]
+
+__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{room}" for name, room in _MODULES.items()})

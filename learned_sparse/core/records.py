@@ -109,9 +109,15 @@ class SparseBatch:
         return cls(indptr, np.concatenate(indices), np.concatenate(values), batches[0].terms)
 
     @classmethod
-    def from_dicts(cls, rows: Iterable[Mapping[str, float]], dtype: npt.DTypeLike = np.float32) -> SparseBatch:
-        """Batch of ``{term: value}`` rows; terms are numbered in the order of their first occurrence."""
-        numbers: dict[str, int] = {}
+    def from_dicts(
+        cls,
+        rows: Iterable[Mapping[str, float]],
+        dtype: npt.DTypeLike = np.float32,
+        *,
+        terms: Sequence[str] | None = None,
+    ) -> SparseBatch:
+        """Batch of ``{term: value}`` rows over ``terms``; by default over the terms in order of first occurrence."""
+        numbers = {term: number for number, term in enumerate(terms or ())}
         lengths, indices, values = [0], [np.empty(0, np.int32)], [np.empty(0, dtype)]
         for row in rows:
             ids = np.array([numbers.setdefault(term, len(numbers)) for term in row], dtype=np.int32)
@@ -119,7 +125,10 @@ class SparseBatch:
             lengths.append(len(ids))
             indices.append(ids[order])
             values.append(np.array(list(row.values()), dtype=dtype)[order])
-        return cls(np.cumsum(lengths, dtype=np.int64), np.concatenate(indices), np.concatenate(values), list(numbers))
+        if terms is not None and len(numbers) > len(terms):
+            raise ValueError(f"{list(numbers)[len(terms)]!r} is not among the {len(terms)} terms")
+        known = list(numbers) if terms is None else terms
+        return cls(np.cumsum(lengths, dtype=np.int64), np.concatenate(indices), np.concatenate(values), known)
 
 
 class Token(NamedTuple):
