@@ -15,9 +15,8 @@ from learned_sparse.core import LearnedSparseError, run_main, write_json
 if TYPE_CHECKING:
     from eval.costs.sparsity import TermCounts
     from learned_sparse.core import Query
-    from learned_sparse.exact import ExactSearcher
     from learned_sparse.index import IndexNote
-    from learned_sparse.search import Rows
+    from learned_sparse.search import ExactSearcher, Rows
 
 EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
@@ -100,14 +99,14 @@ def _searched(options: argparse.Namespace) -> Searched:
     if options.index:  # what it was made of need not be read
         place, note, exact = options.index, IndexNote.load(options.index), None
     else:
-        from learned_sparse.exact import ExactSearcher
         from learned_sparse.index import encoded_files
+        from learned_sparse.search import ExactSearcher
 
         vectors = encoded_files(options.vectors)
         if vectors.scoring != "impact":
             raise LearnedSparseError(f"{options.vectors[0]}: terms scored by BM25; give their --index DIR")
         place, note = options.vectors[0], IndexNote(vectors.scoring, vectors.manifests, {})
-        exact = ExactSearcher.from_vectors(list(vectors.files))
+        exact = ExactSearcher.load(*vectors.files)
     queries, encoded = _queries(options, note.scoring)
     return Searched(place=place, note=note, queries=queries, encoded=encoded, exact=exact)
 

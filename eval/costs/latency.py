@@ -15,8 +15,8 @@ from learned_sparse.core import Query
 from learned_sparse.search import SEGMENTS_EACH, Passages, Rows, open_searcher, questions
 
 if TYPE_CHECKING:
-    from learned_sparse.exact import ExactSearcher
     from learned_sparse.index import IndexNote
+    from learned_sparse.search import ExactSearcher
 
 T = TypeVar("T")
 WARM = 200
@@ -35,10 +35,10 @@ class Milliseconds:
 
 def encode_milliseconds(index: Path, queries: Sequence[Query]) -> float:
     """Median time to encode one query with the encoder that an index asks for."""
-    from learned_sparse.search import QueryImpacts
+    from learned_sparse.search import QueryEncoder
 
-    impacts = QueryImpacts.from_index(index)
-    return milliseconds(lambda query: impacts([query.text]), queries).median
+    encoder = QueryEncoder.from_index(index)
+    return milliseconds(lambda query: encoder.encode(query.text), queries).median
 
 
 def search_milliseconds(
@@ -52,9 +52,9 @@ def search_milliseconds(
 
     note, rows = IndexNote.load(index), None
     if note.scoring != "bm25-text":
-        from learned_sparse.search import QueryImpacts
+        from learned_sparse.search import QueryEncoder
 
-        rows = QueryImpacts.from_note(note, index, settings=settings)([query.text for query in queries])
+        rows = QueryEncoder.from_note(note, index, settings=settings).encode_batch([query.text for query in queries])
     return time_searches(index, note, queries, rows, k).median
 
 

@@ -21,8 +21,8 @@ from eval.fidelity.vectors import agreement, shared_at_the_top
 from eval.measures import Scores, chances, evaluate
 from learned_sparse.collections import load_collection
 from learned_sparse.core import LearnedSparseError, Side, queries_folder, vectors_folder
-from learned_sparse.exact import ExactSearcher, Hits
 from learned_sparse.jsonvector import TOPICS, Manifest, read_topics, read_vectors
+from learned_sparse.search import ExactSearcher
 
 REFERENCE = "fp32"
 TOP = 10
@@ -128,9 +128,9 @@ def _folder(model: Model, place: Place, dtype: str, side: Side) -> Path:
     return vectors_folder(place.name, name) if side == "document" else queries_folder(place.name, place.split, name)
 
 
-def _search(model: Model, place: Place, dtype: str) -> dict[str, Hits]:
+def _search(model: Model, place: Place, dtype: str) -> dict[str, list[tuple[str, int]]]:
     queries = read_topics(_folder(model, place, dtype, "query") / TOPICS)
-    return ExactSearcher.from_vectors(_folder(model, place, dtype, "document")).search_batch(queries, HITS)
+    return ExactSearcher.load(_folder(model, place, dtype, "document")).search_batch(queries, HITS)
 
 
 def _agreement(model: Model, place: Place, dtype: str, side: Side) -> dict[str, float]:

@@ -129,10 +129,10 @@ def _held(index: Path, note: IndexNote, name: str) -> dict[str, dict[str, int]]:
 
 
 def _query(query: Query, index: Path, note: IndexNote, changes: Mapping[str, Any], places: Places) -> TextView:
-    from learned_sparse.search import QueryImpacts
+    from learned_sparse.search import QueryEncoder
 
     chosen = {"device": places.device} if places.device else {}
-    made = QueryImpacts.from_note(note, index, places.checkpoint, settings=changes, **chosen)
+    made = QueryEncoder.from_note(note, index, places.checkpoint, settings=changes, **chosen)
     return _encoded("query", without_mark(query.text), made.encoder, made.quantizer, query.id or None)
 
 

@@ -1,23 +1,23 @@
-"""Room learned_sparse.search."""
+"""Queries to hits: query encoders, searchers (Lucene, exact), runs of documents out of segments.
+
+Read ``query_encoder`` first, then ``exact_searcher``, then ``run``.
+"""
 
 from __future__ import annotations
 
-from learned_sparse.search.exact_loading import load_vectors
-from learned_sparse.search.exact_postings import Postings, Scores, best
+from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
 from learned_sparse.search.passages import SEGMENTS_EACH, Passages, Rows
-from learned_sparse.search.query_encoder import QueryImpacts, encoder_named
+from learned_sparse.search.query_encoder import QueryEncoder, encoder_named
 from learned_sparse.search.run import open_searcher, questions
 
 __all__ = [
     "SEGMENTS_EACH",
+    "ExactSearcher",
     "Passages",
-    "Postings",
-    "QueryImpacts",
+    "QueryEncoder",
     "Rows",
-    "Scores",
-    "best",
+    "best_rows",
     "encoder_named",
-    "load_vectors",
     "open_searcher",
     "questions",
 ]

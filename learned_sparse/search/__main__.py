@@ -22,7 +22,7 @@ from learned_sparse.search.passages import Passages, asks_for_passages
 from learned_sparse.search.run import Outcome, search
 
 if TYPE_CHECKING:
-    from learned_sparse.exact import ExactSearcher
+    from learned_sparse.search.exact_searcher import ExactSearcher
 
 __all__ = ["Outcome", "encode", "main", "parser", "search"]
 
@@ -112,29 +112,29 @@ def _place(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNot
     if options.backend == "lucene":
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
         return index, IndexNote.load(index), None
-    from learned_sparse.exact import ExactSearcher
     from learned_sparse.index import encoded_files
+    from learned_sparse.search.exact_searcher import ExactSearcher
 
     folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     vectors = encoded_files(folders)
     if vectors.scoring != "impact":
         raise LearnedSparseError(f"{folders[0]}: terms scored by BM25, which --backend exact does not know")
     note = IndexNote(vectors.scoring, vectors.manifests, {})
-    return folders[0], note, ExactSearcher.from_vectors(list(vectors.files))
+    return folders[0], note, ExactSearcher.load(*vectors.files)
 
 
 def encode(queries: Sequence[Query], place: Path, note: IndexNote, options: argparse.Namespace) -> list[dict[str, int]]:
     """The impacts of ``queries`` by the encoder that ``note``, of the index or the vectors in ``place``, asks for."""
-    from learned_sparse.search.query_encoder import QueryImpacts
+    from learned_sparse.search.query_encoder import QueryEncoder
 
     chosen = {"device": options.device} if options.device else {}
     settings = parse_changes(options.set)
-    impacts = QueryImpacts.from_note(note, place, options.checkpoint, settings=settings, **chosen)
+    encoder = QueryEncoder.from_note(note, place, options.checkpoint, settings=settings, **chosen)
     step = max(1, options.encode_batch)
     return [
         row
         for start in range(0, len(queries), step)
-        for row in impacts([q.text for q in queries[start : start + step]])
+        for row in encoder.encode_batch([q.text for q in queries[start : start + step]])
     ]
 
 

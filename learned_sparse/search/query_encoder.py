@@ -1,11 +1,11 @@
-"""Queries to impacts: a ``QueryEncoder`` for Pyserini, and the encoder that an index asks for."""
+"""Query texts to impacts: the encoder of a checkpoint, or the encoder that an index asks for."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from learned_sparse.core import (
     Encoder,
@@ -19,171 +19,166 @@ from learned_sparse.core import (
 from learned_sparse.encode import QUERY_QUANTIZER, WORD_COUNTS
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, is_index_note
 from learned_sparse.jsonvector import Manifest, differences
-from learned_sparse.lucene import allow_clauses, start_jvm
 
 PREFIX = "learned_sparse:"
-"""``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means ours."""
+"""``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means an encoder of this package."""
+MAX_CLAUSES = 1024
+"""Terms of one query that Lucene accepts unless its limit is raised."""
 
 
-class QueryImpacts:
-    """The query side of a model: texts to ``{term: impact}``, many at once."""
+class QueryEncoder:
+    """Query side of a model: text to ``{term: impact}``. It needs no JVM, and torch only if the model does.
 
-    def __init__(self, encoder: Encoder, quantizer: Quantizer) -> None:
+    Pyserini's searcher takes an instance: ``LuceneImpactSearcher(index, QueryEncoder.from_index(index), min_idf=-1)``.
+
+    * ``QueryEncoder("learned_sparse_home/checkpoints/splade")``: from a checkpoint
+    * ``QueryEncoder(my_encoder)``: from an instance of ``Encoder``
+    * ``QueryEncoder.from_index("learned_sparse_home/indexes/pydoc/splade")``: the encoder that the index asks for
+    """
+
+    def __init__(self, encoder: Encoder | str | Path, quantizer: Quantizer | None = None, **options: Any) -> None:
+        """``encoder``: the query side itself, or a checkpoint (folder or Hub id) to load it from.
+
+        ``options`` are those of ``load_encoder`` (``device``, ``dtype``, ``max_length``, ``top_k``, ``revision``,
+        ``settings``). Without ``quantizer``, the encoder's own is used, else two decimals of each weight are kept;
+        word counts for BM25 are never scaled.
+        """
+        if isinstance(encoder, str | Path):
+            encoder = load_encoder(str(encoder), "query", **options)
+        elif options:
+            raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")
+        counts_words = encoder.description.get("scoring", "impact") == "bm25"
         self.encoder = encoder
-        self.quantizer = quantizer
-
-    def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
-        """One ``{term: impact}`` for each text, in order; empty where nothing is left of it."""
-        impacts, _ = self.quantizer.quantize(self.encoder.encode([without_mark(text) for text in texts]), texts)
-        return [impacts.row(place) for place in range(len(impacts))]
-
-    @classmethod
-    def from_checkpoint(cls, checkpoint: str, quantizer: Quantizer | None = None, **options: Any) -> QueryImpacts:
-        """From a checkpoint, with its own quantiser or the default one; ``options`` are those of ``load_encoder``."""
-        encoder = load_encoder(checkpoint, "query", **options)
-        default = WORD_COUNTS if encoder.description["scoring"] == "bm25" else encoder.quantizer or QUERY_QUANTIZER
-        return cls(encoder, quantizer or default)
+        self.quantizer = quantizer or (WORD_COUNTS if counts_words else encoder.quantizer or QUERY_QUANTIZER)
 
     @classmethod
     def from_index(
         cls,
-        index: Path,
-        checkpoint: str | None = None,
+        index: str | Path,
+        checkpoint: Encoder | str | Path | None = None,
         *,
         settings: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> QueryImpacts:
-        """The query side an index asks for, as ``from_note`` makes it."""
-        return cls.from_note(IndexNote.load(index), index, checkpoint, settings=settings, **options)
+    ) -> QueryEncoder:
+        """The encoder that the documents of ``index`` were encoded for.
+
+        ``checkpoint`` says where the encoder is now. An encoder that differs from the recorded one is an error that
+        lists the differences; only the changes ``settings`` are allowed, to settings that documents do not depend on.
+        An index without a record, such as a prebuilt one, accepts any ``checkpoint``.
+        """
+        index = Path(index)
+        return cls.from_note(read_note(index, checkpoint), index, checkpoint, settings=settings, **options)
 
     @classmethod
     def from_note(
         cls,
         note: IndexNote,
         index: Path,
-        checkpoint: str | None = None,
+        checkpoint: Encoder | str | Path | None = None,
         *,
         settings: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> QueryImpacts:
-        """The query side an index asks for; a ``checkpoint`` that gives another one is an error saying what differs.
-
-        ``settings`` are changes to those the index was made with, as far as documents do not depend on them.
-        """
+    ) -> QueryEncoder:
+        """``from_index`` with the note of the index already read; ``index`` is named in errors."""
+        changes = dict(settings or {})
         if not note.manifests:
-            raise LearnedSparseError(f"{index / INDEX_MANIFEST}: does not say which encoder its queries need")
+            if checkpoint is None:
+                raise LearnedSparseError(
+                    f"{index / INDEX_MANIFEST}: does not say which encoder its queries need; name one with --checkpoint"
+                )
+            return cls(checkpoint, **({"settings": changes} if changes else {}), **options)
         manifest = note.manifests[0]
-        described = manifest.query_encoder or {}
-        same = {key: described[key] for key in ("max_length", "dtype", "top_k") if described.get(key) is not None}
-        if wanted := {**described.get("settings", {}), **(settings or {})}:
-            same["settings"] = wanted
-        where = checkpoint or manifest.checkpoint
+        source = checkpoint or manifest.checkpoint
+        if isinstance(source, str | Path):
+            options = {"model": manifest.model, **_recorded_options(manifest, changes), **options}
         try:
-            made = cls.from_checkpoint(where, manifest.query_quantizer, **{"model": manifest.model, **same, **options})
+            query_encoder = cls(source, manifest.query_quantizer, **options)
         except LearnedSparseError as error:
             raise LearnedSparseError(
-                f"{index}: cannot make the encoder it asks for out of {where} (another one: --checkpoint): {error}"
+                f"{index}: cannot load its encoder from {source}; name another checkpoint with --checkpoint: {error}"
             ) from error
-        check_same(made.encoder, manifest, index, settings or {})
-        return made
+        _check_same(query_encoder.encoder, manifest, index, changes)
+        return query_encoder
+
+    def encode(self, text: str) -> dict[str, int]:
+        """``{term: impact}`` of one query; empty if no term has an impact.
+
+        If a JVM runs in this process, Lucene's limit of 1,024 terms is raised to the number of terms.
+        """
+        (impacts,) = self.encode_batch([text])
+        if len(impacts) > MAX_CLAUSES and "jnius" in sys.modules:
+            from learned_sparse.lucene import allow_clauses
+
+            allow_clauses(len(impacts))
+        return impacts
+
+    def encode_batch(self, texts: Sequence[str]) -> list[dict[str, int]]:
+        """``{term: impact}`` of each text, in order."""
+        weights = self.encoder.encode([without_mark(text) for text in texts])
+        impacts, _ = self.quantizer.quantize(weights, texts)
+        return [impacts.row(row) for row in range(len(impacts))]
 
 
-def check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapping[str, Any] | None = None) -> None:
-    """Raise if ``encoder`` is not the query side that the documents of an index were encoded for.
+def read_note(index: Path, checkpoint: object = None) -> IndexNote:
+    """The note of an index; an index without one, made elsewhere, holds impacts and needs a ``checkpoint``."""
+    if checkpoint is not None and index.is_dir() and not (index / INDEX_MANIFEST).is_file():
+        return IndexNote("impact", (), {})
+    return IndexNote.load(index)
 
-    It may differ in the settings ``changes``, if it says that queries alone depend on them (``query_only_settings``).
+
+def encoder_named(name: str) -> QueryEncoder | None:
+    """The encoder that ``--encoder NAME`` of a stock command names, or None if ``NAME`` is for Pyserini to resolve.
+
+    Names of this package: ``learned_sparse:FOLDER-or-NAME``, a folder with a ``learned_sparse.json`` (a checkpoint, or
+    an index, whose encoder is meant), and the name of a model in the home folder such as ``sparterm``.
+    """
+    if name.startswith(PREFIX):
+        rest = name.removeprefix(PREFIX)
+        return _from_folder(Path(rest)) or _from_folder(checkpoint_folder(rest)) or QueryEncoder(rest)
+    return _from_folder(Path(name)) or (_from_folder(checkpoint_folder(name)) if "/" not in name else None)
+
+
+def _from_folder(folder: Path) -> QueryEncoder | None:
+    path = folder / INDEX_MANIFEST
+    if not path.is_file():
+        return None
+    return QueryEncoder.from_index(folder) if is_index_note(read_json(path)) else QueryEncoder(folder)
+
+
+def _recorded_options(manifest: Manifest, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of ``load_encoder`` that give the query side recorded in ``manifest``, with ``changes`` of settings."""
+    recorded = manifest.query_encoder or {}
+    options = {key: recorded[key] for key in ("max_length", "dtype", "top_k") if recorded.get(key) is not None}
+    settings = {**recorded.get("settings", {}), **changes}
+    return {**options, "settings": settings} if settings else options
+
+
+def _check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapping[str, Any]) -> None:
+    """Raise if ``encoder`` is not the query side recorded in ``manifest``, apart from ``changes`` of settings.
+
+    A changed setting must be one that only queries depend on (``Encoder.query_only_settings``).
     """
     if manifest.query_encoder is None:
         return
-    free: frozenset[str] = encoder.query_only_settings
-    stored, now = manifest.query_encoder, dict(encoder.description)
-    for key, value in (changes or {}).items():
-        if key not in free and stored.get("settings", {}).get(key) != value:
+    recorded, current = manifest.query_encoder, dict(encoder.description)
+    for key, value in changes.items():
+        if key not in encoder.query_only_settings and recorded.get("settings", {}).get(key) != value:
+            free = ", ".join(sorted(encoder.query_only_settings)) or "none"
             raise LearnedSparseError(
-                f"{index}: its documents depend on the setting {key!r} too: encode and index anew with "
-                f"--set {key}={value}; what queries alone depend on: {', '.join(sorted(free)) or 'nothing'}"
+                f"{index}: documents depend on the setting {key!r} too: encode and index them again with "
+                f"--set {key}={value}; settings that only queries depend on: {free}"
             )
-    lines = differences(_without(stored, changes or {}), _without(now, changes or {}))
-    if lines:
+    if lines := differences(_without(recorded, changes), _without(current, changes)):
         fields = "; ".join(
             line.replace(" before, ", " in the index, ").replace(" now", " in the encoder") for line in lines
         )
         raise LearnedSparseError(
             f"{index}: this encoder does not match the index: {fields}; "
-            "name the checkpoint the documents were encoded with (--checkpoint), or encode and index anew"
+            "name the checkpoint that encoded the documents with --checkpoint, or encode and index them again"
         )
 
 
 def _without(description: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """``description`` without some of its settings."""
+    """``description`` without the settings ``keys``."""
     settings = {key: value for key, value in description.get("settings", {}).items() if key not in keys}
     return {**description, "settings": settings}
-
-
-class LearnedSparseQueryEncoder:
-    """A Pyserini ``QueryEncoder``, for ``LuceneImpactSearcher(index, query_encoder, min_idf=-1)``.
-
-    It becomes a subclass of ``pyserini.encode.QueryEncoder`` when the first one is made: importing this module starts
-    neither Java nor torch.
-
-    * ``LearnedSparseQueryEncoder("learned_sparse_home/checkpoints/splade")``: from a checkpoint
-    * ``LearnedSparseQueryEncoder.from_index("learned_sparse_home/indexes/pydoc/splade")``: what the index asks for
-    """
-
-    impacts: QueryImpacts
-
-    def __new__(cls, *_: Any, **__: Any) -> LearnedSparseQueryEncoder:
-        """An instance of a subclass that has Pyserini's ``QueryEncoder`` among its bases."""
-        made: LearnedSparseQueryEncoder = object.__new__(_with_pyserini(cast("Any", cls)))
-        return made
-
-    def __init__(self, checkpoint: str | Path | QueryImpacts, **options: Any) -> None:
-        """``options``: ``device``, ``dtype``, ``max_length``, ``top_k``, ``revision``, ``settings``."""
-        self.impacts = (
-            checkpoint
-            if isinstance(checkpoint, QueryImpacts)
-            else QueryImpacts.from_checkpoint(str(checkpoint), **options)
-        )
-        self.has_model, self.has_encoded_query = True, False
-
-    @classmethod
-    def from_index(cls, index: str | Path, checkpoint: str | None = None, **options: Any) -> LearnedSparseQueryEncoder:
-        """The encoder that the documents of ``index`` were encoded for."""
-        return cls(QueryImpacts.from_index(Path(index), checkpoint, **options))
-
-    def encode(self, text: str, **_: Any) -> dict[str, int]:
-        """``{term: impact}`` of one query; Lucene's limit of 1,024 terms is raised when the query needs it."""
-        (impacts,) = self.impacts([text])
-        allow_clauses(len(impacts))
-        return impacts
-
-
-def encoder_named(name: str) -> LearnedSparseQueryEncoder | None:
-    """What ``--encoder NAME`` means if it is ours; None leaves it to Pyserini.
-
-    Ours are ``learned_sparse:FOLDER-or-NAME``, a folder with a ``learned_sparse.json`` (a checkpoint, or an index,
-    which names its encoder), and the name of a model in the home folder such as ``sparterm``.
-    """
-    if name.startswith(PREFIX):
-        rest = name.removeprefix(PREFIX)
-        return _from_folder(Path(rest)) or _from_folder(checkpoint_folder(rest)) or LearnedSparseQueryEncoder(rest)
-    return _from_folder(Path(name)) or (_from_folder(checkpoint_folder(name)) if "/" not in name else None)
-
-
-def _from_folder(folder: Path) -> LearnedSparseQueryEncoder | None:
-    note = folder / "learned_sparse.json"
-    if not note.is_file():
-        return None
-    if is_index_note(read_json(note)):
-        return LearnedSparseQueryEncoder.from_index(folder)
-    return LearnedSparseQueryEncoder(folder)
-
-
-@cache
-def _with_pyserini(kind: Any) -> Any:
-    start_jvm()
-    from pyserini.encode import QueryEncoder
-
-    return (
-        kind if issubclass(kind, QueryEncoder) else type(kind.__name__, (kind, QueryEncoder), {"__module__": __name__})
-    )

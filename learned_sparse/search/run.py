@@ -16,7 +16,7 @@ from learned_sparse.search.passages import Passages, Rows, search_documents
 from learned_sparse.search.stock_run import BatchSearch, RunOptions, lowered, write_run
 
 if TYPE_CHECKING:
-    from learned_sparse.exact import ExactSearcher
+    from learned_sparse.search.exact_searcher import ExactSearcher
 
 FEEDBACK_TERMS = 1024
 """That --rocchio and --rm3 may add to a query, with room to spare."""

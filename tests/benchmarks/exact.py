@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.exact import ExactSearcher
 from learned_sparse.index.vectors import VectorFiles, build_index
+from learned_sparse.search import ExactSearcher
 from tests.benchmarks import harness
 from tests.benchmarks.exact_peers import Found, Queries, Scipy, Search, Seismic, lucene, stock_pyserini
 from tests.benchmarks.exact_tables import markdown
@@ -133,17 +133,17 @@ def loading(folder: str, rounds: int) -> dict[str, Any]:
     from learned_sparse.jsonvector.vector_files import read_vectors
 
     calls: dict[str, Callable[[], object]] = {
-        "straight into arrays": lambda: ExactSearcher.from_vectors(folder),
-        "through dicts": lambda: ExactSearcher.from_vectors(read_vectors(folder)),
+        "from a folder": lambda: ExactSearcher.load(folder),
+        "from dicts": lambda: ExactSearcher.from_vectors(read_vectors(folder)),
     }
-    documents = len(ExactSearcher.from_vectors(folder))
+    documents = len(ExactSearcher.load(folder))
     found = harness.interleave(calls, rounds)
     return {"rows": [{"contender": name, "documents": documents, "seconds": found[name]} for name in calls]}
 
 
 def footprint(folder: str | None) -> dict[str, Any]:
     """What a searcher loaded from ``folder`` holds; without one, an empty searcher."""
-    exact = ExactSearcher.from_vectors(folder or [])
+    exact = ExactSearcher.load(folder) if folder else ExactSearcher.from_vectors([])
     postings = exact._postings
     arrays = (postings._documents, postings._impacts, postings._bounds)
     return {"documents": len(exact), "postings": len(postings._impacts), "bytes": sum(a.nbytes for a in arrays)}

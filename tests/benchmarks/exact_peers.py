@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.lucene.stock import ImpactSearcher, impact_searcher
-from learned_sparse.search.exact_postings import best
+from learned_sparse.search import best_rows as best
 
 Queries = Mapping[str, Mapping[str, int]]
 Found = Mapping[str, Sequence[tuple[str, float]]]

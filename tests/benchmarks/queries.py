@@ -12,7 +12,7 @@ import numpy as np
 
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.lucene.java import start_jvm
-from learned_sparse.search.query_encoder import QueryImpacts
+from learned_sparse.search import QueryEncoder
 from tests.benchmarks import harness
 from tests.benchmarks.agreement import agreement, require_same, spread
 from tests.benchmarks.contenders import SCALE
@@ -100,8 +100,8 @@ def _sentence_transformers(model: Path) -> Encode:
 
 
 def _ours(model: Path, dtype: str) -> Encode:
-    impacts = QueryImpacts.from_checkpoint(str(model), Quantizer(SCALE), device="cpu", dtype=dtype)
-    return lambda text: impacts([text])[0]
+    encoder = QueryEncoder(model, Quantizer(SCALE), device="cpu", dtype=dtype)
+    return encoder.encode
 
 
 def _one_by_one(encode: Encode, queries: Sequence[str]) -> Callable[[], object]:

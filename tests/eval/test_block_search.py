@@ -11,7 +11,7 @@ from eval.sweep import block_search
 from eval.sweep.block_search import BlockSearcher
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.exact import ExactSearcher
+from learned_sparse.search import ExactSearcher
 
 TERMS = "abcdefgh"
 vectors = st.dictionaries(st.sampled_from(TERMS), st.integers(1, 3), max_size=5)

@@ -12,9 +12,9 @@ import pytest
 from eval.costs import latency
 from eval.costs.latency import ROUNDS, WARM, Milliseconds, milliseconds, time_searches
 from learned_sparse.core.records import Query
-from learned_sparse.exact import ExactSearcher
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest
+from learned_sparse.search import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 
 QUERIES = [Query("q1", "one"), Query("q2", "two")]

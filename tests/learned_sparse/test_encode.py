@@ -17,11 +17,11 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import EncodeOptions
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
-from learned_sparse.exact import ExactSearcher
 from learned_sparse.jsonvector.check import main as check
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.queries_export import read_topics
 from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.search import ExactSearcher
 from tests.fake_encoder import FakeEncoder, fake_module
 
 TEXTS = [f"w{number % 7} w{number} v{number * number % 31}" for number in range(25)] + ["empty"]
@@ -139,7 +139,7 @@ def test_what_is_encoded_is_found(tmp_path: Path, corpus: Path) -> None:
     topics.write_text("".join(f"q{number}\t{text}\n" for number, text in enumerate(TEXTS[:9])))
     encode("--input", corpus, "--output", tmp_path / "documents")
     encode("--queries", "--input", topics, "--output", tmp_path / "queries")
-    run = ExactSearcher.from_vectors(tmp_path / "documents").search_batch(
+    run = ExactSearcher.load(tmp_path / "documents").search_batch(
         read_topics(tmp_path / "queries" / "queries.tsv"), k=1
     )
     assert len({hits[0][0] for hits in run.values()}) > 6

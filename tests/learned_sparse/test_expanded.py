@@ -23,7 +23,7 @@ from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.parts import Window
 from learned_sparse.jsonvector.manifest import Manifest
 from learned_sparse.jsonvector.vector_files import read_vectors
-from learned_sparse.search.query_encoder import QueryImpacts
+from learned_sparse.search import QueryEncoder
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = [
@@ -116,7 +116,7 @@ def test_the_mark_is_never_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "topics.tsv").write_text(f"q\tcan{EXPANDED}hives\n")
     assert [query.text for query in read_queries(tmp_path / "topics.tsv")] == ["can hives"]
     heard: list[str] = []
-    QueryImpacts(_Listening("query", heard, True), Quantizer(1.0))([f"a{EXPANDED}b"])
+    QueryEncoder(_Listening("query", heard, True), Quantizer(1.0)).encode(f"a{EXPANDED}b")
     assert heard == ["a b"]
 
 

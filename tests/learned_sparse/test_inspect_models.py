@@ -14,7 +14,7 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.lucene import stock as lucene
-from learned_sparse.search.query_encoder import QueryImpacts
+from learned_sparse.search import QueryEncoder
 from tests.encoders.models.cases import SMALLEST
 from tests.toy_data import TEXTS, WORDS, save_beir
 
@@ -57,7 +57,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[
 
 @pytest.mark.jvm
 def test_scores_are_lucenes_and_shares_add_up(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (asked,) = QueryImpacts.from_index(place / "index")([QUERY])
+    asked = QueryEncoder.from_index(place / "index").encode(QUERY)
     hits = lucene.search_impacts(place / "index", {"q": asked}, 5)["q"]
     assert len(hits) > 1
     for name, score in hits:

@@ -12,12 +12,11 @@ import pytest
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
-from learned_sparse.exact import ExactSearcher
 from learned_sparse.index import build_bm25_index
 from learned_sparse.index.vectors import build_index, encoded_files
 from learned_sparse.lucene import stock as lucene
+from learned_sparse.search import ExactSearcher, QueryEncoder, encoder_named
 from learned_sparse.search import __main__ as search
-from learned_sparse.search.query_encoder import LearnedSparseQueryEncoder, QueryImpacts, encoder_named
 from tests.learned_sparse.encoded_folder import WordCounts, description, dot_products, write_folder
 
 WIDE = {f"w{number}": 1 + number % 5 for number in range(3_000)}
@@ -124,17 +123,14 @@ def test_an_encoder_that_does_not_match_is_refused(index: Path, words: dict[str,
     words.update(max_length=32, weights="abc")
     message = "max_length: 64 in the index, 32 in the encoder; weights: absent in the index, 'abc' in the encoder"
     with pytest.raises(LearnedSparseError, match=message):
-        QueryImpacts.from_index(index)
+        QueryEncoder.from_index(index)
 
 
 @pytest.mark.jvm
 def test_the_encoder_in_pyserini(index: Path, words: dict[str, Any]) -> None:
-    encoder = LearnedSparseQueryEncoder.from_index(index)
-    from pyserini.encode import QueryEncoder
+    encoder = QueryEncoder.from_index(index)
     from pyserini.search.lucene import LuceneImpactSearcher
 
-    assert isinstance(encoder, QueryEncoder)
-    assert isinstance(encoder, LearnedSparseQueryEncoder)
     assert encoder.encode("rash rash hives") == {"rash": 2, "hives": 1}
     searcher = LuceneImpactSearcher(str(index), encoder, -1)
     hits = searcher.search("rash hives rash", 2)
@@ -154,7 +150,7 @@ def test_encoders_by_name(index: Path, words: dict[str, Any], tmp_home: Path, mo
     lucene.make_encoders_known(encoder_named)
     made = LuceneImpactSearcher._init_query_encoder_from_str
     for name in ("splade", str(checkpoint), str(index), "learned_sparse:splade", "learned_sparse:some/hub-id"):
-        assert isinstance(made(name), LearnedSparseQueryEncoder), name
+        assert isinstance(made(name), QueryEncoder), name
     assert type(made(None)).__name__ == "TokFreqQueryEncoder"
     assert made("nothing/known") is None
 
@@ -167,7 +163,7 @@ def test_terms_scored_by_bm25(tmp_path: Path, words: dict[str, Any]) -> None:
     folder = write_folder(tmp_path / "in", vectors, scoring="bm25", query_encoder=bm25)
     note = build_index(encoded_files([folder]), tmp_path / "index")
     assert "-impact" not in note.facts["options"]
-    encoded = QueryImpacts.from_index(tmp_path / "index")(["wing wing", "##ing the", "x"])
+    encoded = QueryEncoder.from_index(tmp_path / "index").encode_batch(["wing wing", "##ing the", "x"])
     queries = [Query("q1", "wing wing"), Query("q2", "##ing the"), Query("q3", "x")]
     outcome = search.search(tmp_path / "index", "bm25", queries, encoded, tmp_path / "run.txt")
     assert outcome == search.Outcome(3, ("q3",))
@@ -226,8 +222,6 @@ def test_wrong_usage(arguments: list[str], message: str) -> None:
 
 
 def test_the_query_encoder_is_imported_without_java_or_torch(python: Any) -> None:
-    script = (
-        "from learned_sparse.search.query_encoder import LearnedSparseQueryEncoder; import sys; print(*sys.modules)"
-    )
+    script = "from learned_sparse.search import QueryEncoder; import sys; print(*sys.modules)"
     done = python("-c", script)
     assert not {"jnius", "torch", "pyserini"} & set(done.stdout.split()), done.stderr

@@ -15,8 +15,8 @@ from learned_sparse.jsonvector.manifest import Manifest
 ENCODE_QUERIES = """
 import json, sys
 from pathlib import Path
-from learned_sparse.search.query_encoder import QueryImpacts
-impacts = QueryImpacts.from_index(Path(sys.argv[1]))(["Hives, hives!", ""])
+from learned_sparse.search import QueryEncoder
+impacts = QueryEncoder.from_index(sys.argv[1]).encode_batch(["Hives, hives!", ""])
 print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"} & set(sys.modules))]))
 """
 

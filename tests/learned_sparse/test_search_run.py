@@ -13,11 +13,11 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
-from learned_sparse.exact import ExactSearcher
 from learned_sparse.index.bm25_index import build_bm25_index
 from learned_sparse.index.note import IndexNote
 from learned_sparse.index.vectors import build_index, encoded_files
 from learned_sparse.jsonvector.manifest import Counts
+from learned_sparse.search import ExactSearcher
 from learned_sparse.search import __main__ as search
 from learned_sparse.search.passages import Passages
 from learned_sparse.search.stock_run import RunOptions
@@ -68,7 +68,7 @@ def index(vectors: Path) -> Path:
     ],
 )
 def test_the_bytes_are_those_of_stock(index: Path, vectors: Path, tmp_path: Path, options: list[str]) -> None:
-    exact = ExactSearcher.from_vectors(vectors)
+    exact = ExactSearcher.load(vectors)
     ways: dict[str, tuple[list[str], ExactSearcher | None]] = {
         "stock": ([*options, *STOCK_ONLY], None),
         "ours": (options, None),
@@ -122,7 +122,7 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, options: list[str]) -> Non
 @pytest.mark.jvm
 def test_nothing_of_pyserini_is_imported(index: Path, tmp_path: Path, python: Any) -> None:
     script = (
-        "import sys; from pathlib import Path; from learned_sparse.search import search; "
+        "import sys; from pathlib import Path; from learned_sparse.search.run import search; "
         "from learned_sparse.core.records import Query; "
         "search(Path(sys.argv[1]), 'impact', [Query('q', 'x')], [{'t1': 1}], Path(sys.argv[2])); "
         "print(*sys.modules)"
@@ -178,7 +178,7 @@ def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None
 
 
 def test_the_exact_backend_knows_no_other_options(vectors: Path, tmp_path: Path) -> None:
-    exact = ExactSearcher.from_vectors(vectors)
+    exact = ExactSearcher.load(vectors)
     with pytest.raises(LearnedSparseError, match="--hits 3 --rocchio: an option that needs Lucene"):
         search.search(vectors, "impact", [], [], tmp_path / "run", ["--hits", "3", "--rocchio"], exact=exact)
 

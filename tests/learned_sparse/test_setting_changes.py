@@ -14,8 +14,8 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.search import QueryEncoder
 from learned_sparse.search import __main__ as search
-from learned_sparse.search.query_encoder import QueryImpacts
 from tests.fake_encoder import FakeEncoder
 
 STORED = {"alpha": 0.5, "query_k": None, "pooling": "max"}
@@ -88,25 +88,25 @@ def test_without_changes_the_manifest_is_as_before(tmp_path: Path) -> None:
 
 
 def test_the_queries_of_an_index_are_encoded_with_its_settings(index: Path) -> None:
-    made = QueryImpacts.from_index(index)
+    made = QueryEncoder.from_index(index)
     assert made.encoder.description["settings"] == {**STORED, "alpha": 0.3}
-    freer = QueryImpacts.from_index(index, settings={"query_k": 100})
+    freer = QueryEncoder.from_index(index, settings={"query_k": 100})
     assert freer.encoder.description["settings"] == {**STORED, "alpha": 0.3, "query_k": 100}
     assert freer.quantizer == made.quantizer
-    assert QueryImpacts.from_index(index, settings={"alpha": 0.3}).quantizer == made.quantizer  # as it was made
+    assert QueryEncoder.from_index(index, settings={"alpha": 0.3}).quantizer == made.quantizer  # as it was made
 
 
 def test_what_documents_depend_on_cannot_be_changed_at_search(index: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"setting 'alpha' too.*--set alpha=0.5.*: query_k"):
-        QueryImpacts.from_index(index, settings={"alpha": 0.5})
-    with pytest.raises(LearnedSparseError, match=r"cannot make the encoder it asks for.*'pooling' cannot be changed"):
-        QueryImpacts.from_index(index, settings={"pooling": "sum"})
+        QueryEncoder.from_index(index, settings={"alpha": 0.5})
+    with pytest.raises(LearnedSparseError, match=r"cannot load its encoder.*'pooling' cannot be changed"):
+        QueryEncoder.from_index(index, settings={"pooling": "sum"})
 
 
 def test_a_free_change_hides_no_other_difference(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STORED, "layers", 6)
     with pytest.raises(LearnedSparseError, match=r"settings.layers: absent in the index, 6 in the encoder"):
-        QueryImpacts.from_index(index, settings={"query_k": 100})
+        QueryEncoder.from_index(index, settings={"query_k": 100})
 
 
 def test_plain_text_has_no_settings(tmp_path: Path) -> None:

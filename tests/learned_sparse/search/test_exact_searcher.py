@@ -1,0 +1,202 @@
+"""The exact searcher equals a double loop over documents and query terms."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, SparseBatch
+from learned_sparse.exact import main
+from learned_sparse.jsonvector import read_vectors
+from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
+from tests.learned_sparse.encoded_folder import write_folder
+
+Hits = list[tuple[str, int]]
+vectors = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3), max_size=5)
+queries = st.dictionaries(st.sampled_from("abcdefghxyz"), st.integers(0, 3), max_size=5)
+collections = st.dictionaries(st.text(st.sampled_from("0123é😀"), min_size=1, max_size=3), vectors, max_size=30)
+VECTORS = {"d3": {"a": 2}, "d1": {"a": 1, "b": 2}, "d2": {}, "d10": {"c": 300}, "d4": {"b": 1}}
+
+
+def double_loop(documents: Mapping[str, Mapping[str, int]], query: Mapping[str, int], k: int) -> Hits:
+    hits = []
+    for name, vector in documents.items():
+        score = 0
+        for term, impact in query.items():
+            score += impact * vector.get(term, 0)
+        if score > 0:
+            hits.append((name, score))
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:k]
+
+
+@given(collections, st.lists(queries, max_size=3), st.integers(0, 40), st.sampled_from([1, 2, 4]))
+def test_equals_a_double_loop(
+    documents: dict[str, dict[str, int]], rows: list[dict[str, int]], k: int, threads: int
+) -> None:
+    searcher = ExactSearcher.from_vectors(documents.items())
+    named = {f"q{number}": query for number, query in enumerate(rows)}
+    expected = {name: double_loop(documents, query, k) for name, query in named.items()}
+    hits = searcher.search_batch(named, k, threads)
+    assert hits == expected
+    assert list(hits) == list(named)
+
+
+def test_threads_search_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = ExactSearcher.from_vectors([("d1", {"a": 1})])
+    unpatched, barrier = searcher.search, threading.Barrier(2, timeout=60)
+
+    def search(query: Mapping[str, int], k: int) -> Hits:
+        barrier.wait()  # until another thread is in this function too
+        return unpatched(query, k)
+
+    monkeypatch.setattr(searcher, "search", search)
+    rows = {f"q{number}": {"a": number} for number in range(1, 5)}
+    assert searcher.search_batch(rows, threads=2) == {f"q{number}": [("d1", number)] for number in range(1, 5)}
+
+
+def random_rows(count: int, terms: int, largest: int, seed: int) -> list[dict[str, int]]:
+    """Rows of at most ``terms`` terms out of twice as many."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, terms + 1, count)
+    columns = [random.choice(2 * terms, size, replace=False).tolist() for size in sizes]
+    return [{f"t{column}": int(random.integers(1, largest + 1)) for column in row} for row in columns]
+
+
+@pytest.mark.parametrize("largest", [1, 255, 256, 65_536, 2**31 - 1])
+def test_many_ties_and_every_width_of_impacts(largest: int) -> None:
+    rows = random_rows(700, 12, largest, seed=largest)
+    names = np.random.default_rng(0).permutation(len(rows)).tolist()
+    documents = {f"d{name}": row for name, row in zip(names, rows, strict=True)}
+    named = {f"q{number}": row for number, row in enumerate(random_rows(30, 8, 3, seed=1))}
+    searcher = ExactSearcher.from_vectors(documents.items())
+    for k in (1, 10, 100, 1000):
+        expected = {name: double_loop(documents, query, k) for name, query in named.items()}
+        assert searcher.search_batch(named, k, threads=4) == expected
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 500), st.integers(1, 400), st.integers(0, 700))
+def test_the_best_rows_are_those_of_sorting(seed: int, documents: int, largest: int, k: int) -> None:
+    scores = np.random.default_rng(seed).integers(0, largest, documents).astype(np.int32)
+    positive = [row for row, score in enumerate(scores) if score > 0]
+    assert best_rows(scores, k).tolist() == sorted(positive, key=lambda row: (-scores[row], row))[:k]
+
+
+def test_ids_are_in_the_order_that_breaks_ties() -> None:
+    searcher = ExactSearcher.from_vectors([("d2", {"a": 7}), ("d10", {"a": 5}), ("d1", {}), ("😀", {"b": 1})])
+    assert searcher.ids == ["d1", "d10", "d2", "😀"]
+    assert searcher.scores({"a": 1, "b": 3}).tolist() == [0, 5, 7, 3]
+    assert len(searcher) == 4
+
+
+def test_large_scores_are_exact() -> None:
+    searcher = ExactSearcher.from_vectors([("d1", {"a": 2**31 - 1, "b": 1}), ("d2", {"a": 2**31 - 1})])
+    assert searcher.search({"a": 2**30, "b": 1}) == [("d1", (2**31 - 1) * 2**30 + 1), ("d2", (2**31 - 1) * 2**30)]
+    with pytest.raises(LearnedSparseError, match="64 bits"):
+        searcher.search({"a": 2**31, "b": 2**31, "c": 2**31})
+    assert searcher.search({"c": 2**32}) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "width"), [({"a": 2**31 // 255, "b": 0}, 4), ({"a": 2**31 // 255, "b": 1}, 8), ({"a": 2**40}, 8)]
+)
+def test_scores_are_as_wide_as_they_must_be(query: dict[str, int], width: int) -> None:
+    searcher = ExactSearcher.from_vectors([("d1", {"a": 255, "b": 255}), ("d2", {"a": 254})])
+    assert searcher.scores(query).itemsize == width
+    assert searcher.search(query) == [("d1", 255 * (query["a"] + query.get("b", 0))), ("d2", 254 * query["a"])]
+
+
+@pytest.mark.parametrize(("largest", "width"), [(255, 1), (256, 2), (65_536, 4)])
+def test_impacts_take_as_few_bytes_as_they_need(largest: int, width: int) -> None:
+    matrix = ExactSearcher.from_vectors([("d1", {"a": 1, "b": largest}), ("d2", {"a": 2})])._matrix
+    assert matrix.indices.nbytes == 3 * 4
+    assert matrix.data.nbytes == 3 * width
+
+
+@pytest.mark.parametrize("impact", [-1, 0.5, True, np.float32(1)])
+def test_query_impacts_are_integers(impact: int) -> None:
+    searcher = ExactSearcher.from_vectors([("d1", {"a": 1})])
+    for threads in (1, 2):
+        with pytest.raises(LearnedSparseError, match="query term 'a' has the impact"):
+            searcher.search_batch({"q1": {"a": 1}, "q2": {"a": impact}}, threads=threads)
+
+
+def test_empty_vectors_and_reserved_terms_match_nothing() -> None:
+    searcher = ExactSearcher.from_vectors(
+        [("d1", {}), ("d2", {"a": 2}), ("d3", {EMPTY_TERM: 1}), ("d4", {NO_TERMS: 1})]
+    )
+    assert searcher.search({EMPTY_TERM: 1, NO_TERMS: 1, "a": 1, "zero": 0}) == [("d2", 2)]
+    assert searcher.search({"a": 0}) == searcher.search({}) == searcher.search({EMPTY_TERM: 1, NO_TERMS: 1}) == []
+    zero = ExactSearcher.from_vectors([("d1", {"a": 0}), ("d2", {"a": 0})])
+    assert zero.search({"a": 1}) == zero.search({"a": 2**40}) == []
+    empty: list[dict[str, dict[str, int]]] = [{}, {"d1": {}, "d2": {}}]
+    for documents in empty:
+        assert ExactSearcher.from_vectors(documents.items()).search_batch({"q": {"a": 2**40}}, threads=2) == {"q": []}
+
+
+@pytest.mark.parametrize("values", [[-1, 2], [0.5, 2.0]])
+def test_document_impacts_are_integers(values: list[float]) -> None:
+    batch = SparseBatch.from_dicts([{"a": values[0]}, {"a": values[1]}], dtype=np.array(values).dtype)
+    with pytest.raises(ValueError, match="impacts are integers >= 0"):
+        ExactSearcher(["d1", "d2"], batch)
+    with pytest.raises(ValueError, match="1 ids for 2 vectors"):
+        ExactSearcher(["d1"], batch)
+
+
+def test_load_encoded_folders_and_plain_files(tmp_path: Path) -> None:
+    first = write_folder(tmp_path / "1", dict(list(VECTORS.items())[:3]))
+    second = write_folder(tmp_path / "2", dict(list(VECTORS.items())[3:]))
+    files = [*(first / "vectors").iterdir(), *(second / "vectors").iterdir()]
+    whole = ExactSearcher.from_vectors(VECTORS.items())
+    query = {"a": 1, "b": 1, "c": 1}
+    for paths in ([first, str(second)], files, [first / "vectors", second]):
+        searcher = ExactSearcher.load(*paths)
+        assert searcher.ids == whole.ids == sorted(VECTORS)
+        assert searcher.search(query) == whole.search(query) == [("d10", 300), ("d1", 3), ("d3", 2), ("d4", 1)]
+    with pytest.raises(LearnedSparseError, match="occurs twice"):
+        ExactSearcher.load(first, first)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"complete": False}, "not complete; run learned_sparse.encode with --resume"),
+        ({"kind": "queries"}, "encoded queries, not documents"),
+        ({"scoring": "bm25"}, "scored by BM25, which exact search does not compute"),
+    ],
+)
+def test_folders_that_cannot_be_searched(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        ExactSearcher.load(write_folder(tmp_path, VECTORS, **changes))
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    part = write_folder(tmp_path / "encoded", VECTORS, parts=2) / "vectors" / "part-00001.jsonl"
+    part.write_text(part.read_text() + '{"id": "x", "vector": {"a": 0.5}}\n')
+    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: .*manifest"):
+        ExactSearcher.load(tmp_path / "encoded")
+    with pytest.raises(LearnedSparseError) as strict:
+        list(read_vectors(part))
+    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl:3: 'a' has the impact 0.5") as error:
+        ExactSearcher.load(part)
+    assert str(error.value) == str(strict.value)
+
+
+@pytest.mark.parametrize("threads", [[], ["--threads", "2"]])
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], threads: list[str]) -> None:
+    folder = write_folder(tmp_path / "vectors", {"d1": {"a": 1}, "d2": {"a": 2, "b": 5}})
+    (tmp_path / "queries.tsv").write_text("q1\ta a b\nq2\t[no-terms]\n")
+    run = tmp_path / "run.txt"
+    arguments = ["--vectors", str(folder), "--queries", str(tmp_path / "queries.tsv"), "--output", str(run)]
+    assert main([*arguments, "--hits", "1", *threads]) == 0
+    assert run.read_text() == "q1 Q0 d2 1 9.000000 learned_sparse\n"
+    assert "2 queries, 2 documents" in capsys.readouterr().out
+    for option in ("--hits", "--threads"):
+        with pytest.raises(LearnedSparseError, match=f"{option} 0: give at least 1"):
+            main([*arguments, option, "0"])
