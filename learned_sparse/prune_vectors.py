@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError, new_folder, sha256
-from learned_sparse.encode import total, warnings_about
 from learned_sparse.index import VectorFiles, encoded_files
 from learned_sparse.jsonvector import (
     MANIFEST,
@@ -123,7 +122,7 @@ def _write(source: Path, target: Path, manifest: Manifest) -> Manifest:
     removed = frozenset(manifest.options[PRUNING]["removed"])
     with new_folder(target) as folder:
         written = [_write_part(source / part.file, folder / part.file, part, removed) for part in manifest.parts]
-        sums = total(counts for _, counts in written)
+        sums = Counts.total(counts for _, counts in written)
         before = manifest.counts
         counts = dataclasses.replace(
             before,
@@ -139,7 +138,7 @@ def _write(source: Path, target: Path, manifest: Manifest) -> Manifest:
             _with_record(manifest, less),
             counts=counts,
             parts=tuple(part for part, _ in written),
-            warnings=tuple(warnings_about(manifest, counts)),
+            warnings=tuple(manifest.document_warnings(counts)),
         )
         finished.save(folder)
     return finished

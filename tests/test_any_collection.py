@@ -27,8 +27,7 @@ from learned_sparse.core import index_folder, queries_folder, run_file, vectors_
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector.manifest import Manifest
-from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.jsonvector import Manifest, read_vectors
 from tests.catalogue_data import catalogued
 from tests.fake_encoder import fake_module
 from tests.toy_data import TEXTS, save_collection

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from learned_sparse.encode.options import PART_SIZE, EncodeOptions
-from learned_sparse.encode.outcome import warnings_about
-from learned_sparse.encode.parts import total, windows
+from learned_sparse.encode.parts import windows
 from learned_sparse.encode.quantizers import QUERY_QUANTIZER, WORD_COUNTS, Calibration, choose_quantizer
 from learned_sparse.encode.queries import WINDOW
 from learned_sparse.encode.setup import load_side
@@ -18,7 +17,5 @@ __all__ = [
     "EncodeOptions",
     "choose_quantizer",
     "load_side",
-    "total",
-    "warnings_about",
     "windows",
 ]

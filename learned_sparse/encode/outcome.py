@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from learned_sparse.collections import DocumentReader, SegmentReader
-from learned_sparse.encode.parts import Note, PartFolder, total
-from learned_sparse.jsonvector import Counts, Manifest, exactness_warning
+from learned_sparse.encode.parts import Note, PartFolder
+from learned_sparse.jsonvector import Counts, Manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def finish(parts: PartFolder, manifest: Manifest, outcome: Outcome, say: Callabl
     parts.refuse_others(outcome.notes)
     notes = [outcome.notes[number] for number in sorted(outcome.notes)]
     counts = dataclasses.replace(
-        total(note.counts for note in notes),
+        Counts.total(note.counts for note in notes),
         read=outcome.read + sum(outcome.skipped.values()),
         skipped=dict(outcome.skipped),
         other_shards=outcome.elsewhere,
@@ -87,18 +87,7 @@ def finish(parts: PartFolder, manifest: Manifest, outcome: Outcome, say: Callabl
         complete=True,
         counts=counts,
         parts=tuple(note.part for note in notes),
-        warnings=tuple(warnings_about(manifest, counts)),
+        warnings=tuple(manifest.document_warnings(counts)),
     )
     finished.save(parts.folder)
     return finished
-
-
-def warnings_about(manifest: Manifest, counts: Counts) -> Iterator[str]:
-    """What a user should know of encoded documents before they are indexed."""
-    query = manifest.query_quantizer
-    if manifest.scoring == "impact" and (
-        warning := exactness_warning(counts.largest_sum, 1 if query is None or query.bits is None else query.largest)
-    ):
-        yield warning
-    if counts.written and counts.empty_vectors == counts.written:
-        yield "every vector is empty: no query will find anything; is the checkpoint trained?"

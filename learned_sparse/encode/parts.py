@@ -183,19 +183,6 @@ def windows(documents: Iterable[Document], size: int) -> Iterator[Window]:
         yield Window(number, chunk)
 
 
-def total(counts: Iterable[Counts]) -> Counts:
-    """The counts of several parts together: sums, and the largest of the largest."""
-    merged: dict[str, int] = {}
-    for count in counts:
-        for field in dataclasses.fields(Counts):
-            value = getattr(count, field.name)
-            if field.name.startswith("largest"):
-                merged[field.name] = max(merged.get(field.name, 0), value)
-            elif field.name != "skipped":
-                merged[field.name] = merged.get(field.name, 0) + value
-    return Counts(**merged)  # type: ignore[arg-type]  # 'skipped', the one field that is no int, is left out
-
-
 def largest_sum(impacts: SparseBatch) -> int:
     """The largest sum of the impacts of one row."""
     filled = np.flatnonzero(np.diff(impacts.indptr))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from learned_sparse.core import LuceneTerms, Quantizer, SparseBatch
-from learned_sparse.encode.parts import Note, PartFolder, largest_sum, total
+from learned_sparse.encode.parts import Note, PartFolder, largest_sum
 from learned_sparse.encode.slices import Slice
 from learned_sparse.jsonvector import Counts, PartFile
 
@@ -83,7 +83,9 @@ class PartWriter:
         )
         if part.last:
             self._unfinished.pop_all().close()  # now the file has its name
-            self.notes[part.window.number] = self._parts.note(part.window, self._file.written(), total(self._counts))
+            self.notes[part.window.number] = self._parts.note(
+                part.window, self._file.written(), Counts.total(self._counts)
+            )
 
 
 @contextlib.contextmanager

@@ -1,19 +1,24 @@
-"""Room learned_sparse.jsonvector.vector_files."""
+"""Encoded documents and queries as files: Anserini's JsonVectorCollection, topics, and their manifest.
+
+``read_vectors`` iterates documents, ``load_vectors`` reads them into arrays, and ``write_part`` writes a file. A
+``Manifest`` beside the files records their origin, counts and checksums. Read ``manifest`` first, then ``reader``,
+``writer`` and ``queries``.
+"""
 
 from __future__ import annotations
 
 from learned_sparse.jsonvector.manifest import (
     EXACT_FLOATS,
     MANIFEST,
+    PRUNING,
     Counts,
     Manifest,
     Part,
     differences,
-    exactness_warning,
     versions,
 )
-from learned_sparse.jsonvector.prune_rule import PRUNING, Rule, more_frequent
-from learned_sparse.jsonvector.queries_export import (
+from learned_sparse.jsonvector.prune_rule import Rule, more_frequent
+from learned_sparse.jsonvector.queries import (
     ENCODED,
     TOPICS,
     read_topics,
@@ -21,19 +26,17 @@ from learned_sparse.jsonvector.queries_export import (
     topic_text,
     write_queries,
 )
-from learned_sparse.jsonvector.vector_files import (
+from learned_sparse.jsonvector.reader import (
     MAX_REPEATED_CHARACTERS,
     BadLineError,
     LineReader,
-    PartFile,
-    WrittenPart,
+    load_vectors,
     numbered_lines,
-    open_lines,
-    open_part,
     read_vector_files,
     read_vectors,
     vector_files,
 )
+from learned_sparse.jsonvector.writer import PartFile, WrittenPart, open_lines, open_part, write_part
 
 __all__ = [
     "ENCODED",
@@ -51,7 +54,7 @@ __all__ = [
     "Rule",
     "WrittenPart",
     "differences",
-    "exactness_warning",
+    "load_vectors",
     "more_frequent",
     "numbered_lines",
     "open_lines",
@@ -63,5 +66,6 @@ __all__ = [
     "topic_text",
     "vector_files",
     "versions",
+    "write_part",
     "write_queries",
 ]

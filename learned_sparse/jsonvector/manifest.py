@@ -1,11 +1,11 @@
-"""What made these vectors: kept beside the files it describes, and compared before anything is mixed with them."""
+"""``manifest.json``: origin, counts and checksums of encoded documents or queries."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,70 +16,89 @@ from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_json,
 MANIFEST = "manifest.json"
 FORMAT = 1
 EXACT_FLOATS = 2**24
-"""Lucene's scores are 32-bit floats: integers up to here are exact."""
+"""Integers up to this one are exact in Lucene's scores, which are 32-bit floats."""
+PRUNING = "pruning"
+"""Key of ``Manifest.options`` for the record that ``learned_sparse.prune`` adds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One finished file; ``file`` is relative to the folder."""
+    """One finished file."""
 
     file: str
+    """Path relative to the folder of the manifest."""
     documents: int
     sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What went in and what came out; ``read = written + other_shards + skipped`` (all reasons)."""
+    """Counts of one encoding; ``read = written + other_shards + skipped`` (over all reasons)."""
 
     read: int = 0
-    """Texts in the input, good and bad; with ``segmented``, the segments and the bad documents."""
+    """Texts in the input, including bad lines. With segments: segments and bad documents."""
     segmented: int = 0
-    """Documents that were cut into segments: the texts that all else counts."""
+    """Documents that were cut into segments; all other counts are counts of segments then."""
     skipped: dict[str, int] = field(default_factory=dict)
+    """Bad lines, by reason."""
     other_shards: int = 0
-    """Texts that another shard writes."""
+    """Texts that belong to other shards."""
     written: int = 0
     expanded: int = 0
-    """Texts encoded together with what expands them."""
+    """Texts encoded together with their expansion."""
     truncated: int = 0
-    """Texts cut at the maximum length."""
+    """Texts truncated at the maximum length."""
     unwritable: int = 0
-    """Weights the encoder left out because Lucene cannot hold their terms."""
+    """Weights that the encoder left out because Lucene cannot store their terms."""
     empty_vectors: int = 0
     postings: int = 0
     clipped: int = 0
+    """Weights reduced to the largest impact."""
     lost_to_rounding: int = 0
+    """Positive weights that became the impact 0."""
     largest_impact: int = 0
     largest_sum: int = 0
-    """The largest sum of the impacts of one text."""
+    """Maximum over texts of the sum of impacts."""
     largest_segments: int = 0
-    """The most segments of one document."""
+    """Maximum number of segments of a document."""
+
+    @classmethod
+    def total(cls, counts: Iterable[Counts]) -> Counts:
+        """Counts of several parts together: sums, and maxima of ``largest_...``; ``skipped`` stays empty."""
+        totals: dict[str, int] = {}
+        for count in counts:
+            for entry in dataclasses.fields(cls):
+                value = getattr(count, entry.name)
+                if entry.name.startswith("largest"):
+                    totals[entry.name] = max(totals.get(entry.name, 0), value)
+                elif entry.name != "skipped":
+                    totals[entry.name] = totals.get(entry.name, 0) + value
+        return cls(**totals)  # type: ignore[arg-type]  # all fields but 'skipped' are ints
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """``manifest.json`` of encoded documents or queries. Equal input gives equal bytes: no time, no place."""
+    """Content of ``manifest.json``. Equal input gives equal bytes: there is no time and no output path in it."""
 
     format: int = FORMAT
     kind: Literal["documents", "queries"]
     complete: bool = False
-    """Set by the very last write; an incomplete folder is not to be indexed."""
+    """Set by the last write; a folder with an incomplete manifest must not be indexed."""
     collection: str | None
     split: str | None = None
     model: str
     checkpoint: str
-    """As given; ``encoder`` holds the hashes that decide."""
+    """As the user named it; the hashes in ``encoder`` decide whether two checkpoints are the same."""
     architecture: str
     scoring: Literal["impact", "bm25"]
     encoder: dict[str, Any]
     """``Encoder.description`` of the side that made these vectors."""
     query_encoder: dict[str, Any] | None = None
-    """``Encoder.description`` of the query side these documents are to be searched with; null for queries."""
+    """``Encoder.description`` of the query side that matches these documents; None for queries, or if unknown."""
     quantizer: Quantizer
     query_quantizer: Quantizer | None = None
     input: tuple[dict[str, Any], ...] = ()
-    """``{"file", "bytes"}`` of each input file; none for the embedded collection."""
+    """``{"file", "bytes"}`` of each input file; empty for a collection without files."""
     options: dict[str, Any] = field(default_factory=dict)
     counts: Counts = Counts()
     parts: tuple[Part, ...] = ()
@@ -87,16 +106,16 @@ class Manifest:
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values only, as the file holds them."""
+        """Content as JSON values."""
         content = dataclasses.asdict(self)
         return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str) -> Manifest:
-        """The inverse of ``to_json``; ``where`` opens every error message."""
+        """Inverse of ``to_json``; error messages begin with ``where``."""
         if content.get("format") != FORMAT:
             raise LearnedSparseError(
-                f"{where}: format {content.get('format')!r}, this version knows {FORMAT}; encode anew with --overwrite"
+                f"{where}: format {content.get('format')!r}, this version knows {FORMAT}; encode again with --overwrite"
             )
         return parse(cls, content, where)
 
@@ -116,12 +135,25 @@ class Manifest:
         return cls.from_json(content, str(path))
 
     def settings(self) -> dict[str, Any]:
-        """What must be equal before more vectors are added: all but the outcome and the place of the checkpoint."""
+        """Fields that must be equal before vectors are added: all but the outcome and the path of the checkpoint."""
         outcome = {"complete", "counts", "parts", "warnings", "checkpoint"}
         return {key: value for key, value in self.to_json().items() if key not in outcome}
 
+    def finished(self, parts: Iterable[Part], counts: Counts, warnings: Iterable[str]) -> Manifest:
+        """Complete manifest with the outcome of an encoding."""
+        return dataclasses.replace(self, complete=True, parts=tuple(parts), counts=counts, warnings=tuple(warnings))
+
+    def document_warnings(self, counts: Counts) -> Iterator[str]:
+        """Warnings about encoded documents with ``counts``, for the user to read before indexing."""
+        query = self.query_quantizer
+        query_impact = 1 if query is None or query.bits is None else query.largest
+        if self.scoring == "impact" and (warning := exactness_warning(counts.largest_sum, query_impact)):
+            yield warning
+        if counts.written and counts.empty_vectors == counts.written:
+            yield "every vector is empty: no query will find anything; is the checkpoint trained?"
+
     def problems(self, folder: Path) -> Iterator[str]:
-        """What in ``folder`` is not as this manifest says: missing, changed or unknown files, counts that differ."""
+        """Differences between ``folder`` and this manifest: missing, changed or unknown files, other counts."""
         if not self.complete:
             yield f"{folder / MANIFEST}: not complete; run learned_sparse.encode with --resume"
         for part in self.parts:
@@ -140,7 +172,7 @@ class Manifest:
 
 
 def differences(stored: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The fields in which two JSON objects differ, one line each, nested fields with dots.
+    """Fields in which two JSON objects differ, one line each, with dots for nested fields.
 
     >>> differences({"encoder": {"max_length": 128}, "top_k": 9}, {"encoder": {"max_length": 256}, "top_k": 9})
     ['encoder.max_length: 128 before, 256 now']
@@ -156,29 +188,29 @@ def differences(stored: Mapping[str, Any], current: Mapping[str, Any], prefix: s
 
 
 def exactness_warning(largest_sum: int, largest_query_impact: int) -> str | None:
-    """A warning when a score can exceed what Lucene's 32-bit floats hold exactly; None otherwise.
+    """Warning that a score may exceed ``EXACT_FLOATS``; None if no score can.
 
-    No score exceeds the largest sum of a document's impacts times the largest query impact (nor the same with the two
-    sides swapped).
+    A score is at most the largest sum of impacts of a document times the largest impact of a query, and the same with
+    documents and queries exchanged.
     """
     bound = largest_sum * largest_query_impact
     if bound <= EXACT_FLOATS:
         return None
     return (
-        f"scores may reach {bound:,}, above {EXACT_FLOATS:,} where Lucene's float scores stop being exact; documents "
-        "so close together may then change places: quantise with a smaller factor or fewer bits"
+        f"scores may reach {bound:,}; above {EXACT_FLOATS:,} Lucene's float scores are not exact, and documents with "
+        "nearly equal scores may change places: quantise with a smaller factor or fewer bits"
     )
 
 
 def versions() -> dict[str, str]:
-    """Of this package, Python, and what computes the weights, read without importing them."""
-    found = {"learned_sparse": __version__, "python": platform.python_version()}
+    """Versions of this package, Python, numpy, torch and transformers, read without importing them."""
+    numbers = {"learned_sparse": __version__, "python": platform.python_version()}
     for package in ("numpy", "torch", "transformers"):
         try:
-            found[package] = importlib.metadata.version(package)
+            numbers[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return numbers
 
 
 def _short(value: Any) -> str:

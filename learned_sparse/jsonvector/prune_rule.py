@@ -8,11 +8,6 @@ from typing import Any
 
 from learned_sparse.core import LearnedSparseError
 
-PRUNING = "pruning"
-"""In a manifest's options: ``rule`` and ``sources`` (the SHA-256 of each source's manifest) were asked for; found were
-``documents`` (of all sources), ``removed`` (dimension → documents that had it), and of this folder alone ``postings``
-removed and documents ``emptied``. ``before`` is the record of an earlier pruning."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:

@@ -130,7 +130,7 @@ def _growth(impacts: SparseBatch, index: Path, sizes: dict[str, Any]) -> list[di
 
 def loading(folder: str, rounds: int) -> dict[str, Any]:
     """A folder of vectors to a searcher, straight and through a dict for each document."""
-    from learned_sparse.jsonvector.vector_files import read_vectors
+    from learned_sparse.jsonvector import read_vectors
 
     calls: dict[str, Callable[[], object]] = {
         "from a folder": lambda: ExactSearcher.load(folder),

@@ -15,7 +15,7 @@ import torch
 
 from encoders.encoding.loading import load_encoder
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.jsonvector.vector_files import write_part
+from learned_sparse.jsonvector import write_part
 
 _NAMED = {
     "attention": r"bmm|softmax|scaled_dot_product|flash_attention",

@@ -17,7 +17,7 @@ import numpy as np
 
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.direct_index import index_directly
-from learned_sparse.jsonvector.vector_files import write_part
+from learned_sparse.jsonvector import write_part
 from learned_sparse.lucene import anserini
 from tests.benchmarks import harness
 

@@ -19,7 +19,7 @@ import orjson
 from learned_sparse.core.records import Document
 from learned_sparse.index.bm25_index import build_bm25_index
 from learned_sparse.index.vectors import build_index, encoded_files, plain_files
-from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.jsonvector import read_vectors
 from tests.benchmarks import harness
 
 EACH = 100

@@ -18,8 +18,7 @@ from eval.fidelity.steps import Place
 from eval.fidelity.vectors import agreement, shared_at_the_top
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.jsonvector.manifest import Manifest
-from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.jsonvector import Manifest, read_vectors
 from tests.tiny_models import TEXTS
 from tests.toy_data import save_collection
 

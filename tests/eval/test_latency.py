@@ -13,7 +13,7 @@ from eval.costs import latency
 from eval.costs.latency import ROUNDS, WARM, Milliseconds, milliseconds, time_searches
 from learned_sparse.core.records import Query
 from learned_sparse.index.note import IndexNote
-from learned_sparse.jsonvector.manifest import Counts, Manifest
+from learned_sparse.jsonvector import Counts, Manifest
 from learned_sparse.search import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 

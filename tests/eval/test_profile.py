@@ -21,8 +21,8 @@ from eval.profile.stop import Cut, Tenth, cuts, stop_chart, tenths
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.jsonvector import topic_text
 from learned_sparse.jsonvector.prune_rule import Rule
-from learned_sparse.jsonvector.queries_export import topic_text
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.tiny_models import tokenizer
 from tests.toy_data import save_beir

@@ -19,8 +19,7 @@ from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector.queries_export import read_topics
-from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.jsonvector import read_topics, read_vectors
 from learned_sparse.search import __main__ as search
 from tests.tiny_models import WORDS
 from tests.toy_data import save_beir

@@ -17,10 +17,8 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import EncodeOptions
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
-from learned_sparse.jsonvector.check import main as check
-from learned_sparse.jsonvector.manifest import Manifest
-from learned_sparse.jsonvector.queries_export import read_topics
-from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.jsonvector import Manifest, read_topics, read_vectors
+from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.search import ExactSearcher
 from tests.fake_encoder import FakeEncoder, fake_module
 

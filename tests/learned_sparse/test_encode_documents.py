@@ -20,7 +20,7 @@ from learned_sparse.encode import writer as encode_writer
 from learned_sparse.encode.documents import DocumentEncoding, DocumentPlan
 from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.encode.slices import one_ahead
-from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector import Manifest
 from tests.fake_encoder import FakeEncoder
 
 COUNT = 23

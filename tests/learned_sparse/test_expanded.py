@@ -21,8 +21,7 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, Document, SparseBatch
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.parts import Window
-from learned_sparse.jsonvector.manifest import Manifest
-from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.jsonvector import Manifest, read_vectors
 from learned_sparse.search import QueryEncoder
 from tests.fake_encoder import FakeEncoder
 

@@ -17,8 +17,8 @@ from learned_sparse.core.files import sha256
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, unfit_reason
-from learned_sparse.jsonvector.check import main as check
-from learned_sparse.jsonvector.vector_files import read_vectors, vector_files, write_part
+from learned_sparse.jsonvector import read_vectors, vector_files, write_part
+from learned_sparse.jsonvector.__main__ import main as check
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: text.split() == [text])
@@ -69,7 +69,7 @@ def test_gzip_has_no_time_and_no_name(tmp_path: Path) -> None:
         ("d1", {"a": MAX_IMPACT + 1}, "term 'a' has the impact 2147483648"),
         ("d1", {"a": 1, "new york": 2}, "'d1': Lucene cannot hold the term 'new york'"),
         ("d1", {EMPTY_TERM: 2}, "reserved"),
-        ("d1", {"a": 1, "abc": 2**29}, "'d1': Anserini would spell this vector out in 2,147,483,650 characters"),
+        ("d1", {"a": 1, "abc": 2**29}, "'d1': Anserini would write this vector as 2,147,483,650 characters"),
     ],
 )
 def test_nothing_is_written(tmp_path: Path, name: str, vector: dict[str, int], message: str) -> None:

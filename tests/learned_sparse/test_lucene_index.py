@@ -15,7 +15,7 @@ from learned_sparse.index import __main__ as index
 from learned_sparse.index import build_bm25_index
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, new_index
 from learned_sparse.index.vectors import build_index, encoded_files, plain_files, verify
-from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector import Manifest
 from learned_sparse.lucene import anserini
 from tests.learned_sparse.encoded_folder import description, write_folder
 

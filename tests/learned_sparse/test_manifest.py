@@ -11,8 +11,8 @@ import pytest
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256, write_json
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.encode.parts import total
-from learned_sparse.jsonvector.manifest import Counts, Manifest, Part, differences, exactness_warning, versions
+from learned_sparse.jsonvector import Counts, Manifest, Part, differences, versions
+from learned_sparse.jsonvector.manifest import exactness_warning
 
 
 def manifest(**changes: object) -> Manifest:
@@ -109,5 +109,5 @@ def test_scores_that_floats_cannot_hold() -> None:
 
 def test_counts_of_parts_add_up() -> None:
     counts = [Counts(written=2, postings=5, largest_sum=9), Counts(written=1, postings=1, largest_sum=4, clipped=1)]
-    assert total(counts) == Counts(written=3, postings=6, largest_sum=9, clipped=1)
-    assert total([]) == Counts()
+    assert Counts.total(counts) == Counts(written=3, postings=6, largest_sum=9, clipped=1)
+    assert Counts.total([]) == Counts()

@@ -10,7 +10,7 @@ import pytest
 
 from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.note import IndexNote
-from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector import Manifest
 
 ENCODE_QUERIES = """
 import json, sys

@@ -14,7 +14,7 @@ from learned_sparse.collections.trec import read_run
 from learned_sparse.core.records import Query
 from learned_sparse.index.note import IndexNote
 from learned_sparse.index.vectors import build_index, encoded_files
-from learned_sparse.jsonvector.manifest import Counts, Manifest
+from learned_sparse.jsonvector import Counts, Manifest
 from learned_sparse.search import __main__ as search
 from learned_sparse.search.passages import Passages, asks_for_passages, search_documents
 from tests.learned_sparse.encoded_folder import dot_products, write_folder

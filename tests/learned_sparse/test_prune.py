@@ -22,9 +22,8 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.index.note import IndexNote
 from learned_sparse.index.vectors import encoded_files
-from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector import Manifest, read_vectors, vector_files
 from learned_sparse.jsonvector.prune_rule import Rule
-from learned_sparse.jsonvector.vector_files import read_vectors, vector_files
 from learned_sparse.prune_vectors import prune as prune_folders
 from learned_sparse.search import __main__ as search
 from tests.fake_encoder import fake_module

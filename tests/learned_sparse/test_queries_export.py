@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms, unfit_reason
-from learned_sparse.jsonvector.queries_export import read_topics, renamed_ids, write_queries
+from learned_sparse.jsonvector import read_topics, renamed_ids, write_queries
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: text.split() == [text])
@@ -53,8 +53,8 @@ def test_the_very_bytes(tmp_path: Path) -> None:
     [
         (Query("q 1", "x"), "id 'q 1'"),
         (Query("q\t1", "x"), "id 'q.t1'"),
-        (Query("q1", "a\tb"), "query 'q1': a tab or line end"),
-        (Query("q1", "a\nb"), "query 'q1': a tab or line end"),
+        (Query("q1", "a\tb"), "query 'q1': a topics file cannot hold the tab or line end"),
+        (Query("q1", "a\nb"), "query 'q1': a topics file cannot hold the tab or line end"),
         (Query("q0", "x"), "query 'q0' occurs twice"),
     ],
 )

@@ -16,7 +16,7 @@ from learned_sparse.core.records import Document, Query
 from learned_sparse.index.bm25_index import build_bm25_index
 from learned_sparse.index.note import IndexNote
 from learned_sparse.index.vectors import build_index, encoded_files
-from learned_sparse.jsonvector.manifest import Counts
+from learned_sparse.jsonvector import Counts
 from learned_sparse.search import ExactSearcher
 from learned_sparse.search import __main__ as search
 from learned_sparse.search.passages import Passages

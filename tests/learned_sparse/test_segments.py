@@ -19,8 +19,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import EncodeOptions
-from learned_sparse.jsonvector.manifest import Manifest
-from learned_sparse.jsonvector.vector_files import read_vectors
+from learned_sparse.jsonvector import Manifest, read_vectors
 from tests.fake_encoder import FakeEncoder
 
 DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}

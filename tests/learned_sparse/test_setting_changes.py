@@ -13,7 +13,7 @@ from learned_sparse.core import parse_changes
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.note import IndexNote
-from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector import Manifest
 from learned_sparse.search import QueryEncoder
 from learned_sparse.search import __main__ as search
 from tests.fake_encoder import FakeEncoder

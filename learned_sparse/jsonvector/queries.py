@@ -1,4 +1,4 @@
-"""Encoded queries in the two forms stock Pyserini reads: topics of repeated tokens, and JSONL for ``--encoder``."""
+"""Encoded queries in the two formats of stock Pyserini: topics of repeated terms, and JSONL for ``--encoder``."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from learned_sparse.core import (
     atomic_write,
     unfit_reason,
 )
-from learned_sparse.jsonvector.vector_files import check_impacts
+from learned_sparse.jsonvector.writer import check_impacts
 
 TOPICS = "queries.tsv"
 ENCODED = "queries.jsonl"
 MAX_TERMS = 1024
-"""Lucene's limit of clauses, unless it is raised; one query above it ends a whole batch."""
+"""Lucene's default limit of clauses; in stock Pyserini one longer query ends the whole batch."""
 MAX_JAVA_INT = 2**31 - 1
 
 
 def write_queries(folder: Path, queries: Sequence[Query], impacts: SparseBatch, terms: LuceneTerms) -> list[str]:
     """Write ``queries.tsv`` and ``queries.jsonl`` for the rows of ``impacts``; returns warnings about stock Pyserini.
 
-    * ``queries.tsv``, for ``--topics`` without an encoder: ``id <tab> term term ...``, a term as often as its impact.
-      A query without terms becomes ``NO_TERMS``, which no document holds: Pyserini cannot read a topic without text.
-    * ``queries.jsonl``, for ``--encoder`` beside the original topics: ``{"contents": text, "vector": {...}}``, found by
-      the exact text without white space around it; a text that occurs twice is written once.
+    * ``queries.tsv``, for ``--topics`` without an encoder: ``id <tab> term term ...``, each term repeated as often as
+      its impact. A query without terms becomes ``NO_TERMS``, since Pyserini cannot read a topic without text.
+    * ``queries.jsonl``, for ``--encoder`` with the original topics: ``{"contents": text, "vector": {...}}``. Pyserini
+      looks queries up by their stripped text, so a text that occurs twice is written once.
     """
     check_impacts([query.id for query in queries], impacts, terms)
     _check_queries(queries)
@@ -45,13 +45,13 @@ def write_queries(folder: Path, queries: Sequence[Query], impacts: SparseBatch, 
     texts = {query.text.strip(): row for query, row in zip(queries, rows, strict=True)}
     with atomic_write(folder / ENCODED) as file:
         for text, row in texts.items():
-            # ASCII only: Pyserini opens this file in whatever encoding the machine's locale says.
+            # ASCII only: Pyserini opens this file with the encoding of the locale.
             file.write(json.dumps({"contents": text, "vector": row}).encode("ascii") + b"\n")
     return renamed_ids([query.id for query in queries]) + _too_many_terms(queries, impacts)
 
 
 def topic_text(vector: Mapping[str, int]) -> str:
-    """Each term as often as its impact says.
+    """Terms separated by blanks, each repeated as often as its impact.
 
     >>> topic_text({"hives": 2, "itch": 1}), topic_text({})
     ('hives hives itch', '[no-terms]')
@@ -60,7 +60,7 @@ def topic_text(vector: Mapping[str, int]) -> str:
 
 
 def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
-    """``{query id: {term: impact}}`` of a file of repeated tokens, plain or gzip; ``NO_TERMS`` gives an empty dict."""
+    """``{query id: {term: impact}}`` from a file of repeated terms, plain or gzip; an empty dict for ``NO_TERMS``."""
     path = Path(path)
     topics: dict[str, dict[str, int]] = {}
     for number, line in _lines(path):
@@ -76,21 +76,21 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
         counts = {} if tokens == [NO_TERMS] else dict(Counter(tokens))
         for term in counts:
             if reason := unfit_reason(term):
-                raise LearnedSparseError(f"{where}: term {term!r}: {reason}; encode the queries anew")
+                raise LearnedSparseError(f"{where}: term {term!r}: {reason}; encode the queries again")
         topics[name] = counts
     return topics
 
 
 def renamed_ids(ids: Sequence[str]) -> list[str]:
-    """What stock Pyserini makes of query ids that look like numbers, as warnings.
+    """Warnings about query ids that stock Pyserini changes because they look like numbers.
 
     >>> renamed_ids(["7", "007a"])
     []
     >>> renamed_ids(["007"])[0][:66]
     "stock Pyserini reads query ids made of digits as numbers: '007' be"
     """
-    everyone_a_number = all(_java_int(name) for name in ids)  # only then does Pyserini take its reader for integers
-    renamed = [name for name in ids if (name.isdigit() or everyone_a_number) and _as_number(name) != name]
+    all_numbers = all(_is_java_int(name) for name in ids)  # Pyserini then uses its reader for integer ids
+    renamed = [name for name in ids if (name.isdigit() or all_numbers) and _as_number(name) != name]
     if not renamed:
         return []
     warning = (
@@ -107,7 +107,7 @@ def _check_queries(queries: Sequence[Query]) -> None:
             raise LearnedSparseError(f"query {query.id!r} occurs twice; remove one of the two")
         seen.add(query.id)
         if any(character in query.text for character in "\t\n\r"):
-            raise LearnedSparseError(f"query {query.id!r}: a tab or line end in its text, which no topics file holds")
+            raise LearnedSparseError(f"query {query.id!r}: a topics file cannot hold the tab or line end in its text")
 
 
 def _too_many_terms(queries: Sequence[Query], impacts: SparseBatch) -> list[str]:
@@ -115,8 +115,8 @@ def _too_many_terms(queries: Sequence[Query], impacts: SparseBatch) -> list[str]
     if not len(long):
         return []
     warning = (
-        f"{len(long)} queries have more than {MAX_TERMS:,} terms (first {queries[long[0]].id!r}), on which stock "
-        f"Pyserini ends; learned_sparse.search raises the limit, --top-k {MAX_TERMS} keeps below it"
+        f"{len(long)} queries have more than {MAX_TERMS:,} terms (first {queries[long[0]].id!r}), and stock Pyserini "
+        f"ends with an error there; learned_sparse.search raises the limit, and --top-k {MAX_TERMS} stays within it"
     )
     return [warning]
 
@@ -133,7 +133,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 raise LearnedSparseError(f"{path}:{number}: not UTF-8 text: {error.reason}") from None
 
 
-def _java_int(name: str) -> bool:
+def _is_java_int(name: str) -> bool:
     digits = name[1:] if name[:1] in {"+", "-"} else name
     return digits.isdecimal() and abs(int(digits)) <= MAX_JAVA_INT
 
@@ -141,5 +141,5 @@ def _java_int(name: str) -> bool:
 def _as_number(name: str) -> str:
     try:
         return str(int(name))
-    except ValueError:  # '²' is a digit to str.isdigit, and Pyserini ends with this very error
+    except ValueError:  # '²'.isdigit() is True, but int('²') fails, in Pyserini too
         return "an error"

@@ -1,0 +1,306 @@
+"""Read files of Anserini's JsonVectorCollection strictly: line by line, as dicts, or as arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import itertools
+import zlib
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from learned_sparse.core import (
+    EMPTY_TERM,
+    LONGEST_TERM,
+    MAX_IMPACT,
+    RESERVED,
+    LearnedSparseError,
+    SparseBatch,
+    unfit_reason,
+)
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
+
+MAX_REPEATED_CHARACTERS = 2**30
+"""Maximum length of a vector as text: Anserini repeats each term as often as its impact, in one Java string."""
+BATCH_LINES = 256
+"""Lines that ``load_vectors`` converts to arrays at once."""
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+"""Exceptions that a malformed line can raise in ``load_vectors``."""
+
+
+class BadLineError(ValueError):
+    """A line that Anserini would drop or change; the caller adds the file and the line number."""
+
+
+def read_vectors(path: str | Path) -> Iterator[tuple[str, dict[str, int]]]:
+    """``(id, {term: impact})`` of each document below ``path``; an empty dict for an empty vector.
+
+    ``path`` is a file, a folder of files, or a folder that ``learned_sparse.encode`` wrote. Lines that Anserini would
+    drop or change, and repeated ids, raise an error with file and line. Only one document is in memory at a time.
+    """
+    return read_vector_files(vector_files(Path(path)))
+
+
+def read_vector_files(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Like ``read_vectors``, for ``files``; an id may occur only once in all of them."""
+    seen: set[str] = set()
+    reader = LineReader()
+    for file in files:
+        with contextlib.closing(numbered_lines(file)) as lines:
+            for number, line in lines:
+                try:
+                    name, vector = reader.parse(line)
+                except BadLineError as error:
+                    raise LearnedSparseError(f"{file}:{number}: {error}") from None
+                if name in seen:
+                    raise LearnedSparseError(f"{file}:{number}: the id {name!r} occurs twice; remove one of the two")
+                seen.add(name)
+                yield name, vector
+
+
+def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
+    """Ids and impacts of all documents below ``paths`` (files or folders), in the order of the files.
+
+    Lines are checked as in ``read_vectors``. The documents and postings of a folder with a manifest must be those that
+    the manifest records. Impacts take 1, 2 or 4 bytes each, as the largest one needs.
+    """
+    folders = [(Path(path), vector_files(Path(path))) for path in paths]
+    reader = _ArrayReader()
+    counts = [{file: reader.read(file) for file in files} for _, files in folders]
+    ids, impacts = reader.batch()
+    if len(set(ids)) != len(ids):
+        for _ in read_vector_files(itertools.chain.from_iterable(files for _, files in folders)):
+            pass  # raises at the second occurrence of an id, with file and line
+    for (path, _), files in zip(folders, counts, strict=True):
+        if (path / MANIFEST).is_file():
+            _compare_with_manifest(path, files)
+    return ids, impacts
+
+
+def vector_files(path: Path) -> list[Path]:
+    """Files below ``path`` that Anserini would read, sorted by name; ``path`` itself if it is a file."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise LearnedSparseError(f"{path}: no such file or folder")
+    folder = path / "vectors" if (path / "vectors").is_dir() else path
+    files = sorted(file for file in folder.rglob("*") if file.suffix in {".json", ".jsonl", ".gz"} and file.is_file())
+    if not files and folder == path:
+        raise LearnedSparseError(f"{path}: no .jsonl, .json or .gz file here; learned_sparse.encode writes such files")
+    return files
+
+
+def numbered_lines(file: Path) -> Generator[tuple[int, bytes], None, None]:
+    """Lines of a plain or gzip file with their numbers, starting at 1; blank lines are left out."""
+    number = 0
+    with cast(BinaryIO, gzip.open(file) if file.suffix == ".gz" else file.open("rb")) as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if not line.isspace():
+                    yield number, line
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise LearnedSparseError(f"{file}:{number + 1}: broken gzip file ({error}); write it again") from None
+
+
+class LineReader:
+    """Parses lines strictly, and checks each distinct term only once."""
+
+    def __init__(self) -> None:
+        self._fit: set[str] = set()
+        self._longest = 0
+
+    def parse(self, line: bytes) -> tuple[str, dict[str, int]]:
+        """``(id, {term: impact})`` of a line; a ``BadLineError`` says what Anserini would do with a bad line."""
+        try:
+            content = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise BadLineError(f"not JSON ({error}); Anserini would stop reading the file here") from None
+        if not isinstance(content, dict):
+            raise BadLineError(f"expected an object, got {type(content).__name__}")
+        for key in ("id", "vector"):
+            if content.get(key) is None:
+                raise BadLineError(f'no "{key}"; Anserini would stop reading the file here, or drop the document')
+        return _name(content["id"]), self._vector(content["vector"])
+
+    def _vector(self, vector: Any) -> dict[str, int]:
+        if not isinstance(vector, dict):
+            raise BadLineError(f'"vector" is a {type(vector).__name__}, not an object {{term: impact}}')
+        if not vector:
+            raise BadLineError(f'the vector is empty and Anserini would drop the document; write {{"{EMPTY_TERM}": 1}}')
+        if vector == {EMPTY_TERM: 1} and type(vector[EMPTY_TERM]) is int:
+            return {}
+        impacts = vector.values()
+        if set(map(type, impacts)) != {int} or min(impacts) < 1 or (largest := max(impacts)) > MAX_IMPACT:
+            raise BadLineError(_wrong_impact(vector))
+        if not self._fit.issuperset(vector):
+            self._check_terms(vector.keys() - self._fit)
+        if largest * len(vector) * (self._longest + 1) > MAX_REPEATED_CHARACTERS:
+            characters = sum(impact * (len(term) + 1) for term, impact in vector.items())
+            if characters > MAX_REPEATED_CHARACTERS:
+                raise BadLineError(too_long("the vector", characters))
+        return vector
+
+    def _check_terms(self, terms: Iterable[str]) -> None:
+        for term in terms:
+            if reason := unfit_reason(term):
+                raise BadLineError(f"Lucene cannot hold the term {term!r}: {reason}")
+            self._fit.add(term)
+            self._longest = max(self._longest, len(term))
+
+
+class _TermNumbers(dict[str, int]):
+    """Numbers terms in the order of their first occurrence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest = 0
+        """Characters of the longest term."""
+        self._unchecked: list[str] = []
+
+    def __missing__(self, term: str) -> int:
+        self._unchecked.append(term)
+        number = self[term] = len(self)
+        return number
+
+    def check_new(self) -> None:
+        """Raise ``ValueError`` if a term added since the last call is unfit."""
+        terms, self._unchecked = self._unchecked, []
+        self.longest = max(self.longest, *map(len, terms), 0)
+        joined = " ".join(terms)
+        # One check for all terms: ASCII without white space, not too long, not reserved.
+        if not (joined.isascii() and joined.split() == terms and self.longest <= LONGEST_TERM):
+            for reason in filter(None, map(unfit_reason, terms)):
+                raise ValueError(reason)
+        elif not RESERVED.isdisjoint(terms):
+            raise ValueError("a reserved term")
+
+
+class _ArrayReader:
+    """Reads files into arrays. Lines that are not obviously valid go to ``LineReader``, the one validator."""
+
+    def __init__(self) -> None:
+        self._validator = LineReader()
+        self._numbers = _TermNumbers()
+        self._ids: list[str] = []
+        self._postings = 0
+        self._lengths: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
+        self._indices = [np.empty(0, np.int32)]
+        self._impacts: list[npt.NDArray[np.integer]] = [np.empty(0, np.uint8)]
+
+    def read(self, file: Path) -> tuple[int, int]:
+        """Append the documents of ``file``; returns the numbers of documents and postings."""
+        documents, postings = len(self._ids), self._postings
+        with contextlib.closing(numbered_lines(file)) as lines:
+            while batch := list(itertools.islice(lines, BATCH_LINES)):
+                try:
+                    self._add([line for _, line in batch])
+                except _MALFORMED:
+                    for number, line in batch:
+                        try:
+                            self._validator.parse(line)
+                        except BadLineError as error:
+                            raise LearnedSparseError(f"{file}:{number}: {error}") from None
+                    raise
+        return len(self._ids) - documents, self._postings - postings
+
+    def batch(self) -> tuple[list[str], SparseBatch]:
+        """Ids and impacts of all documents read."""
+        indptr = np.cumsum(np.concatenate(self._lengths))
+        indices, impacts = np.concatenate(self._indices), np.concatenate(self._impacts)
+        return self._ids, SparseBatch(indptr, indices, impacts, list(self._numbers))
+
+    def _add(self, lines: Sequence[bytes]) -> None:
+        names: list[str | int] = []
+        terms: list[str] = []
+        values: list[int] = []
+        counts: list[int] = []
+        for line in lines:
+            content = orjson.loads(line)
+            vector = content["vector"]
+            if not vector or EMPTY_TERM in vector or b"true" in line:  # true would count as 1
+                _, vector = self._validator.parse(line)
+            names.append(content["id"])
+            terms.extend(vector)
+            values.extend(vector.values())
+            counts.append(len(vector))
+        ids = list(map(str, names))
+        if not set(map(type, names)) <= {str, int} or " ".join(ids).split() != ids:
+            raise ValueError("an id is no string, is empty or holds white space")
+        indices = np.fromiter(map(self._numbers.__getitem__, terms), np.int32, len(terms))
+        self._numbers.check_new()
+        impacts = np.frombuffer(array("i", values), np.int32)  # raises for 2.9, "3" and integers above 32 bits
+        if impacts.min(initial=1) < 1:
+            raise ValueError("an impact below 1")
+        lengths = np.array(counts, np.int64)
+        self._check_characters(indices, impacts, lengths)
+        self._ids += ids
+        self._postings += len(impacts)
+        self._lengths.append(lengths)
+        self._indices.append(indices)
+        self._impacts.append(impacts.astype(np.min_scalar_type(impacts.max(initial=0))))
+
+    def _check_characters(
+        self, indices: npt.NDArray[np.int32], impacts: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]
+    ) -> None:
+        """Raise ``ValueError`` if a vector has more than ``MAX_REPEATED_CHARACTERS``."""
+        if int(impacts.max(initial=0)) * int(lengths.max()) * (self._numbers.longest + 1) <= MAX_REPEATED_CHARACTERS:
+            return
+        characters = np.fromiter(map(len, self._numbers), np.int64, len(self._numbers)) + 1
+        running = np.concatenate([[0], np.cumsum(impacts * characters[indices])])
+        ends = np.cumsum(lengths)
+        if (running[ends] - running[ends - lengths]).max() > MAX_REPEATED_CHARACTERS:
+            raise ValueError("a vector is too long for Anserini")
+
+
+def _compare_with_manifest(folder: Path, files: dict[Path, tuple[int, int]]) -> None:
+    """Raise if the manifest of ``folder`` records other documents and postings than those read from ``files``."""
+    manifest = Manifest.load(folder)
+    where = folder / MANIFEST
+    if manifest.kind != "documents":
+        raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be searched")
+    if not manifest.complete:
+        raise LearnedSparseError(f"{where}: not complete; run learned_sparse.encode with --resume")
+    if manifest.scoring != "impact":
+        raise LearnedSparseError(f"{where}: scored by BM25, not by a sum of impacts; index it, and search the index")
+    recorded = {folder / part.file: part.documents for part in manifest.parts}
+    for path in sorted(recorded.keys() ^ files.keys()):
+        problem = "missing" if path in recorded else "not in the manifest"
+        raise LearnedSparseError(f"{path}: {problem}; encode again, or search the files without the manifest")
+    for path, (documents, _) in files.items():
+        if documents != recorded[path]:
+            raise LearnedSparseError(
+                f"{path}: {recorded[path]:,} documents in the manifest, {documents:,} read; encode again"
+            )
+    postings = sum(count for _, count in files.values())
+    if postings != manifest.counts.postings:
+        raise LearnedSparseError(
+            f"{where}: {manifest.counts.postings:,} impacts in the manifest, {postings:,} read; encode again"
+        )
+
+
+def _name(value: Any) -> str:
+    if type(value) not in (str, int):
+        raise BadLineError(f'"id" is a {type(value).__name__}, not a string')
+    name = str(value)
+    if name.split() != [name]:
+        raise BadLineError(f"the id {name!r} is empty or holds white space, which a TREC run cannot hold")
+    return name
+
+
+def _wrong_impact(vector: dict[str, Any]) -> str:
+    term, value = next((t, v) for t, v in vector.items() if type(v) is not int or not 1 <= v <= MAX_IMPACT)
+    return f"{term!r} has the impact {value!r}, not an integer from 1 to {MAX_IMPACT}; Anserini would cut or drop it"
+
+
+def too_long(name: str, characters: int) -> str:
+    """Error message for a vector with too many ``characters``."""
+    return (
+        f"{name}: Anserini would write this vector as {characters:,} characters, more than the "
+        f"{MAX_REPEATED_CHARACTERS:,} it can index; quantise with a smaller factor or fewer bits"
+    )

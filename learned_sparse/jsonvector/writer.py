@@ -1,0 +1,146 @@
+"""Write files of Anserini's JsonVectorCollection: one ``{"id", "contents", "vector"}`` a line."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import orjson
+
+from learned_sparse.core import EMPTY_TERM, MAX_IMPACT, LearnedSparseError, LuceneTerms, SparseBatch, atomic_write
+from learned_sparse.jsonvector.reader import MAX_REPEATED_CHARACTERS, too_long
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenPart:
+    """Content of one part file."""
+
+    documents: int
+    empty_vectors: int
+    postings: int
+    sha256: str
+
+
+def write_part(
+    path: Path,
+    ids: Sequence[str],
+    texts: Sequence[str],
+    batch: SparseBatch,
+    *,
+    terms: LuceneTerms | None = None,
+    compress: bool = False,
+) -> WrittenPart:
+    """Write the impacts ``batch`` of the documents ``ids`` to ``path``, whole or not at all.
+
+    An empty row is written with ``EMPTY_TERM`` as its only term. A row that Anserini would drop, split or change
+    raises an error that names document and term. ``terms`` is ``LuceneTerms(batch.terms)``, if it exists already.
+    """
+    with open_part(path, terms or LuceneTerms(batch.terms), compress=compress) as part:
+        part.add(ids, texts, batch)
+    return part.written()
+
+
+class PartFile:
+    """A part file that is being written; see :func:`open_part`."""
+
+    def __init__(self, out: Any, digest: Any, terms: LuceneTerms) -> None:
+        """``out`` takes lines; ``digest`` is the hash of the bytes that reach the disk."""
+        self._out, self._digest, self._terms = out, digest, terms
+        self._documents = self._empty = self._postings = 0
+
+    def add(self, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch) -> None:
+        """Append documents; raises for rows that Anserini would drop, split or change."""
+        check_impacts(ids, batch, self._terms)
+        for line in _lines(ids, texts, batch, self._terms):
+            self._out.write(line)
+        self._documents += len(ids)
+        self._empty += int(np.count_nonzero(np.diff(batch.indptr) == 0))
+        self._postings += len(batch.values)
+
+    def written(self) -> WrittenPart:
+        """Content of the file, after the file is closed."""
+        return WrittenPart(
+            documents=self._documents,
+            empty_vectors=self._empty,
+            postings=self._postings,
+            sha256=self._digest.hexdigest(),
+        )
+
+
+@contextlib.contextmanager
+def open_part(path: Path, terms: LuceneTerms, *, compress: bool = False) -> Iterator[PartFile]:
+    """Open a part file, which appears as ``path`` when the block ends without an exception."""
+    with open_lines(path, compress=compress) as (out, digest):
+        yield PartFile(out, digest, terms)
+
+
+@contextlib.contextmanager
+def open_lines(path: Path, *, compress: bool = False) -> Iterator[tuple[Any, Any]]:
+    """Open a file that is written whole or not at all; yields the file and the SHA-256 of the bytes on disk."""
+    digest = hashlib.sha256()
+    with atomic_write(path) as file, _compressed(_Hashing(file, digest), compress) as out:
+        yield out, digest
+
+
+def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
+    """Raise if Anserini would drop, split or change an id, a term or an impact of ``batch``."""
+    for name in ids:
+        if name.split() != [name]:
+            raise LearnedSparseError(f"id {name!r}: a TREC run cannot hold white space or an empty id; rename it")
+    if batch.values.dtype.kind not in "iu":
+        raise LearnedSparseError(f"impacts are integers, got {batch.values.dtype}: quantise the weights first")
+    invalid = (batch.values < 1) | (batch.values > MAX_IMPACT)
+    if invalid.any():
+        position = int(np.argmax(invalid))
+        row = int(np.searchsorted(batch.indptr, position, side="right")) - 1
+        term = batch.terms[batch.indices[position]]
+        impact = batch.values[position]
+        raise LearnedSparseError(f"{ids[row]!r}: term {term!r} has the impact {impact}, not 1 to {MAX_IMPACT}")
+    terms.check(batch, ids)
+    filled = np.flatnonzero(np.diff(batch.indptr))
+    if len(filled):
+        characters = batch.values.astype(np.int64) * (terms.lengths[batch.indices] + 1)
+        repeated = np.add.reduceat(characters, batch.indptr[filled])
+        if repeated.max() > MAX_REPEATED_CHARACTERS:
+            raise LearnedSparseError(too_long(repr(ids[filled[int(np.argmax(repeated))]]), int(repeated.max())))
+
+
+def _lines(ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> Iterator[bytes]:
+    names, values, bounds = terms.names[batch.indices].tolist(), batch.values.tolist(), batch.indptr.tolist()
+    for row, (name, text) in enumerate(zip(ids, texts, strict=True)):
+        start, end = bounds[row], bounds[row + 1]
+        vector = dict(zip(names[start:end], values[start:end], strict=True)) or {EMPTY_TERM: 1}
+        try:
+            yield orjson.dumps({"id": name, "contents": text, "vector": vector}, option=orjson.OPT_APPEND_NEWLINE)
+        except TypeError as error:
+            raise LearnedSparseError(f"document {name!r}: not writable as UTF-8 ({error}); correct its text") from None
+
+
+class _Hashing:
+    """A binary file that also hashes what is written."""
+
+    def __init__(self, file: BinaryIO, digest: Any) -> None:
+        self._file, self._digest = file, digest
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+@contextlib.contextmanager
+def _compressed(file: _Hashing, compress: bool) -> Iterator[Any]:
+    if not compress:
+        yield file
+        return
+    # No file name and no time in the header, so that equal documents give equal bytes.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=cast(BinaryIO, file), mtime=0, compresslevel=6) as out:
+        yield out
