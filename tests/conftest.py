@@ -12,10 +12,10 @@ from typing import Any
 import hypothesis
 import pytest
 
-# A slow moment of the machine is no failure; CI tries the same examples every time.
+# No deadline, because machines differ in speed; CI uses the same examples every time.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("house")
-if "PYTEST_XDIST_WORKER" in os.environ:  # threads that wait for others by spinning keep other processes' from working
+if "PYTEST_XDIST_WORKER" in os.environ:  # waiting threads must not spin: other processes need the cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # `HF_HUB_OFFLINE=0 pytest -m published` downloads
 
@@ -30,7 +30,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Test collections beside the checkout; tests that use them are skipped where there are none."""
+    """Test collections beside the checkout; without them, the tests that use them are skipped."""
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip("no ../shared/data beside this checkout")
@@ -62,7 +62,7 @@ def python() -> Python:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests of one file run in one process, for they share fixtures; those of the README share none."""
+    """Run the tests of one file in one process, because they share fixtures; tests of the README share none."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -74,7 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests marked gpu need one."""
+    """Skip tests marked gpu if there is no GPU."""
     if item.get_closest_marker("gpu"):
         import torch
 
@@ -84,7 +84,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A skipped jvm test has failed, unless what it lacks is shared data or a GPU."""
+    """Report a skipped jvm test as failed, unless shared data or a GPU is missing."""
     report = yield
     excused = "shared_data" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu")
     if report.skipped and item.get_closest_marker("jvm") and not excused:

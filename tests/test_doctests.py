@@ -1,4 +1,4 @@
-"""The examples in docstrings are true."""
+"""Every example in a docstring gives the documented result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The make targets run what they say, and say what they lack."""
+"""The make targets run the documented commands; a missing or old Python is an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, check=False)
 
 
-def test_environment_is_made_once(folder: Path) -> None:
+def test_environment_is_created_once(folder: Path) -> None:
     first = make(folder, "-n", "check").stdout
     assert "-m venv .venv" in first
     assert "--constraint constraints.txt --editable '.[train,data,demo,dev]'" in first
@@ -35,13 +35,14 @@ def test_environment_is_made_once(folder: Path) -> None:
     assert "-m venv .venv" in make(folder, "-n", "check").stdout
 
 
-def test_tests_come_after_the_checks(folder: Path) -> None:
+def test_checks_run_before_the_tests(folder: Path) -> None:
     lines = make(folder, "-n", "test").stdout.splitlines()
     assert [line.removeprefix(".venv/bin/") for line in lines if line.startswith(".venv/bin/")][1:] == [
         "ruff check .",
         "ruff format --check .",
         "mypy",
         "lint-imports",
+        "python -m tests.checks.layout",
         "python -m pytest --numprocesses 2",
     ]
 
@@ -54,7 +55,7 @@ def test_demo(folder: Path, arguments: tuple[str, ...], expected: str) -> None:
     assert make(folder, "-n", "demo", *arguments).stdout.splitlines()[-1] == f".venv/bin/{expected}"
 
 
-def test_benchmarks_bring_their_peers(folder: Path) -> None:
+def test_benchmarks_install_the_other_toolkits(folder: Path) -> None:
     lines = make(folder, "-n", "bench", "BENCH=training").stdout.splitlines()
     assert "'.[bench]'" in lines[-3]
     assert lines[-2:] == [
@@ -64,7 +65,7 @@ def test_benchmarks_bring_their_peers(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["#!/bin/sh\nexit 1\n", None], ids=["old", "missing"])
-def test_python_that_will_not_do(folder: Path, program: str | None) -> None:
+def test_unsuitable_python(folder: Path, program: str | None) -> None:
     python = folder / "python-for-make"
     if program:
         python.write_text(program, encoding="utf-8")

@@ -36,7 +36,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is needed to build, and nothing else: no tests, no leavings of an install."""
+    """Copy of the files that a build needs, without tests and without files of an earlier install."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in PARTS:
         source = ROOT / name
@@ -58,13 +58,13 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel in it."""
+    """Python of an environment with the wheel installed."""
     return environment(tmp_path_factory.mktemp("installed"), wheel)
 
 
 @pytest.fixture(scope="module")
 def editable(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The Python of an environment with an editable install, and the checkout it stands for."""
+    """Python of an environment with an editable install, and the installed checkout."""
     copy = shutil.copytree(checkout, tmp_path_factory.mktemp("editable") / "copy")
     return environment(copy.parent / "venv", "--no-build-isolation", "--editable", copy), copy
 
@@ -116,7 +116,7 @@ def test_editable_install(editable: tuple[Path, Path], tmp_path: Path) -> None:
     check_use(python, checkout, checkout, checkout)
 
 
-def test_what_the_wheel_holds(wheel: Path, checkout: Path) -> None:
+def test_contents_of_the_wheel(wheel: Path, checkout: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = archive.namelist()
     top = {file.split("/")[0] for file in files}
