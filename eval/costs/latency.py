@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from learned_sparse.core import Query
-from learned_sparse.search import SEGMENTS_EACH, Passages, Rows, open_searcher, questions
+from learned_sparse.search import MaxP, Rows, open_searcher, queries_by_id
 
 if TYPE_CHECKING:
     from learned_sparse.index import IndexNote
@@ -64,11 +64,11 @@ def time_searches(
     """Times of ``learned_sparse.search``'s own searchers for the ``k`` best documents of each query.
 
     ``encoded`` are the impacts of the queries, in order; None for plain text. ``exact`` searches instead of the index
-    in ``place``. In an index of segments, so many are asked for as ``k`` documents take at first (``SEGMENTS_EACH``).
+    in ``place``. An index of segments is searched once, to the depth of the first search for ``k`` documents.
     """
-    asked = questions(note.scoring, queries, encoded)
-    if passages := Passages.of(note):
-        k = min(passages.enough(k), SEGMENTS_EACH * k)
+    asked = queries_by_id(queries, encoded)
+    if maxp := MaxP.from_note(note):
+        k = maxp.first_depth(k)
     with open_searcher(place, note.scoring, exact=exact) as search:
         return milliseconds(lambda name: search({name: asked[name]}, k, 1), list(asked))
 

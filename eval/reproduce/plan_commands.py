@@ -12,7 +12,7 @@ from eval.reproduce.plan import CellPlan, Plan, Step, ordered
 from eval.reproduce.step_export import DOCUMENTS, QRELS, TOPICS
 from learned_sparse.core import home
 from learned_sparse.jsonvector import TOPICS as ENCODED_TOPICS
-from learned_sparse.search import SEGMENTS_EACH
+from learned_sparse.search import SEGMENTS_PER_DOCUMENT
 
 _STOCK = "learned_sparse.pyserini"
 """Runs stock modules on a Java that they can run on; where that is 21 or newer, ``python -m pyserini.MODULE`` does."""
@@ -67,7 +67,7 @@ def _search(row: Row, cell: CellPlan, folder: Path, run: Path, searched: Step, h
         options = ["--bm25", "--pretokenized"] if row.bm25 else ["--impact", "--min-idf", "-1"]
     options += ["--remove-query"] if searched.facts.get("remove_query") else []
     if "--segment-length" in row.options:
-        options += ["--max-passage", "--max-passage-hits", str(hits), "--hits", str(SEGMENTS_EACH * hits)]
+        options += ["--max-passage", "--max-passage-hits", str(hits), "--hits", str(SEGMENTS_PER_DOCUMENT * hits)]
     else:
         options += ["--hits", str(hits)]
     words = ["--index", str(folder / "index"), "--topics", str(topics), "--output", str(run)]

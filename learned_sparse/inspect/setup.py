@@ -14,7 +14,7 @@ from learned_sparse.inspect.score import Score, explain_score
 from learned_sparse.inspect.texts import Places, document_encoder, find_document, text_of
 from learned_sparse.inspect.view import TextView, make_view
 from learned_sparse.jsonvector import Manifest
-from learned_sparse.search import Passages
+from learned_sparse.search import MaxP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +117,8 @@ def _held(index: Path, note: IndexNote, name: str) -> dict[str, dict[str, int]]:
     """``{id: {term: impact}}`` of the document, or of all its segments; neither is an error."""
     from learned_sparse.lucene import ids_near, postings_of
 
-    passages = Passages.of(note)
-    names = [f"{name}{passages.delimiter}{number}" for number in range(passages.most)] if passages else []
+    passages = MaxP.from_note(note)
+    names = [f"{name}{passages.delimiter}{number}" for number in range(passages.max_segments)] if passages else []
     found = postings_of(index, [name, *names])
     if not found:
         near = ", ".join(map(repr, ids_near(index, name)))

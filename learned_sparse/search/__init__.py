@@ -1,23 +1,23 @@
-"""Queries to hits: query encoders, searchers (Lucene, exact), runs of documents out of segments.
+"""Queries to hits: query encoders, searchers (Lucene or exact, in memory), documents ranked by their segments.
 
-Read ``query_encoder`` first, then ``exact_searcher``, then ``run``.
+Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interface to all searchers) and
+``exact_searcher``. The command is ``python -m learned_sparse.search``.
 """
 
 from __future__ import annotations
 
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
-from learned_sparse.search.passages import SEGMENTS_EACH, Passages, Rows
 from learned_sparse.search.query_encoder import QueryEncoder, encoder_named
-from learned_sparse.search.run import open_searcher, questions
+from learned_sparse.search.searching import SEGMENTS_PER_DOCUMENT, MaxP, Rows, open_searcher, queries_by_id
 
 __all__ = [
-    "SEGMENTS_EACH",
+    "SEGMENTS_PER_DOCUMENT",
     "ExactSearcher",
-    "Passages",
+    "MaxP",
     "QueryEncoder",
     "Rows",
     "best_rows",
     "encoder_named",
     "open_searcher",
-    "questions",
+    "queries_by_id",
 ]

@@ -1,13 +1,13 @@
-"""``python -m learned_sparse.search``: queries through the encoder an index asks for, then a run of their hits."""
+"""``python -m learned_sparse.search``: encode queries as an index asks for, search them and write the run."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from learned_sparse.collections import load_collection, read_queries
+from learned_sparse.collections import Collection, load_collection, read_queries, write_run
 from learned_sparse.core import (
     LearnedSparseError,
     Query,
@@ -16,23 +16,28 @@ from learned_sparse.core import (
     index_folder,
     parse_changes,
     run_file,
+    run_main,
 )
 from learned_sparse.index import IndexNote
-from learned_sparse.search.passages import Passages, asks_for_passages
-from learned_sparse.search.run import Outcome, search
-
-if TYPE_CHECKING:
-    from learned_sparse.search.exact_searcher import ExactSearcher
-
-__all__ = ["Outcome", "encode", "main", "parser", "search"]
+from learned_sparse.jsonvector import MANIFEST, Manifest
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.query_encoder import QueryEncoder, read_note
+from learned_sparse.search.searching import (
+    CHUNK_SIZE,
+    Hits,
+    MaxP,
+    Rows,
+    best_segments,
+    open_searcher,
+    queries_by_id,
+    search_all,
+)
 
 EPILOG = """\
-Options of Pyserini's search.lucene may follow. --hits, --threads, --batch-size, --output-format trec or msmarco,
---remove-query, --max-passage, --max-passage-hits and --max-passage-delimiter are done without Pyserini: the same run,
-sooner. With any other (--rocchio, --k1, --b, --min-idf, ...) stock search.lucene does everything, in this process.
-An index of segments ranks their documents, which is what --hits counts then.
---backend exact holds all vectors in memory and starts no Java: the same run again, the fastest way for some 100,000
-documents.
+Hits, their order and their scores (to six decimals) are those of Pyserini's search.lucene with --min-idf -1.
+In an index of segments, --hits counts documents, each scored by its best segment (MaxP).
+--backend exact holds all vectors in memory and starts no Java: the same run, fastest below some 100,000 documents.
+An index without learned_sparse.json, such as a prebuilt one, needs --checkpoint.
 
 examples:
   python -m learned_sparse.search --model sparterm --split test
@@ -40,10 +45,37 @@ examples:
   python -m learned_sparse.search --backend exact --vectors VECTORS --topics queries.tsv --output RUN --threads 2
   python -m learned_sparse.search --bm25 --collection scifact --split test
 """
+STOCK_COMMAND = (
+    "python -m learned_sparse.pyserini search.lucene --impact --min-idf -1 --index INDEX "
+    "--topics QUERIES/queries.tsv --output RUN"
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command."""
+    options = _parse(argv)
+    collection = load_collection(options.collection or "pydoc", data=options.data)
+    place, note, exact = _target(options, collection.name)
+    queries, output, remove_query = _queries(options, collection, place)
+    rows = _encode(queries, place, note, options)
+    with open_searcher(place, note.scoring, heap=options.heap, exact=exact) as search:
+        explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
+        results = search_all(
+            search, queries_by_id(queries, rows), options.hits, threads=options.threads, chunk_size=options.batch_size,
+            maxp=None if explicit or options.rank_segments else MaxP.from_note(note), remove_query=remove_query,
+        )  # fmt: skip
+        if explicit:
+            results = _passages(results, options.max_passage_delimiter or "#", options.max_passage_hits or 100)
+        without_hits: list[str] = []
+        write_run(output, _counted(results, without_hits), output_format=options.output_format)
+    print(f"{output}: {len(queries):,} queries, {len(without_hits):,} without a hit")
+    for name in without_hits[:10]:
+        print(f"  without a hit: {name}")
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of the command, less those of search.lucene."""
+    """The options of the command."""
     parser = argparse.ArgumentParser(
         prog="python -m learned_sparse.search",
         description=__doc__,
@@ -51,115 +83,118 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
-    parser.add_argument("--model", help="name of the model whose index of --collection is in the home folder")
-    parser.add_argument("--bm25", action="store_true", help="search the index of plain text of --collection")
-    parser.add_argument(
-        "--backend", choices=["lucene", "exact"], default="lucene", help="what searches (default %(default)s)"
-    )
-    parser.add_argument(
+    where = parser.add_argument_group("index and encoder").add_argument
+    where("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
+    where("--model", metavar="NAME", help="model whose index of --collection is in the home folder")
+    where("--bm25", action="store_true", help="search the index of plain text of --collection")
+    where("--backend", choices=["lucene", "exact"], default="lucene", help="searcher (default %(default)s)")
+    where(
         "--vectors", type=Path, nargs="+", metavar="DIR",
         help="for --backend exact: encoded documents, or all their shards (default: by --collection and --model)",
     )  # fmt: skip
-    parser.add_argument("--collection", help="whose queries: name, folder or ir_datasets:ID (default pydoc)")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder the files of --collection are in")
-    parser.add_argument("--split", help="split of --collection (default test, or its only one)")
-    parser.add_argument("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
-    parser.add_argument("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
-    parser.add_argument("--checkpoint", help="where the index's encoder is now (default: where it was)")
-    parser.add_argument("--device", help="device to encode on, such as cpu or cuda:0")
+    where("--checkpoint", metavar="DIR", help="encoder of the queries (default: the one recorded in the index)")
+    where("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
-    parser.add_argument("--encode-batch", type=int, default=256, metavar="N", help="queries a batch (default 256)")
-    parser.add_argument(
-        "--rank-segments", action="store_true", help="in an index of segments: rank these, not their documents (MaxP)"
-    )
-    parser.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
-    parser.add_argument("--impact", action="store_true", help=argparse.SUPPRESS)  # the index itself says so
+    where("--encode-batch", type=_positive, default=256, metavar="N", help="queries encoded at a time (default 256)")
+    where("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
+    where("--impact", action="store_true", help=argparse.SUPPRESS)  # an option of search.lucene; the index records it
+    what = parser.add_argument_group("queries").add_argument
+    what("--collection", metavar="NAME", help="collection: name, folder or ir_datasets:ID (default pydoc)")
+    what("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    what("--split", metavar="NAME", help="split of --collection (default test, or its only one)")
+    what("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
+    how = parser.add_argument_group("run").add_argument
+    how("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
+    how("--output-format", choices=["trec", "msmarco"], default="trec", help="(default %(default)s)")
+    how("--hits", type=_positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
+    how("--threads", type=_positive, default=1, metavar="N", help="threads that search (default %(default)s)")
+    how(
+        "--batch-size", type=_positive, default=CHUNK_SIZE, metavar="N",
+        help="queries searched before their hits are written (default %(default)s)",
+    )  # fmt: skip
+    how("--remove-query", action="store_true", help="drop hits with the id of their query (some collections record it)")
+    how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
+    how("--max-passage", action="store_true", help="rank documents by the best of their segments among --hits segments")
+    how("--max-passage-hits", type=_positive, metavar="K", help="documents kept by --max-passage (default 100)")
+    how("--max-passage-delimiter", metavar="TEXT", help="between document id and segment (default #)")
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command."""
-    options, stock = parser().parse_known_args(argv)
-    _check(options, stock)
-    collection = load_collection(options.collection or "pydoc", data=options.data)
-    model = "bm25" if options.bm25 else options.model
-    place, note, exact = _place(options, collection.name)
-    if options.topics:
-        queries, output = read_queries(options.topics), options.output
-    else:
-        split = options.split or (next(iter(collection.splits)) if len(collection.splits) == 1 else "test")
-        queries = collection.queries(split)
-        output = options.output or run_file(collection.name, split, model or place.name)
-        if collection.split(split).remove_query and "--remove-query" not in stock:
-            stock = [*stock, "--remove-query"]
-    if note.scoring == "bm25-text" and options.set:
-        raise LearnedSparseError(f"--set: {place} holds plain text, which is searched without an encoder")
-    encoded = None if note.scoring == "bm25-text" else encode(queries, place, note, options)
-    whole = options.rank_segments or asks_for_passages(stock)
-    outcome = search(
-        place, note.scoring, queries, encoded, output, stock,
-        passages=None if whole else Passages.of(note), heap=options.heap, exact=exact,
-    )  # fmt: skip
-    print(f"{output}: {outcome.queries:,} queries, {len(outcome.without_hits):,} without a hit")
-    for name in outcome.without_hits[:10]:
-        print(f"  without a hit: {name}")
-    return 0
-
-
-def _place(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, ExactSearcher | None]:
-    """The index, or the folder of vectors that ``--backend exact`` reads; what it is made of; the exact searcher."""
-    if options.backend == "lucene":
-        index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
-        return index, IndexNote.load(index), None
-    from learned_sparse.index import encoded_files
-    from learned_sparse.search.exact_searcher import ExactSearcher
-
-    folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
-    vectors = encoded_files(folders)
-    if vectors.scoring != "impact":
-        raise LearnedSparseError(f"{folders[0]}: terms scored by BM25, which --backend exact does not know")
-    note = IndexNote(vectors.scoring, vectors.manifests, {})
-    return folders[0], note, ExactSearcher.load(*vectors.files)
-
-
-def encode(queries: Sequence[Query], place: Path, note: IndexNote, options: argparse.Namespace) -> list[dict[str, int]]:
-    """The impacts of ``queries`` by the encoder that ``note``, of the index or the vectors in ``place``, asks for."""
-    from learned_sparse.search.query_encoder import QueryEncoder
-
-    chosen = {"device": options.device} if options.device else {}
-    settings = parse_changes(options.set)
-    encoder = QueryEncoder.from_note(note, place, options.checkpoint, settings=settings, **chosen)
-    step = max(1, options.encode_batch)
-    return [
-        row
-        for start in range(0, len(queries), step)
-        for row in encoder.encode_batch([q.text for q in queries[start : start + step]])
-    ]
-
-
-def _check(options: argparse.Namespace, stock: Sequence[str]) -> None:
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    options, unknown = parser().parse_known_args(argv)
+    for word in unknown:
+        if word.partition("=")[0] in {"--encoder", "--onnx-encoder"}:
+            raise LearnedSparseError(f"{word}: the index records its encoder; --checkpoint says where the encoder is")
+    if unknown:
+        words = shlex.join(unknown)
+        raise LearnedSparseError(
+            f"{words}: unknown to learned_sparse.search (see --help). For other options of Pyserini's search.lucene, "
+            f"encode the queries with python -m learned_sparse.encode --queries, then run {STOCK_COMMAND} {words}"
+        )
     if options.backend == "exact" and (options.index or options.bm25 or not (options.vectors or options.model)):
         raise LearnedSparseError("--backend exact reads vectors, no index: give --vectors DIR or --model NAME")
     if options.backend == "lucene" and options.vectors:
         raise LearnedSparseError("--vectors are for --backend exact; Lucene reads an index")
     if not (options.index or options.model or options.bm25 or options.vectors):
-        raise LearnedSparseError("which index? give --index DIR, --model NAME or --bm25")
+        raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")
     if options.topics and not options.output:
-        raise LearnedSparseError("where to? --topics needs --output RUN")
+        raise LearnedSparseError("--topics needs --output RUN")
     if options.topics and (options.collection or options.split) and (options.index or options.vectors):
         raise LearnedSparseError("give --topics FILE or --collection NAME --split SPLIT, not both")
-    ours = {"--encoder": "--checkpoint", "--onnx-encoder": "--checkpoint", "--topics-format": "--topics"}
-    for word in stock:
-        if word in ours:
-            raise LearnedSparseError(
-                f"{word}: here the index names its encoder; use {ours[word]}, or learned_sparse.pyserini search.lucene"
-            )
-        if word == "kilt":
-            raise LearnedSparseError("kilt needs KILT topics; use learned_sparse.pyserini search.lucene")
+    return options
+
+
+def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, ExactSearcher | None]:
+    """The index and its note, or the first folder of vectors with what its manifests say and the exact searcher."""
+    if options.backend == "lucene":
+        index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
+        return index, read_note(index, options.checkpoint), None
+    folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
+    manifests = tuple(Manifest.load(folder) for folder in folders if (folder / MANIFEST).is_file())
+    return folders[0], IndexNote("impact", manifests, {}), ExactSearcher.load(*folders)
+
+
+def _queries(options: argparse.Namespace, collection: Collection, place: Path) -> tuple[list[Query], Path, bool]:
+    """The queries, the run file, and whether hits with the id of their query are dropped."""
+    if options.topics:
+        return read_queries(options.topics), options.output, options.remove_query
+    split = options.split or (next(iter(collection.splits)) if len(collection.splits) == 1 else "test")
+    model = "bm25" if options.bm25 else options.model or place.name
+    output = options.output or run_file(collection.name, split, model)
+    return collection.queries(split), output, options.remove_query or collection.split(split).remove_query
+
+
+def _encode(queries: Sequence[Query], place: Path, note: IndexNote, options: argparse.Namespace) -> Rows:
+    """Impacts of the queries, or None if the index holds plain text."""
+    settings = parse_changes(options.set)
+    if note.scoring == "bm25-text":
+        if settings:
+            raise LearnedSparseError(f"--set: {place} holds plain text, which is searched without an encoder")
+        return None
+    device = {"device": options.device} if options.device else {}
+    encoder = QueryEncoder.from_note(note, place, options.checkpoint, settings=settings, **device)
+    size = options.encode_batch
+    batches = (queries[start : start + size] for start in range(0, len(queries), size))
+    return [row for batch in batches for row in encoder.encode_batch([query.text for query in batch])]
+
+
+def _passages(results: Iterable[tuple[str, Hits]], delimiter: str, k: int) -> Iterator[tuple[str, Hits]]:
+    return ((name, best_segments(hits, delimiter)[:k]) for name, hits in results)
+
+
+def _counted(results: Iterable[tuple[str, Hits]], without_hits: list[str]) -> Iterator[tuple[str, Hits]]:
+    """``results``, adding the ids of queries without hits to ``without_hits``."""
+    for name, hits in results:
+        if not hits:
+            without_hits.append(name)
+        yield name, hits
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number}: give at least 1")
+    return number
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
-
     run_main(main)

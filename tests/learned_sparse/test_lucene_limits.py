@@ -14,7 +14,6 @@ from learned_sparse.core.records import Document, Query
 from learned_sparse.index import build_bm25_index
 from learned_sparse.index.vectors import build_index, encoded_files
 from learned_sparse.lucene import stock as lucene
-from learned_sparse.search import __main__ as search
 from tests.learned_sparse.encoded_folder import write_folder
 
 WIDE = {f"w{number}": 1 for number in range(5_000)}
@@ -47,22 +46,11 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def run(index: Path, place: Path, *options: str) -> dict[str, list[str]]:
-    queries = [Query("q1", "all hives"), Query("q2", "nowhere")]
-    search.search(index, "impact", queries, [{"all": 1, "hives": 1, "gone": 5}, {"gone": 1}], place, options)
-    return {name: [document for document, _ in hits] for name, hits in read_run(place).items()}
-
-
 @pytest.mark.jvm
-def test_a_table_of_terms_is_made_only_for_min_idf(index: Path, tmp_path: Path, tables: list[str]) -> None:
-    whole = {"q1": ["d1", "d2", "wide"]}
-    assert run(index, tmp_path / "1") == whole
-    assert run(index, tmp_path / "2", "--min-idf=-1") == whole
-    assert lucene.search_impacts(index, {"q": {"hives": 1, "gone": 1}}) == {"q": [("d1", 2.0)]}
+def test_our_searcher_makes_no_table_of_terms(index: Path, tables: list[str]) -> None:
+    queries = {"q1": {"all": 1, "hives": 1, "gone": 5}, "q2": {"gone": 1}}
+    assert lucene.search_impacts(index, queries) == {"q1": [("d1", 3.0), ("d2", 3.0), ("wide", 1.0)], "q2": []}
     assert tables == []
-    # a term of every document has the idf 0, which stock Pyserini leaves out
-    assert run(index, tmp_path / "3", "--min-idf", "0") == {"q1": ["d1"]}
-    assert len(tables) == 1
 
 
 @pytest.mark.jvm

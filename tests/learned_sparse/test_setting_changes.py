@@ -14,8 +14,6 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector import Manifest
-from learned_sparse.search import QueryEncoder
-from learned_sparse.search import __main__ as search
 from tests.fake_encoder import FakeEncoder
 
 STORED = {"alpha": 0.5, "query_k": None, "pooling": "max"}
@@ -85,50 +83,3 @@ def test_without_changes_the_manifest_is_as_before(tmp_path: Path) -> None:
     out = ["--input", str(tmp_path / "corpus.jsonl"), "--output", str(tmp_path / "out")]
     encode(["--model", "fake", "--checkpoint", "nowhere", *out])
     assert "changes" not in Manifest.load(tmp_path / "out").options
-
-
-def test_the_queries_of_an_index_are_encoded_with_its_settings(index: Path) -> None:
-    made = QueryEncoder.from_index(index)
-    assert made.encoder.description["settings"] == {**STORED, "alpha": 0.3}
-    freer = QueryEncoder.from_index(index, settings={"query_k": 100})
-    assert freer.encoder.description["settings"] == {**STORED, "alpha": 0.3, "query_k": 100}
-    assert freer.quantizer == made.quantizer
-    assert QueryEncoder.from_index(index, settings={"alpha": 0.3}).quantizer == made.quantizer  # as it was made
-
-
-def test_what_documents_depend_on_cannot_be_changed_at_search(index: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=r"setting 'alpha' too.*--set alpha=0.5.*: query_k"):
-        QueryEncoder.from_index(index, settings={"alpha": 0.5})
-    with pytest.raises(LearnedSparseError, match=r"cannot load its encoder.*'pooling' cannot be changed"):
-        QueryEncoder.from_index(index, settings={"pooling": "sum"})
-
-
-def test_a_free_change_hides_no_other_difference(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STORED, "layers", 6)
-    with pytest.raises(LearnedSparseError, match=r"settings.layers: absent in the index, 6 in the encoder"):
-        QueryEncoder.from_index(index, settings={"query_k": 100})
-
-
-def test_plain_text_has_no_settings(tmp_path: Path) -> None:
-    IndexNote("bm25-text", (), {}).save(tmp_path)
-    (tmp_path / "topics.tsv").write_text("q\thives\n")
-    with pytest.raises(LearnedSparseError, match="plain text"):
-        search.main(
-            ["--index", str(tmp_path), "--topics", str(tmp_path / "topics.tsv"), "--output", "x", "--set", "k=1"]
-        )
-
-
-def test_the_command_passes_changes_on(index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[Any] = []
-
-    def remember(_: Path, __: Any, ___: Any, encoded: Any, ____: Path, *_____: Any, **______: Any) -> search.Outcome:
-        seen.append(encoded)
-        return search.Outcome(1, ())
-
-    monkeypatch.setattr(search, "search", remember)
-    (tmp_path / "topics.tsv").write_text("q\thives\n")
-    command = ["--index", str(index), "--topics", str(tmp_path / "topics.tsv"), "--output", str(tmp_path / "run")]
-    assert search.main([*command, "--set", "query_k=3"]) == 0
-    assert len(seen[0]) == 1
-    with pytest.raises(LearnedSparseError, match="alpha"):
-        search.main([*command, "--set", "alpha=1"])

@@ -1,0 +1,147 @@
+"""Search many queries with one backend; in an index of segments, rank their documents (MaxP)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.collections import Segmentation
+from learned_sparse.core import Query
+from learned_sparse.index import IndexNote
+from learned_sparse.jsonvector import topic_text
+from learned_sparse.search.exact_searcher import ExactSearcher
+
+Rows = Sequence[Mapping[str, int]] | None
+"""Impacts of each query; None where plain text is searched."""
+Hits = Sequence[tuple[str, float]]
+"""``(document id, score)``, best first, ties by id."""
+BatchSearch = Callable[[Mapping[str, Any], int, int], Mapping[str, Hits]]
+"""``(queries by id, k, threads)`` to the ``k`` best hits of each; a query is ``{term: impact}`` or, for text, a str."""
+
+SEGMENTS_PER_DOCUMENT = 10
+"""Segments requested per document in the first search of an index of segments."""
+CHUNK_SIZE = 256
+"""Queries searched before their hits are written, so that the hits of a large run are never all in memory."""
+
+
+@dataclass(frozen=True)
+class MaxP:
+    """Documents ranked by their best segment, in an index of segments ``D#0``, ``D#1``, ... of documents ``D``."""
+
+    delimiter: str
+    max_segments: int
+    """Largest number of segments of one document."""
+    total: int
+    """Segments in the index."""
+
+    @classmethod
+    def from_note(cls, note: IndexNote) -> MaxP | None:
+        """Segmentation recorded in the note of an index; None for an index of whole documents."""
+        recorded = Segmentation.recorded(note.manifests[0].options) if note.manifests else None
+        if recorded is None:
+            return None
+        max_segments = max(manifest.counts.largest_segments for manifest in note.manifests)
+        return cls(recorded.delimiter, max_segments, sum(manifest.counts.written for manifest in note.manifests))
+
+    def first_depth(self, k: int) -> int:
+        """Segments to request at first for ``k`` documents."""
+        return min(self.full_depth(k), SEGMENTS_PER_DOCUMENT * k)
+
+    def full_depth(self, k: int) -> int:
+        """Smallest number of segments that always holds ``k`` documents, or all segments if those are fewer.
+
+        >>> MaxP("#", max_segments=3, total=1_000).full_depth(10)
+        28
+        """
+        return max(1, min(self.total, (k - 1) * self.max_segments + 1))
+
+    def search(self, search: BatchSearch, queries: Mapping[str, Any], k: int, threads: int) -> dict[str, Hits]:
+        """The ``k`` best documents of each query.
+
+        Queries whose first search gives fewer than ``k`` documents are searched a second time, deep enough.
+        """
+        depth = self.first_depth(k)
+        segments = dict(search(queries, depth, threads))
+        documents = {name: best_segments(hits, self.delimiter) for name, hits in segments.items()}
+        short = [name for name, hits in documents.items() if len(hits) < k and len(segments[name]) == depth]
+        if short and depth < self.full_depth(k):
+            again = search({name: queries[name] for name in short}, self.full_depth(k), threads)
+            documents.update({name: best_segments(hits, self.delimiter) for name, hits in again.items()})
+        return {name: hits[:k] for name, hits in documents.items()}
+
+
+def best_segments(hits: Hits, delimiter: str) -> list[tuple[str, float]]:
+    """Each document with the score of its best segment.
+
+    >>> best_segments([("d1#2", 5.0), ("d2#0", 4.0), ("d1#0", 3.0)], "#")
+    [('d1', 5.0), ('d2', 4.0)]
+    """
+    documents: dict[str, float] = {}
+    for segment, score in hits:
+        documents.setdefault(segment.partition(delimiter)[0], score)
+    return list(documents.items())
+
+
+@contextlib.contextmanager
+def open_searcher(
+    index: Path, scoring: str, *, heap: str | None = None, exact: ExactSearcher | None = None
+) -> Iterator[BatchSearch]:
+    """The searcher of an index with this ``scoring`` (see ``IndexNote``), or ``exact`` if given.
+
+    ``heap`` is the size of Java's memory, such as ``4g``. Neither Pyserini nor torch is imported.
+    """
+    if exact is not None:
+        yield exact.search_batch
+        return
+    from learned_sparse.lucene import Bm25Searcher, ImpactSearcher, start_jvm
+
+    start_jvm(heap=heap)
+    if scoring == "impact":
+        with ImpactSearcher(index) as impacts:
+            yield impacts.search_batch
+    elif scoring == "bm25":
+        with Bm25Searcher(index, pretokenized=True) as terms:
+            yield lambda queries, k, threads: terms.search_batch(
+                {name: topic_text(row) for name, row in queries.items()}, k, threads
+            )
+    else:
+        with Bm25Searcher(index) as texts:
+            yield texts.search_batch
+
+
+def queries_by_id(queries: Sequence[Query], rows: Rows) -> dict[str, Any]:
+    """Queries as a ``BatchSearch`` takes them: ``{query id: impacts}``, or ``{query id: text}`` without ``rows``."""
+    values = [query.text for query in queries] if rows is None else rows
+    return dict(zip((query.id for query in queries), values, strict=True))
+
+
+def search_all(
+    search: BatchSearch,
+    queries: Mapping[str, Any],
+    k: int,
+    *,
+    threads: int = 1,
+    chunk_size: int = CHUNK_SIZE,
+    maxp: MaxP | None = None,
+    remove_query: bool = False,
+) -> Iterator[tuple[str, Hits]]:
+    """``(query id, hits)`` of all queries, in their order.
+
+    ``k`` counts documents where ``maxp`` is given. ``remove_query`` drops a hit that has the id of its query; as in
+    Pyserini, such a query then has one hit less, unless ``maxp`` is given.
+    """
+    names = list(queries)
+    for start in range(0, len(names), chunk_size):
+        chunk = {name: queries[name] for name in names[start : start + chunk_size]}
+        if maxp is None:
+            hits_by_query = search(chunk, k, threads)
+        else:
+            hits_by_query = maxp.search(search, chunk, k + remove_query, threads)
+        for name in chunk:
+            hits = hits_by_query[name]
+            if remove_query:
+                hits = [hit for hit in hits if hit[0] != name][:k]
+            yield name, hits

@@ -1,0 +1,174 @@
+"""Query encoders: the encoder an index asks for, its settings and quantiser, and their use in Pyserini."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, SparseBatch
+from learned_sparse.index import IndexNote
+from learned_sparse.jsonvector import Manifest
+from learned_sparse.search import QueryEncoder, encoder_named, query_encoder
+from tests.learned_sparse.encoded_folder import WordCounts, description, write_folder
+
+SETTINGS = {"alpha": 0.3, "query_k": None, "pooling": "max"}
+
+
+class _Minimal(Encoder):
+    """Only the required members; every text weighs one term."""
+
+    terms: Sequence[str] = ("hives", "rash")
+
+    def __init__(self) -> None:
+        self.description: dict[str, Any] = {}
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        return SparseBatch.from_dicts([{"hives": 1.234} for _ in texts])
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Make ``load_encoder`` return ``WordCounts`` with the given settings; the options of each call are recorded."""
+    calls: list[dict[str, Any]] = []
+
+    def load(checkpoint: str, side: str, settings: Any = None, **options: Any) -> WordCounts:
+        assert side == "query"
+        calls.append({"checkpoint": checkpoint, **options})
+        if "pooling" in (settings or {}) and settings["pooling"] != "max":
+            raise LearnedSparseError("'pooling' cannot be changed")
+        encoder = WordCounts(**({"settings": settings} if settings else {}))
+        encoder.query_only_settings = frozenset({"query_k"})
+        return encoder
+
+    monkeypatch.setattr(query_encoder, "load_encoder", load)
+    return calls
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """The note of an index of documents that were encoded with ``SETTINGS``."""
+    encoded = write_folder(
+        tmp_path / "encoded", {"d1": {"hives": 1}}, query_encoder=description(settings=SETTINGS, dtype="fp32")
+    )
+    (tmp_path / "index").mkdir()
+    IndexNote("impact", (Manifest.load(encoded),), {}).save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+def test_texts_to_impacts() -> None:
+    encoder = QueryEncoder(WordCounts(), Quantizer(1.0))
+    assert encoder.encode("rash rash hives") == {"rash": 2, "hives": 1}
+    assert encoder.encode_batch(["rash rash", "", "hives"]) == [{"rash": 2}, {}, {"hives": 1}]
+    assert encoder.encode_batch([]) == []
+
+
+def test_the_default_quantiser() -> None:
+    assert QueryEncoder(_Minimal()).encode("any") == {"hives": 123}
+    counts = WordCounts(scoring="bm25")
+    counts.quantizer = Quantizer(100.0)
+    assert QueryEncoder(counts).encode("rash rash") == {"rash": 2}
+    stored = WordCounts()
+    stored.quantizer = Quantizer(7.0)
+    assert QueryEncoder(stored).encode("rash") == {"rash": 7}
+    with pytest.raises(TypeError, match="device: only for an encoder loaded"):
+        QueryEncoder(_Minimal(), device="cpu")
+
+
+def test_the_encoder_of_an_index(index: Path, loaded: list[dict[str, Any]]) -> None:
+    encoder = QueryEncoder.from_index(index)
+    assert loaded == [{"checkpoint": "words", "model": "words", "max_length": 64, "dtype": "fp32"}]
+    assert encoder.encoder.description["settings"] == SETTINGS
+    assert encoder.quantizer == Quantizer(1.0)
+    QueryEncoder.from_index(str(index), tmp := "elsewhere", device="cpu")
+    assert (loaded[1]["checkpoint"], loaded[1]["device"]) == (tmp, "cpu")
+    same = WordCounts(settings=SETTINGS)
+    assert QueryEncoder.from_index(index, same).encoder is same
+
+
+def test_settings_that_only_queries_depend_on(index: Path, loaded: list[dict[str, Any]]) -> None:
+    changed = QueryEncoder.from_index(index, settings={"query_k": 100})
+    assert changed.encoder.description["settings"] == {**SETTINGS, "query_k": 100}
+    assert QueryEncoder.from_index(index, settings={"alpha": 0.3}).quantizer == changed.quantizer  # the recorded value
+    with pytest.raises(LearnedSparseError, match=r"setting 'alpha' too.*--set alpha=0.5; .*depend on: query_k"):
+        QueryEncoder.from_index(index, settings={"alpha": 0.5})
+    with pytest.raises(LearnedSparseError, match=r"cannot load its encoder.*--checkpoint: 'pooling' cannot be changed"):
+        QueryEncoder.from_index(index, settings={"pooling": "sum"})
+
+
+def test_an_encoder_that_does_not_match_is_refused(index: Path, loaded: list[dict[str, Any]]) -> None:
+    other = WordCounts(settings={**SETTINGS, "layers": 6}, max_length=32, weights="abc")
+    message = (
+        "max_length: 64 in the index, 32 in the encoder; settings.layers: absent in the index, 6 in the encoder; "
+        "weights: absent in the index, 'abc' in the encoder"
+    )
+    other.query_only_settings = frozenset({"query_k"})
+    for settings in (None, {"query_k": None}):
+        with pytest.raises(LearnedSparseError, match=message):
+            QueryEncoder.from_index(index, other, settings=settings)
+
+
+def test_indexes_without_a_record_need_a_checkpoint(tmp_path: Path, loaded: list[dict[str, Any]]) -> None:
+    with pytest.raises(LearnedSparseError, match=r"learned_sparse.json: no such file"):
+        QueryEncoder.from_index(tmp_path)
+    assert QueryEncoder.from_index(tmp_path, "mine").encode("rash") == {"rash": 100}
+    IndexNote("impact", (), {}).save(tmp_path)
+    with pytest.raises(LearnedSparseError, match=r"does not say which encoder its queries need; .*--checkpoint"):
+        QueryEncoder.from_index(tmp_path)
+    assert QueryEncoder.from_index(tmp_path, _Minimal()).encode("any") == {"hives": 123}
+
+
+def test_encoders_by_name(index: Path, loaded: list[dict[str, Any]], tmp_home: Path) -> None:
+    checkpoint = tmp_home / "checkpoints" / "splade"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "learned_sparse.json").write_text('{"architecture": "words"}')
+    names = {
+        "splade": str(checkpoint),
+        str(checkpoint): str(checkpoint),
+        str(index): "words",
+        "learned_sparse:splade": str(checkpoint),
+        "learned_sparse:some/hub-id": "some/hub-id",
+    }
+    for name in names:
+        assert isinstance(encoder_named(name), QueryEncoder), name
+    assert [call["checkpoint"] for call in loaded] == list(names.values())
+    for name in ("unknown", "naver/splade-cocondenser-ensembledistil", str(tmp_home)):
+        assert encoder_named(name) is None
+
+
+@pytest.mark.jvm
+def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from learned_sparse.index.vectors import build_index, encoded_files
+    from learned_sparse.lucene import allow_clauses, make_encoders_known
+
+    wide = {f"w{number}": 1 for number in range(3_000)}
+    vectors = {"d1": {"hives": 3}, "d2": {"hives": 1, "rash": 2}, "wide": wide}
+    index = tmp_path / "index"
+    build_index(encoded_files([write_folder(tmp_path / "encoded", vectors)]), index)
+    allow_clauses(1)  # starts the JVM
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    encoder = QueryEncoder(WordCounts(), Quantizer(1.0))
+    searcher = LuceneImpactSearcher(str(index), encoder, -1)
+    assert [(hit.docid, hit.score) for hit in searcher.search("rash hives rash", 2)] == [("d2", 5.0), ("d1", 3.0)]
+    assert len(searcher.search(" ".join(wide), 2)) == 1  # 3,000 terms: the clause limit is raised
+    assert list(searcher.batch_search(["rash"], ["q"], 2)) == ["q"]
+
+    stock = LuceneImpactSearcher._init_query_encoder_from_str
+    monkeypatch.setattr(LuceneImpactSearcher, "_init_query_encoder_from_str", staticmethod(stock))
+    make_encoders_known(lambda name: encoder if name == "ours" else None)
+    assert LuceneImpactSearcher._init_query_encoder_from_str("ours") is encoder
+    assert type(LuceneImpactSearcher._init_query_encoder_from_str(None)).__name__ == "TokFreqQueryEncoder"
+
+
+def test_queries_are_encoded_without_java_or_torch(python: Any) -> None:
+    script = (
+        "from learned_sparse.search import QueryEncoder; import sys\n"
+        "from tests.learned_sparse.encoded_folder import WordCounts\n"
+        "print(QueryEncoder(WordCounts()).encode(' '.join(map(str, range(2000))))['7'], *sys.modules)"
+    )
+    done = python("-c", script)
+    assert done.stdout.startswith("100 "), done.stderr
+    assert not {"jnius", "torch", "pyserini", "scipy"} & set(done.stdout.split())

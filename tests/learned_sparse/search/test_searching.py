@@ -1,0 +1,260 @@
+"""Every backend gives the hits of stock search.lucene, as one file; MaxP over segments; the command's options."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse import pyserini
+from learned_sparse.collections import read_run
+from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.index import INDEX_MANIFEST, IndexNote, build_bm25_index
+from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.jsonvector import Counts, Manifest
+from learned_sparse.search import __main__ as search
+from learned_sparse.search import query_encoder
+from learned_sparse.search.searching import MaxP, search_all
+from tests.learned_sparse.encoded_folder import WordCounts, description, dot_products, write_folder
+
+DRAW = random.Random(5)
+SEGMENTED = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
+VECTORS: dict[str, dict[str, int]] = {
+    f"d{name}#{number}": {f"t{DRAW.randrange(12)}": DRAW.randrange(1, 3 if name % 2 else 200) for _ in range(4)}
+    for name in range(60)
+    for number in range(40 if name == 7 else 1 + name % 4)
+}
+QUERIES: dict[str, dict[str, int]] = {
+    "d7": {"t1": 3, "t2": 1}, "10": {"t3": 2, "t4": 5, "t5": 1}, "9": {"t11": 1}, "none": {"nowhere": 1}
+}  # fmt: skip
+WIDE = {f"w{number}": 1 for number in range(1_500)}
+
+
+def text_of(query: Mapping[str, int]) -> str:
+    """The text whose word counts are ``query``."""
+    return " ".join(" ".join([term] * impact) for term, impact in query.items())
+
+
+def write_topics(path: Path, queries: Mapping[str, Mapping[str, int]]) -> Path:
+    path.write_text("".join(f"{name}\t{text_of(query)}\n" for name, query in queries.items()))
+    return path
+
+
+def documents_of(query: Mapping[str, int]) -> list[tuple[str, float]]:
+    """Each document with the score of its best segment, by a double loop."""
+    scores: dict[str, float] = {}
+    for segment, score in dot_products(query, VECTORS):
+        document = segment.split("#")[0]
+        scores[document] = max(score, scores.get(document, 0))
+    return sorted(scores.items(), key=lambda hit: (-hit[1], hit[0]))
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    counts = Counts(read=len(VECTORS), written=len(VECTORS), segmented=60, largest_segments=40)
+    counts = dataclasses.replace(counts, postings=sum(map(len, VECTORS.values())))
+    return write_folder(tmp_path_factory.mktemp("run") / "encoded", VECTORS, options=SEGMENTED, counts=counts)
+
+
+@pytest.fixture(scope="module")
+def index(vectors: Path) -> Path:
+    build_index(encoded_files([vectors]), vectors.parent / "index")
+    return vectors.parent / "index"
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Make ``load_encoder`` return ``WordCounts``; entries of the dict change its description."""
+    changes: dict[str, Any] = {}
+    monkeypatch.setattr(query_encoder, "load_encoder", lambda *_, **__: WordCounts(**changes))
+    return changes
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Path:
+    return write_topics(tmp_path / "topics.tsv", QUERIES)
+
+
+def run(place: Path, topics: Path, *options: str, output: str = "run.txt") -> Path:
+    """Search an index, or a folder of vectors in memory; the run."""
+    path = topics.parent / output
+    source = ["--index", str(place)] if place.name == "index" else ["--backend", "exact", "--vectors", str(place)]
+    assert search.main([*source, "--topics", str(topics), "--output", str(path), *options]) == 0
+    return path
+
+
+def lines(path: Path) -> list[tuple[str, str]]:
+    """``(query, document)`` in the order of the file."""
+    return [(columns[0], columns[2]) for columns in map(str.split, path.read_text().splitlines())]
+
+
+@pytest.mark.jvm
+def test_the_run_is_that_of_the_exact_backend_and_of_stock(index: Path, vectors: Path, topics: Path) -> None:
+    stock = topics.parent / "stock.txt"
+    words = ["--impact", "--min-idf", "-1", "--index", str(index), "--topics", str(topics), "--output", str(stock)]
+    assert pyserini.run("search.lucene", [*words, "--hits", "30"]) == 0
+    ours = run(index, topics, "--rank-segments", "--hits", "30", "--threads", "2", "--batch-size", "3", "--impact")
+    assert sorted(lines(ours)) == sorted(lines(stock))
+    for name, hits in read_run(stock).items():
+        expected = dot_products(QUERIES[name], VECTORS)[:30]
+        assert [hit for query, hit in lines(stock) if query == name] == [document for document, _ in expected]
+        assert read_run(ours)[name] == expected
+        assert sorted(hits) == [(document, pytest.approx(score, abs=1e-4)) for document, score in sorted(expected)]
+    for options in (["--rank-segments", "--hits", "30"], [], ["--hits", "3", "--output-format", "msmarco"]):
+        both = [run(place, topics, *options, output=place.name).read_bytes() for place in (index, vectors)]
+        assert both[0] == both[1] != b""
+
+
+@pytest.mark.parametrize("hits", [1, 3, 20, 1_000])
+def test_documents_by_their_best_segment(vectors: Path, topics: Path, hits: int) -> None:
+    """One document of 40 segments could fill many hits by itself."""
+    found = read_run(run(vectors, topics, "--hits", str(hits)))
+    assert found == {name: documents_of(query)[:hits] for name, query in QUERIES.items() if name != "none"}
+
+
+def test_hits_with_the_id_of_the_query_are_dropped(vectors: Path, topics: Path) -> None:
+    expected = documents_of(QUERIES["d7"])
+    rank = [name for name, _ in expected].index("d7")
+    dropped = read_run(run(vectors, topics, "--hits", str(rank + 1), "--remove-query"))
+    assert dropped["d7"] == expected[:rank] + expected[rank + 1 : rank + 2]
+    assert dropped["10"] == documents_of(QUERIES["10"])[: rank + 1]
+    hits = {"a": [("b", 2.0), ("a", 2.0)], "c": [("b", 1.0)]}
+    found = search_all(lambda *_: hits, {"a": {}, "c": {}}, 2, remove_query=True)
+    assert list(found) == [("a", [("b", 2.0)]), ("c", [("b", 1.0)])]
+
+
+def test_max_passage_ranks_the_documents_of_the_segments(vectors: Path, topics: Path) -> None:
+    found = read_run(run(vectors, topics, "--hits", "40", "--max-passage", "--max-passage-hits", "2"))
+    for name, hits in found.items():
+        segments = {segment.split("#")[0] for segment, _ in dot_products(QUERIES[name], VECTORS)[:40]}
+        assert hits == [hit for hit in documents_of(QUERIES[name]) if hit[0] in segments][:2]
+    whole = read_run(run(vectors, topics, "--hits", "3", "--max-passage", "--max-passage-delimiter", "%"))
+    assert whole["10"] == dot_products(QUERIES["10"], VECTORS)[:3]
+
+
+def test_only_queries_short_of_documents_are_searched_again() -> None:
+    calls: list[tuple[list[str], int]] = []
+
+    def batch_search(queries: Mapping[str, Any], k: int, threads: int) -> dict[str, list[tuple[str, float]]]:
+        calls.append((list(queries), k))
+        segments = {"full": [f"x{n}#0" for n in range(k)], "short": [f"y{n // 60}#{n}" for n in range(k)]}
+        segments["few"] = ["z#0"]
+        return {name: [(segment, 1.0) for segment in segments[name]] for name in queries}
+
+    maxp = MaxP("#", max_segments=100, total=10_000)
+    found = maxp.search(batch_search, {"short": {}, "full": {}, "few": {}}, 2, 1)
+    assert calls == [(["short", "full", "few"], 20), (["short"], 101)]
+    assert [document for document, _ in found["short"]] == ["y0", "y1"]
+    assert {name: len(hits) for name, hits in found.items()} == {"short": 2, "full": 2, "few": 1}
+
+
+def test_maxp_of_a_note(tmp_path: Path) -> None:
+    counts = [Counts(written=9, largest_segments=largest) for largest in (3, 5)]
+    options = {**SEGMENTED, "segment_delimiter": "%"}
+    manifests = [
+        Manifest.load(write_folder(tmp_path / str(c.largest_segments), {}, options=options, counts=c)) for c in counts
+    ]
+    assert MaxP.from_note(IndexNote("impact", tuple(manifests), {})) == MaxP("%", max_segments=5, total=18)
+    whole = Manifest.load(write_folder(tmp_path / "whole", {"d": {"a": 1}}))
+    for note in (IndexNote("impact", (whole,), {}), IndexNote("bm25-text", (), {})):
+        assert MaxP.from_note(note) is None
+    assert [MaxP("#", max_segments=4, total=50).full_depth(k) for k in (1, 2, 10, 100)] == [1, 5, 37, 50]
+
+
+@pytest.mark.jvm
+def test_odd_queries_and_an_index_made_elsewhere(
+    tmp_path: Path, topics: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without ``learned_sparse.json`` a checkpoint has to be named; a term of every document counts."""
+    documents = {"d1": {"all": 1, "日本": 40_000}, "d2": {"all": 2, **WIDE}, "e": {}}
+    build_index(encoded_files([write_folder(tmp_path / "in", documents)]), tmp_path / "index")
+    queries = {"007": {"日本": 2, "all": 1}, "7": {"all": 1}, "wide": {**WIDE, "all": 3}, "q4": {"nothing": 1}}
+    write_topics(topics, queries)
+    expected = {name: hits for name, query in queries.items() if (hits := dot_products(query, documents))}
+    assert read_run(run(tmp_path / "index", topics, "--encode-batch", "2")) == expected
+    assert "4 queries, 1 without a hit\n  without a hit: q4\n" in capsys.readouterr().out
+    (tmp_path / "index" / INDEX_MANIFEST).unlink()
+    with pytest.raises(LearnedSparseError, match=r"learned_sparse.json: no such file"):
+        run(tmp_path / "index", topics)
+    tens = {name: [(document, 100 * score) for document, score in hits] for name, hits in expected.items()}
+    assert read_run(run(tmp_path / "index", topics, "--checkpoint", "mine")) == tens
+
+
+@pytest.mark.jvm
+def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[str, Any]) -> None:
+    """The hits and their order are those of stock; no stop word or symbol of pretokenised terms is lost."""
+    texts = {f"d{number}": text_of(VECTORS[name]) for number, name in enumerate(list(VECTORS)[:60])}
+    texts |= {"d60": "hives and wings", "d61": "##ing the the"}
+    build_bm25_index([Document(name, text) for name, text in texts.items()], tmp_path / "text" / "index")
+    rows = {name: {term: text.split().count(term) for term in text.split()} for name, text in texts.items()}
+    words.update(scoring="bm25")
+    folder = write_folder(tmp_path / "in", rows, scoring="bm25", query_encoder=description(scoring="bm25"))
+    (tmp_path / "terms").mkdir()
+    build_index(encoded_files([folder]), tmp_path / "terms" / "index")
+    write_topics(topics, {"q1": {"t1": 2, "t5": 1}, "q2": {"##ing": 1, "the": 1}, "q3": {"hive": 1}, "q4": {"x": 1}})
+    names = {}
+    for kind, options in (("text", ["--bm25"]), ("terms", ["--bm25", "--pretokenized"])):
+        index, stock = tmp_path / kind / "index", tmp_path / "stock.txt"
+        where = ["--index", str(index), "--topics", str(topics), "--output", str(stock)]
+        assert pyserini.run("search.lucene", [*where, "--hits", "50", *options]) == 0
+        found = read_run(run(index, topics, "--hits", "50", "--threads", "2"))
+        names[kind] = set(found)
+        for name, hits in read_run(stock).items():
+            assert found[name] == [(document, pytest.approx(score, abs=1e-3)) for document, score in hits]
+    assert names == {"text": {"q1", "q2", "q3"}, "terms": {"q1", "q2"}}
+
+
+@pytest.mark.jvm
+def test_nothing_of_pyserini_is_imported(index: Path, topics: Path, python: Any) -> None:
+    script = (
+        "import sys; from pathlib import Path; from learned_sparse.search import open_searcher\n"
+        "with open_searcher(Path(sys.argv[1]), 'impact') as search: print(search({'q': {'t1': 1}}, 2, 1))\n"
+        "print(*sys.modules)"
+    )
+    done = python("-c", script, index)
+    assert done.stdout.startswith("{'q': [('d"), done.stderr
+    assert not {"pyserini", "torch", "transformers"} & set(done.stdout.split())
+
+
+TOPICS = ["--topics", "y", "--output", "z"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no index is named"),
+        (["--index", "x", "--topics", "y"], "--topics needs --output RUN"),
+        (["--index", "x", *TOPICS, "--split", "test"], "not both"),
+        (["--index", "x", *TOPICS, "--encoder", "e"], "--encoder: the index records its encoder"),
+        (["--index", "x", *TOPICS, "--encoder=e"], "--encoder=e: the index records its encoder"),
+        (["--index", "x", *TOPICS, "--onnx-encoder=e"], "the index records its encoder"),
+        (["--index", "x", *TOPICS, "--enc", "e"], "--enc e: unknown to learned_sparse.search"),
+        (["--index", "x", *TOPICS, "--rocchio", "--b=1"], "then run .*pyserini search.lucene .* --rocchio --b=1"),
+        (["--index", "gone", *TOPICS], "make the index with learned_sparse.index"),
+        (["--backend", "exact", "--index", "x"], "reads vectors, no index"),
+        (["--backend", "exact", "--bm25"], "reads vectors, no index"),
+        (["--backend", "exact"], "reads vectors, no index"),
+        (["--index", "x", "--vectors", "y"], "--vectors are for --backend exact"),
+        (["--backend", "exact", "--model", "gone"], "no vectors yet; run .*or name their folder with --vectors"),
+    ],
+)  # fmt: skip
+def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        search.main(arguments)
+
+
+@pytest.mark.parametrize("words", [["--hits", "0"], ["--threads", "-1"], ["--output-format", "kilt"]])
+def test_values_out_of_range(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        search.main(["--index", "x", *words])
+    assert f"argument {words[0]}: " in capsys.readouterr().err
+
+
+def test_plain_text_has_no_settings(tmp_path: Path, topics: Path) -> None:
+    IndexNote("bm25-text", (), {}).save(tmp_path)
+    with pytest.raises(LearnedSparseError, match="plain text"):
+        search.main(["--index", str(tmp_path), "--topics", str(topics), "--output", "x", "--set", "k=1"])
