@@ -1,8 +1,12 @@
-"""Room eval.report."""
+"""Reports: the pages and figures of a leaderboard, and the line chart and HTML page of every other room of eval.
+
+Start with ``pages``: it fills the templates of ``templates/`` from the ``Results`` of ``results``. ``figures`` is the
+only module that draws with matplotlib (extra ``report``), which is loaded at the first drawing.
+"""
 
 from __future__ import annotations
 
-from eval.report.__main__ import write
 from eval.report.figures import Axis, Point, line_chart
+from eval.report.pages import page, write_report
 
-__all__ = ["Axis", "Point", "line_chart", "write"]
+__all__ = ["Axis", "Point", "line_chart", "page", "write_report"]

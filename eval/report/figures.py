@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eval.report.quantities import COSTS, Quantity
-from eval.report.results import Found, Json
+from eval.report.results import COSTS, Json, Quantity, Results
 from learned_sparse.core import LearnedSparseError
 
 if TYPE_CHECKING:
@@ -80,22 +79,22 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axi
         return _saved(figure, "svg").decode()
 
 
-def titles(found: Found) -> dict[str, str]:
+def titles(results: Results) -> dict[str, str]:
     """Title of each figure by file name without suffix: the scores, and one for each cost that is known."""
-    measured = _measured(found)
-    drawn = {_SCORES: f"{found.quantities(measured[0])[0].heading} of every row on every column"} if measured else {}
+    measured = _measured(results)
+    drawn = {_SCORES: f"{results.quantities(measured[0])[0].heading} of every row on every column"} if measured else {}
     for name, cost in _TRADEOFFS.items():
-        if any(_points(found, column, cost) for column in found.columns):
+        if any(_points(results, column, cost) for column in results.columns):
             drawn[name] = f"quality against {cost.heading}"
     return drawn
 
 
-def figures(found: Found) -> dict[str, bytes]:
+def figures(results: Results) -> dict[str, bytes]:
     """Every figure by file name, as ``.svg`` and as ``.png``; equal results give equal bytes."""
     files: dict[str, bytes] = {}
     with _matplotlib():
-        for name in titles(found):
-            figure = _scores(found) if name == _SCORES else _tradeoff(found, _TRADEOFFS[name])
+        for name in titles(results):
+            figure = _scores(results) if name == _SCORES else _tradeoff(results, _TRADEOFFS[name])
             files[f"{name}.svg"] = _saved(figure, "svg")
             files[f"{name}.png"] = _saved(figure, "png")
     return files
@@ -146,12 +145,12 @@ def _plain_numbers(ticks: Any) -> None:
     ticks.set_minor_formatter("")
 
 
-def _scores(found: Found) -> Figure:
+def _scores(results: Results) -> Figure:
     """A panel per column, a dot per row that has a score; published rows are hollow."""
     from matplotlib.figure import Figure
 
-    columns = _measured(found)
-    rows = [row for row in found.rows if any(_score(found, row, column) is not None for column in columns)]
+    columns = _measured(results)
+    rows = [row for row in results.rows if any(_score(results, row, column) is not None for column in columns)]
     across = min(_PANELS_PER_LINE, len(columns))
     down = math.ceil(len(columns) / across)
     figure = Figure(figsize=(2.2 + 1.7 * across, down * (0.9 + 0.22 * len(rows))), layout="constrained")
@@ -159,25 +158,25 @@ def _scores(found: Found) -> Figure:
     names = [_label(row["name"]) for row in rows]
     for panel, column in zip(panels, columns, strict=False):
         for number, row in enumerate(rows):
-            value = _score(found, row, column)
+            value = _score(results, row, column)
             if value is not None:
                 face = "white" if row["kind"] == "published" else COLOURS[0]
                 panel.plot([value], [number], "o", color=COLOURS[0], markerfacecolor=face, markersize=5)
         panel.set_yticks(range(len(names)), names)
         panel.set_title(_label(column["name"]), fontsize=9)
-        panel.set_xlabel(found.quantities(column)[0].heading)
+        panel.set_xlabel(results.quantities(column)[0].heading)
     for panel in panels[len(columns) :]:
         panel.set_visible(False)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     return figure
 
 
-def _tradeoff(found: Found, cost: Quantity) -> Figure:
+def _tradeoff(results: Results, cost: Quantity) -> Figure:
     """A panel per column whose rows have this cost; rows of one curve are joined."""
     from matplotlib.figure import Figure
 
-    drawn = [(column, points) for column in found.columns if (points := _points(found, column, cost))]
-    lines = list(dict.fromkeys(_line(row) for row in found.rows if any(_line(row) in points for _, points in drawn)))
+    drawn = [(column, points) for column in results.columns if (points := _points(results, column, cost))]
+    lines = list(dict.fromkeys(_line(row) for row in results.rows if any(_line(row) in points for _, points in drawn)))
     across = min(3, len(drawn))
     down = math.ceil(len(drawn) / across)
     names_per_line = max(1, int(3.3 * across / (0.55 + 0.075 * max(map(len, lines)))))
@@ -189,7 +188,7 @@ def _tradeoff(found: Found, cost: Quantity) -> Figure:
         handles |= _tradeoff_panel(panel, points, lines)
         panel.set_title(_label(column["name"]), fontsize=9)
         panel.set_xlabel(cost.heading)
-        panel.set_ylabel(found.quantities(column)[0].heading)
+        panel.set_ylabel(results.quantities(column)[0].heading)
     for panel in panels[len(drawn) :]:
         panel.set_visible(False)
     shown = [line for line in lines if line in handles]
@@ -215,22 +214,24 @@ def _tradeoff_panel(panel: Axes, points: Mapping[str, Sequence[Point]], lines: S
     return drawn
 
 
-def _measured(found: Found) -> list[Json]:
+def _measured(results: Results) -> list[Json]:
     """Columns in which at least one row has a score."""
-    return [column for column in found.columns if any(_score(found, row, column) is not None for row in found.rows)]
+    return [
+        column for column in results.columns if any(_score(results, row, column) is not None for row in results.rows)
+    ]
 
 
-def _score(found: Found, row: Json, column: Json) -> float | None:
+def _score(results: Results, row: Json, column: Json) -> float | None:
     """Score of a row in the first measure of a column."""
-    first = found.quantities(column)[:1]
-    return found.value(row["name"], column["name"], first[0]) if first and not first[0].cost else None
+    first = results.quantities(column)[:1]
+    return results.value(row["name"], column["name"], first[0]) if first and not first[0].cost else None
 
 
-def _points(found: Found, column: Json, cost: Quantity) -> dict[str, list[Point]]:
+def _points(results: Results, column: Json, cost: Quantity) -> dict[str, list[Point]]:
     """Points (cost, score) of each line, from left to right."""
     points: dict[str, list[Point]] = {}
-    for row in found.rows:
-        x, y = found.value(row["name"], column["name"], cost), _score(found, row, column)
+    for row in results.rows:
+        x, y = results.value(row["name"], column["name"], cost), _score(results, row, column)
         if x is not None and y is not None:
             points.setdefault(_line(row), []).append((x * cost.scale, y))
     return {line: sorted(values) for line, values in points.items()}

@@ -1,4 +1,4 @@
-"""What a finished matrix found, read from ``results.json`` and ``per_query.json``."""
+"""The results of a leaderboard as its pages use them: rows, columns, cells, quantities, claims and verdicts."""
 
 from __future__ import annotations
 
@@ -6,78 +6,191 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from eval.report.quantities import COSTS, Quantity, measure
+from eval.measures import SIGNIFICANT
 from learned_sparse.core import LearnedSparseError, read_json
 
 Json = Mapping[str, Any]
 PerQuery = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 """Column → row → measure → query → value."""
 
+VERDICTS = {
+    "holds": ("✓", "good"),
+    "does not hold": ("✗", "bad"),
+    "not significant": ("○", "unsure"),
+    "not measured": ("–", "soft"),
+    "equal": ("=", "good"),
+    "within tolerance": ("≈", "good"),
+    "worse": ("✗", "bad"),
+    "better": ("+", "unsure"),
+}
+"""Sign and CSS class of each verdict: the sign carries the meaning where colour is not seen."""
 _KEYS = ("title", "about", "command", "versions", "processor", "baseline", "test", "columns", "rows", "cells", "claims")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """Both files, with what the pages ask of them."""
+class Quantity:
+    """A measure or a cost, and how its values are shown."""
 
-    results: Json
+    key: str
+    heading: str
+    digits: int
+    best: Literal["highest", "lowest"] | None
+    scale: float = 1.0
+    """Factor from the stored value to the value shown."""
+    cost: bool = True
+
+    def show(self, value: float | None) -> str:
+        """Text of a value in a table; a dash for an unknown value.
+
+        >>> COSTS[3].show(2_345_678), measure("MRR@10").show(None)
+        ('2.35', '–')
+        """
+        return "–" if value is None else f"{value * self.scale:.{self.digits}f}"
+
+    def best_of(self, values: Sequence[float | None]) -> str | None:
+        """Text of the best value; None for fewer than two known values. Values with equal text are equally good."""
+        known = [value for value in values if value is not None]
+        if self.best is None or len(known) < 2:
+            return None
+        return self.show(max(known) if self.best == "highest" else min(known))
+
+
+COSTS = (
+    Quantity(key="FLOPS", heading="FLOPS", digits=3, best="lowest"),
+    Quantity(key="terms/document", heading="terms/doc.", digits=1, best=None),
+    Quantity(key="terms/query", heading="terms/query", digits=1, best=None),
+    Quantity(key="index bytes", heading="index MB", digits=2, best="lowest", scale=1e-6),
+    Quantity(key="ms/query", heading="ms/query", digits=2, best="lowest"),
+    Quantity(key="p99 ms/query", heading="p99 ms", digits=2, best="lowest"),
+    Quantity(key="documents/s", heading="documents/s", digits=1, best="highest"),
+)
+
+
+def measure(name: str) -> Quantity:
+    """The quantity of a measure of trec_eval in the notation of the field, such as ``nDCG@10``."""
+    return Quantity(key=name, heading=name, digits=4, best="highest", cost=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The content of ``results.json`` and ``per_query.json``."""
+
+    content: Json
     per_query: PerQuery
 
     @classmethod
-    def load(cls, folder: Path) -> Found:
-        """Of a folder that ``python -m eval.reproduce`` has written."""
+    def load(cls, folder: Path) -> Results:
+        """Read both files from a folder that ``python -m eval.reproduce`` has written."""
         path = folder / "results.json"
-        results = read_json(path)
-        missing = [key for key in _KEYS if not isinstance(results, dict) or key not in results]
+        content = read_json(path)
+        missing = [key for key in _KEYS if not isinstance(content, dict) or key not in content]
         if missing:
             raise LearnedSparseError(f"{path}: no {missing[0]!r}; it is not what python -m eval.reproduce writes")
-        return cls(results=results, per_query=read_json(folder / "per_query.json"))
+        return cls(content=content, per_query=read_json(folder / "per_query.json"))
 
     @property
     def rows(self) -> Sequence[Json]:
-        """In the order of the matrix."""
-        rows: Sequence[Json] = self.results["rows"]
+        """All rows in the order of the matrix."""
+        rows: Sequence[Json] = self.content["rows"]
         return rows
 
     @property
     def columns(self) -> Sequence[Json]:
-        """In the order of the matrix."""
-        columns: Sequence[Json] = self.results["columns"]
+        """All columns in the order of the matrix."""
+        columns: Sequence[Json] = self.content["columns"]
         return columns
 
     def cell(self, row: str, column: str) -> Json:
-        """What a row got in a column; what is in no file is absent."""
+        """The cell of a row in a column; its status is "absent" if the results do not have it."""
         return self._cells.get((row, column), {"row": row, "column": column, "status": "absent", "scores": {}})
 
     def quantities(self, column: Json) -> list[Quantity]:
-        """The measures of a column, more that published rows have, and the costs that any of its cells has."""
+        """Measures of the column and of its published scores, then each cost that one of its cells has."""
         names = [row["name"] for row in self.rows]
         known = [cost for cost in COSTS if any(self.value(name, column["name"], cost) is not None for name in names)]
         costs = {cost.key for cost in COSTS}
         scored = [key for name in names for key in self.cell(name, column["name"])["scores"] if key not in costs]
         return [*map(measure, dict.fromkeys([*column["measures"], *scored])), *known]
 
+    def measures(self) -> list[Quantity]:
+        """Every measure of any column, each once."""
+        return list(dict.fromkeys(one for column in self.columns for one in self.quantities(column) if not one.cost))
+
     def value(self, row: str, column: str, quantity: Quantity) -> float | None:
-        """Of one cell, None where it is not known. Published rows have their costs among their scores."""
+        """Value of one cell, None if unknown. Published rows have their costs among their scores."""
         cell = self.cell(row, column)
         costs = (cell.get("costs") or {}) if quantity.cost else {}
-        found: float | None = costs.get(quantity.key)
-        return cell["scores"].get(quantity.key) if found is None else found
+        value: float | None = costs.get(quantity.key)
+        return cell["scores"].get(quantity.key) if value is None else value
 
     def best(self, column: str, quantity: Quantity) -> str | None:
-        """The best of our own numbers, as it is shown; published rows do not take part."""
+        """Text of the best value of a column; published rows do not compete."""
         ours = [row["name"] for row in self.rows if row["kind"] != "published"]
         return quantity.best_of([self.value(row, column, quantity) for row in ours])
 
+    def is_best(self, row: Json, column: str, quantity: Quantity) -> bool:
+        """Whether the value of a row is shown as the best of its column."""
+        value = self.value(row["name"], column, quantity)
+        best = row["kind"] != "published" and value is not None and self.best(column, quantity)
+        return best == quantity.show(value)
+
+    def has_cost(self, row: Json, column: Json, costs: Sequence[Quantity]) -> bool:
+        """Whether any of ``costs`` is known for a row in a column."""
+        return any(self.value(row["name"], column["name"], cost) is not None for cost in costs)
+
     def claims(self) -> dict[tuple[str, str], dict[str, Json]]:
-        """Of each claim and its source, what was found on each column."""
+        """For each pair of claim and source, the judged claim by column."""
         claims: dict[tuple[str, str], dict[str, Json]] = {}
-        for claim in self.results["claims"]:
+        for claim in self.content["claims"]:
             claims.setdefault((claim["claim"], claim["source"]), {})[claim["column"]] = claim
         return claims
 
     @cached_property
     def _cells(self) -> dict[tuple[str, str], Json]:
-        return {(cell["row"], cell["column"]): cell for cell in self.results["cells"]}
+        return {(cell["row"], cell["column"]): cell for cell in self.content["cells"]}
+
+
+def mark(cell: Json, key: str) -> str:
+    """``▲`` or ``▼`` if a measure differs significantly from the baseline's, else an empty text.
+
+    >>> mark({"difference": {"P@1": -0.2}, "p": {"P@1": 0.001}}, "P@1")
+    '▼'
+    """
+    p, difference = (cell.get("p") or {}).get(key), (cell.get("difference") or {}).get(key)
+    if p is None or not difference or p >= SIGNIFICANT:
+        return ""
+    return "▲" if difference > 0 else "▼"
+
+
+def verdict(word: str) -> str:
+    """A verdict with its sign.
+
+    >>> verdict("does not hold")
+    '✗ does not hold'
+    """
+    return f"{VERDICTS[word][0]} {word}"
+
+
+def p_value(p: float | None) -> str:
+    """Text of a p-value.
+
+    >>> p_value(0.00005), p_value(0.0312), p_value(None)
+    ('< 0.001', '0.031', '–')
+    """
+    if p is None:
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def signed(value: float | None) -> str:
+    """Text of a difference of measures or costs, with about four significant digits and a minus sign (U+2212).
+
+    >>> signed(0.01234), signed(-12.5), signed(-2_345_678.9), signed(None)
+    ('+0.0123', '−12.5', '−2,345,679', '–')
+    """
+    if value is None:
+        return "–"
+    digits = 4 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:+,.{digits}f}".replace("-", "−")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from eval.reproduce.budgets import stages, threads
 from eval.reproduce.matrix_file import load_matrix
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.plan_make import make_plan
@@ -19,6 +18,4 @@ __all__ = [
     "make_plan",
     "only_one",
     "pooled",
-    "stages",
-    "threads",
 ]

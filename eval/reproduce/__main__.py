@@ -113,11 +113,11 @@ def _display(plan: Plan) -> None:
 
 def _write(plan: Plan, output: Path, command: str) -> int:
     """Write the leaderboard and its page; 1 if a cell failed or is worse than expected."""
-    from eval.report import write
+    from eval.report import write_report
     from eval.reproduce.leaderboard import exit_status, write_leaderboard
 
     status = exit_status(write_leaderboard(plan, output, command))
-    write(output)
+    write_report(output)
     _say(f"written: {output}")
     return status
 

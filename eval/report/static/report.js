@@ -1,6 +1,6 @@
 // What the parts of the page share: the data, elements, and how numbers are spelled. Names come from files of results:
 // they are only ever set as text.
-const found = JSON.parse(document.getElementById("data").textContent);
+const results = JSON.parse(document.getElementById("data").textContent);
 
 function element(name, { text, ...attributes } = {}, ...children) {
   const made = document.createElement(name);
@@ -25,13 +25,13 @@ function signed(value) {
   return value === null || value === undefined ? "–" : (value < 0 ? "−" : "+") + Math.abs(value).toFixed(4);
 }
 
-function chance(p) {
+function pValue(p) {
   if (p === null || p === undefined) return "–";
   return p < 0.001 ? "< 0.001" : p.toFixed(3);
 }
 
 function valueOf(row, column, quantity) {
-  const cell = found.cells[row][column];
+  const cell = results.cells[row][column];
   const cost = quantity.cost ? cell.costs?.[quantity.key] : undefined;
   return cost ?? cell.scores[quantity.key] ?? null;
 }

@@ -88,7 +88,7 @@ function named(figure, svg, points) {
   const nearest = (event) => {
     const place = svg.getBoundingClientRect();
     const away = (point) => Math.hypot(point.x - event.clientX + place.left, point.y - event.clientY + place.top);
-    const best = points.reduce((found, point, number) => (away(point) < away(points[found]) ? number : found), 0);
+    const best = points.reduce((nearest, point, number) => (away(point) < away(points[nearest]) ? number : nearest), 0);
     pick(points.length && away(points[best]) < 28 ? best : -1);
   };
   svg.setAttribute("tabindex", "0");

@@ -1,22 +1,22 @@
 // The two figures: quality against cost, and one row against another query by query.
 function tradeoff(section) {
-  const withCosts = found.columns.map((column, number) => number).filter((number) => costsOf(number).length);
+  const withCosts = results.columns.map((column, number) => number).filter((number) => costsOf(number).length);
   if (!withCosts.length) return;
   section.hidden = false;
   const figure = element("figure", { class: "chart" });
   const legend = element("ul", { class: "keys" });
-  const column = select("Column", withCosts.map((number) => found.columns[number].name), 0, fill);
+  const column = select("Column", withCosts.map((number) => results.columns[number].name), 0, fill);
   const quality = select("Quality", [], -1, draw);
   const cost = select("Cost", [], -1, draw);
   section.append(element("div", { class: "controls" }, column.label, quality.label, cost.label), figure, legend);
 
   function costsOf(number) {
-    const drawable = (q) => q.cost && found.rows.some((_, row) => valueOf(row, number, q) !== null);
-    return found.columns[number].quantities.filter(drawable);
+    const drawable = (q) => q.cost && results.rows.some((_, row) => valueOf(row, number, q) !== null);
+    return results.columns[number].quantities.filter(drawable);
   }
   function choices() {
     const number = withCosts[column.list.selectedIndex];
-    return { number, qualities: found.columns[number].quantities.filter((q) => !q.cost), costs: costsOf(number) };
+    return { number, qualities: results.columns[number].quantities.filter((q) => !q.cost), costs: costsOf(number) };
   }
   function fill() {
     const { qualities, costs } = choices();
@@ -31,7 +31,7 @@ function tradeoff(section) {
     const { number, qualities, costs } = choices();
     const [qx, qy] = [costs[cost.list.selectedIndex], qualities[quality.list.selectedIndex]];
     const lines = new Map(); // every row's curve has the same colour and shape in every column
-    found.rows.forEach((row, r) => {
+    results.rows.forEach((row, r) => {
       const name = row.curve ?? row.name;
       if (!lines.has(name)) lines.set(name, []);
       const [a, b] = [valueOf(r, number, qx), valueOf(r, number, qy)];
@@ -54,7 +54,7 @@ function tradeoff(section) {
         const mark = shape(index, ...at[place]);
         group.append(mark);
         const values = `${qy.heading} ${shown(point.b, qy)}, ${qx.heading} ${point.a.toFixed(qx.digits)}`;
-        points.push({ x: at[place][0], y: at[place][1], mark, name: found.rows[point.r].name, text: `${found.rows[point.r].name}\n${values}` });
+        points.push({ x: at[place][0], y: at[place][1], mark, name: results.rows[point.r].name, text: `${results.rows[point.r].name}\n${values}` });
       });
     });
     labels(svg, points, box);
@@ -91,14 +91,14 @@ function labels(svg, points, box) {
 }
 
 function scatter(section) {
-  const measured = (number) => found.queries[number].rows.map((row, r) => r).filter((r) => Object.keys(found.queries[number].rows[r]).length);
-  const usable = found.columns.map((column, number) => number).filter((number) => measured(number).length > 1);
+  const measured = (number) => results.queries[number].rows.map((row, r) => r).filter((r) => Object.keys(results.queries[number].rows[r]).length);
+  const usable = results.columns.map((column, number) => number).filter((number) => measured(number).length > 1);
   if (!usable.length) return;
   section.hidden = false;
   const figure = element("figure", { class: "chart" });
   const summary = element("p", { role: "status" });
   const most = element("div", { class: "scroll", tabindex: "0" });
-  const column = select("Column", usable.map((number) => found.columns[number].name), 0, fill);
+  const column = select("Column", usable.map((number) => results.columns[number].name), 0, fill);
   const measure = select("Measure", [], -1, draw);
   const across = select("Row across", [], -1, draw);
   const up = select("Row up", [], -1, draw);
@@ -107,12 +107,12 @@ function scatter(section) {
 
   function choices() {
     const number = usable[column.list.selectedIndex];
-    return { number, rows: measured(number), measures: found.columns[number].quantities.filter((q) => !q.cost) };
+    return { number, rows: measured(number), measures: results.columns[number].quantities.filter((q) => !q.cost) };
   }
   function fill() {
     const { rows, measures } = choices();
-    const names = rows.map((r) => found.rows[r].name);
-    const offered = [[measure.list, measures.map((q) => q.heading), 0], [across.list, names, names.indexOf(found.baseline)], [up.list, names, names.length - 1]];
+    const names = rows.map((r) => results.rows[r].name);
+    const offered = [[measure.list, measures.map((q) => q.heading), 0], [across.list, names, names.indexOf(results.baseline)], [up.list, names, names.length - 1]];
     for (const [list, texts, usual] of offered) {
       const before = texts.indexOf(list.selectedOptions[0]?.textContent);
       list.replaceChildren(...texts.map((text) => element("option", { text })));
@@ -121,7 +121,7 @@ function scatter(section) {
     draw();
   }
   function pairs(number, key, rows) {
-    const { ids, rows: values } = found.queries[number];
+    const { ids, rows: values } = results.queries[number];
     const [a, b] = [across, up].map((control) => values[rows[control.list.selectedIndex]][key] ?? []);
     const both = ids.map((id, i) => ({ id, a: a[i] ?? null, b: b[i] ?? null }));
     return both.filter((pair) => pair.a !== null && pair.b !== null);

@@ -3,7 +3,7 @@ const table = document.getElementById("table");
 const body = table.tBodies[0];
 const headings = [...table.tHead.rows[1].cells];
 const inOrder = [...body.rows];
-const known = new Map(found.columns.flatMap((column) => column.quantities).map((quantity) => [quantity.key, quantity]));
+const known = new Map(results.columns.flatMap((column) => column.quantities).map((quantity) => [quantity.key, quantity]));
 const keys = [...known.values()].sort((one, other) => one.cost - other.cost); // measures first
 const pressed = new Set(firstShown());
 
@@ -11,7 +11,7 @@ const pressed = new Set(firstShown());
 function firstShown() {
   const measures = keys.filter((quantity) => !quantity.cost).map((quantity) => quantity.key);
   const wide = headings.filter((heading) => measures.includes(heading.dataset.k)).length > 16;
-  return wide ? found.columns.flatMap((column) => column.quantities.slice(0, 1)).map((quantity) => quantity.key) : measures;
+  return wide ? results.columns.flatMap((column) => column.quantities.slice(0, 1)).map((quantity) => quantity.key) : measures;
 }
 
 function show() {
@@ -45,7 +45,7 @@ function chip(quantity) {
 
 function sort(heading) {
   const place = headings.indexOf(heading);
-  const quantity = place < 0 ? null : found.columns[heading.dataset.c].quantities.find((q) => q.key === heading.dataset.k);
+  const quantity = place < 0 ? null : results.columns[heading.dataset.c].quantities.find((q) => q.key === heading.dataset.k);
   const first = quantity && quantity.best !== "lowest" ? "descending" : "ascending";
   const other = first === "descending" ? "ascending" : "descending";
   const order = heading.getAttribute("aria-sort") === first ? other : first;
@@ -87,16 +87,16 @@ document.body.append(dialog);
 
 function details(td) {
   const number = Number(td.parentElement.dataset.r);
-  const row = found.rows[number];
-  const column = found.columns[td.dataset.c];
-  const cell = found.cells[number][td.dataset.c];
+  const row = results.rows[number];
+  const column = results.columns[td.dataset.c];
+  const cell = results.cells[number][td.dataset.c];
   const close = element("button", { type: "button", class: "button close", text: "Close" });
   close.addEventListener("click", () => dialog.close());
   dialog.replaceChildren(close, element("h2", { id: "opened", text: `${row.name}, ${column.name}` }));
   const about = [row.kind === "published" && `Published: ${row.source}`, row.note, cell.error && `✗ failed: ${cell.error}`];
   dialog.append(...about.filter(Boolean).map((text) => element("p", { text })));
   const lines = column.quantities.map((quantity) => line(cell, number, td.dataset.c, quantity)).filter(Boolean);
-  const head = ["", "value", found.baseline ? `− ${found.baseline}` : "", found.baseline ? "p" : "", ""];
+  const head = ["", "value", results.baseline ? `− ${results.baseline}` : "", results.baseline ? "p" : "", ""];
   if (cell.expected) head[4] = "expected";
   const cells = (texts, name) => texts.map((text, i) => element(name, { text, ...(i && { class: "number" }) }));
   const rows = [element("tr", {}, ...cells(head, "th")), ...lines.map((line) => element("tr", {}, ...cells(line, "td")))];
@@ -110,9 +110,9 @@ function line(cell, row, column, quantity) {
   if (value === null) return null;
   const { key } = quantity;
   const expected = cell.expected?.[key];
-  const verdict = expected === undefined ? "" : `${shown(expected, quantity)} ${found.verdicts[cell.verdicts?.[key]] ?? ""}`;
+  const verdict = expected === undefined ? "" : `${shown(expected, quantity)} ${results.verdicts[cell.verdicts?.[key]] ?? ""}`;
   const compared = cell.difference?.[key];
-  const [difference, p] = compared === undefined ? ["", ""] : [signed(compared), chance(cell.p?.[key])];
+  const [difference, p] = compared === undefined ? ["", ""] : [signed(compared), pValue(cell.p?.[key])];
   return [quantity.heading, shown(value, quantity), difference, p, verdict];
 }
 

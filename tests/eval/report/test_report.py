@@ -1,26 +1,32 @@
-"""The report of a matrix: every number on every page, nothing a name could break, nothing asked of the network."""
+"""The pages of a leaderboard: every number on every page, names stay text, no request to the network."""
 
 from __future__ import annotations
 
+import base64
+import csv
+import hashlib
+import io
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eval.report.__main__ import main, write
-from eval.report.html import html
-from eval.report.markdown import code, markdown, plain
-from eval.report.quantities import COSTS, measure
-from eval.report.results import Found
+from eval.report.__main__ import main
+from eval.report.pages import cells_csv, code, html, markdown, page, plain, write_report
+from eval.report.results import COSTS, Results, measure
 from eval.reproduce import claims
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json
-from tests.eval import report_results
-from tests.eval.report_results import HOSTILE
-from tests.eval.report_results import made_up_found as made_up
+from tests.eval.report import report_results
+from tests.eval.report.report_results import HOSTILE
+from tests.eval.report.report_results import made_up_results as made_up
 
+COLUMNS = ("msmarco-mini", "scifact")
 VOID = {"meta", "link", "br", "img", "input"}
 
 
@@ -48,13 +54,13 @@ class Reader(HTMLParser):
             self.elements[-1][2].append(data)
 
     def texts(self, tag: str) -> list[str]:
-        return ["".join(texts) for name, _, texts in self.elements if name == tag]
+        return ["".join(texts).strip() for name, _, texts in self.elements if name == tag]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("matplotlib")
-    made = report_results.write(tmp_path_factory.mktemp("report"), *report_results.made_up(queries=8))
+    made = report_results.write(tmp_path_factory.mktemp("report"), *report_results.made_up(queries=8, columns=COLUMNS))
     assert main([str(made)]) == 0
     return made
 
@@ -62,26 +68,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_file_is_written(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} - {"results.json", "per_query.json"}
     figures = {"scores", "tradeoff-flops", "tradeoff-ms-per-query"}
-    assert names == {"README.md", "index.html"} | {f"{name}.{end}" for name in figures for end in ("svg", "png")}
+    assert names == {"README.md", "cells.csv", "index.html"} | {
+        f"{name}.{end}" for name in figures for end in ("svg", "png")
+    }
     assert all(f"({name}.svg)" in (folder / "README.md").read_text("utf-8") for name in figures)
 
 
 def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
-    again = report_results.write(tmp_path, *report_results.made_up(queries=8))
-    for path in write(again):
+    again = report_results.write(tmp_path, *report_results.made_up(queries=8, columns=COLUMNS))
+    for path in write_report(again):
         assert path.read_bytes() == (folder / path.name).read_bytes(), path.name
         assert not re.search(rb"\d{4}-\d\d-\d\dT\d\d:", path.read_bytes()), path.name
 
 
 def test_every_number_is_on_both_pages() -> None:
-    found = made_up()
-    tables = markdown(found, {})
-    cells = {(a["data-c"], a["data-k"], a["data-v"]) for tag, a, _ in Reader(html(found)).elements if "data-v" in a}
+    results = made_up()
+    tables = markdown(results, {})
+    cells = {(a["data-c"], a["data-k"], a["data-v"]) for tag, a, _ in Reader(html(results)).elements if "data-v" in a}
     count = 0
-    for cell in found.results["cells"]:
-        number = next(i for i, column in enumerate(found.columns) if column["name"] == cell["column"])
-        for quantity in found.quantities(found.columns[number]):
-            value = found.value(cell["row"], cell["column"], quantity)
+    for cell in results.content["cells"]:
+        number = next(i for i, column in enumerate(results.columns) if column["name"] == cell["column"])
+        for quantity in results.quantities(results.columns[number]):
+            value = results.value(cell["row"], cell["column"], quantity)
             if value is not None:
                 count += 1
                 assert (str(number), quantity.key, repr(value)) in cells
@@ -101,18 +109,18 @@ def _part(tables: str, column: str) -> str:
 
 
 def test_the_table_has_every_cell() -> None:
-    found = made_up()
-    elements = Reader(html(found)).elements
+    results = made_up()
+    elements = Reader(html(results)).elements
     rows = [attributes for tag, attributes, _ in elements if tag == "tr" and "data-r" in attributes]
-    assert [row["data-r"] for row in rows] == [str(number) for number in range(len(found.rows))]
+    assert [row["data-r"] for row in rows] == [str(number) for number in range(len(results.rows))]
     assert rows[-1]["class"] == "published"
-    width = sum(len(found.quantities(column)) for column in found.columns)
+    width = sum(len(results.quantities(column)) for column in results.columns)
     assert len([1 for tag, a, _ in elements if tag == "td" and "data-k" in a]) == len(rows) * width
 
 
 def test_signs_say_what_colours_say() -> None:
-    found = made_up()
-    texts = [text for _, _, parts in Reader(html(found)).elements if (text := "".join(parts).strip())]
+    results = made_up()
+    texts = [text for _, _, parts in Reader(html(results)).elements if (text := "".join(parts).strip())]
     for said in (
         "✓ holds",
         "✗ does not hold",
@@ -125,7 +133,7 @@ def test_signs_say_what_colours_say() -> None:
         "▼",
     ):
         assert said in texts
-    tables = markdown(found, {})
+    tables = markdown(results, {})
     for said in (
         "✓ holds",
         "✗ does not hold",
@@ -150,44 +158,86 @@ def test_a_claim_is_one_line_with_all_its_columns() -> None:
     assert texts.count("paper 0, Table 1") == 1
 
 
-def test_that_claims_are_not_corrected_is_said() -> None:
-    found = made_up()
+def test_a_note_says_that_claims_are_not_corrected() -> None:
+    results = made_up()
     said = "not corrected for how many"
-    assert said in html(found)
-    assert said in markdown(found, {})
-    found.results["claims"].clear()
-    assert said not in html(found)
+    assert said in html(results)
+    assert said in markdown(results, {})
+    results.content["claims"].clear()
+    assert said not in html(results)
 
 
 def test_the_best_of_our_own_is_bold() -> None:
-    found = made_up()
-    best = max(found.value(row["name"], "scifact", measure("nDCG@10")) or 0 for row in found.rows)
-    assert f"{best:.4f}" in Reader(html(found)).texts("b")
-    assert f"**{best:.4f}**" in markdown(found, {})
-    for cell in found.results["cells"]:
+    results = made_up()
+    best = max(results.value(row["name"], "scifact", measure("nDCG@10")) or 0 for row in results.rows)
+    assert f"{best:.4f}" in Reader(html(results)).texts("b")
+    assert f"**{best:.4f}**" in markdown(results, {})
+    for cell in results.content["cells"]:
         if cell["row"] == "SPLADE":
             cell["scores"] = {"nDCG@10": 0.99}
-    assert "0.9900" not in Reader(html(found)).texts("b")
-    assert f"{best:.4f}" in Reader(html(found)).texts("b")
-    assert "**0.9900**" not in markdown(found, {})
-    assert f"**{best:.4f}**" in markdown(found, {})
+    assert "0.9900" not in Reader(html(results)).texts("b")
+    assert f"{best:.4f}" in Reader(html(results)).texts("b")
+    assert "**0.9900**" not in markdown(results, {})
+    assert f"**{best:.4f}**" in markdown(results, {})
 
 
 def test_hostile_names_stay_text() -> None:
-    found = made_up(names=HOSTILE)
-    page = Reader(html(found))
+    results = made_up(names=HOSTILE)
+    page = Reader(html(results))
     assert page.open == []
     assert page.texts("script")[-1].startswith('"use strict"')
     assert len(page.texts("script")) == 2
     assert not [1 for _, attributes, _ in page.elements for name in attributes if name.startswith("on")]
     assert HOSTILE[0] in page.texts("span")
-    tables = markdown(found, {})
+    tables = markdown(results, {})
     assert "<script" not in tables
     assert "<img" not in tables
     assert {line.count("|") - line.count("\\|") for line in tables.splitlines() if "\\`x\\`" in line} >= {7}
 
 
-def test_nothing_is_asked_for() -> None:
+def test_the_csv_has_a_line_per_cell() -> None:
+    results = made_up()
+    lines = list(csv.DictReader(io.StringIO(cells_csv(results))))
+    assert len(lines) == len(results.content["cells"])
+    first, cell = lines[0], results.content["cells"][0]
+    assert (first["row"], first["column"], first["status"]) == (cell["row"], cell["column"], "done")
+    assert float(first["MRR@10"]) == cell["scores"]["MRR@10"]
+    assert first["FLOPS"] == ""  # unknown for BM25
+    assert float(first["ms/query"]) == cell["costs"]["ms/query"]
+
+
+def test_the_policy_allows_only_our_style_and_script() -> None:
+    script = 'document.title = "ü";'
+    content = page(HOSTILE[0], "<p>x</p>", style="p { margin: 0; }", script=script, data={"a": HOSTILE})
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", content, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in content
+    assert "default-src 'none'" in content
+    assert "unsafe" not in content
+    assert "script" not in page("t", "<p>x</p>")
+    assert Reader(content).texts("title") == [HOSTILE[0]]
+    assert json.loads(Reader(content).texts("script")[0]) == {"a": list(HOSTILE)}
+
+
+@pytest.mark.parametrize("text", ["</SCRIPT>", "</style >", "<!-- x"])
+def test_a_script_that_ends_its_element_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="holds"):
+        page("t", "", script=text)
+
+
+@given(st.text())
+def test_data_is_read_back_from_the_page(text: str) -> None:
+    (script,) = Reader(page("t", "", data=[text])).texts("script")
+    assert json.loads(script) == [text]
+
+
+@given(st.text(st.characters(codec=None)))
+def test_every_title_can_be_written(text: str) -> None:
+    assert page(text, "").encode().count(b"<title>") == 1
+
+
+def test_no_request_to_the_network() -> None:
     page = html(made_up()).replace("http://www.w3.org/2000/svg", "")  # a name, not a place
     assert not re.search(r"https?:|url\(|@import|\bsrc=|fetch\(|XMLHttp|import\(|innerHTML", page)
 
@@ -197,27 +247,27 @@ def test_no_style_that_the_policy_refuses() -> None:
 
 
 def test_a_pool_is_said() -> None:
-    found = made_up()
-    for page in (markdown(found, {}), html(found)):
-        assert "best documents for each query" in page
-        assert "pool of 100" in page
+    results = made_up()
+    for content in (markdown(results, {}), html(results)):
+        assert "best documents for each query" in content
+        assert "pool of 100" in content
 
 
 def test_published_rows_alone_are_shown() -> None:
-    found = report_results.published_alone()
-    assert "0.3220" in markdown(found, {})
-    assert "0.3220" in Reader(html(found)).texts("span")
+    results = report_results.published_only()
+    assert "0.3220" in markdown(results, {})
+    assert "0.3220" in Reader(html(results)).texts("span")
 
 
 def test_without_what_is_optional() -> None:
-    results, _ = report_results.made_up(queries=2)
-    for cell in results["cells"]:
+    content, _ = report_results.made_up(queries=2)
+    for cell in content["cells"]:
         cell["scores"].pop("FLOPS", None)  # of the published row
         cell.update({"costs": None, "difference": {}, "p": {}, "verdicts": {}, "expected": None, "spread": None})
-    found = Found(results={**results, "claims": [], "baseline": None}, per_query={})
-    tables = markdown(found, {})
+    results = Results(content={**content, "claims": [], "baseline": None}, per_query={})
+    tables = markdown(results, {})
     assert not {"## Costs", "## Claims", "## Expected scores"} & set(tables.splitlines())
-    assert Reader(html(found)).open == []
+    assert Reader(html(results)).open == []
 
 
 def test_costs_are_those_that_claims_know() -> None:
@@ -225,7 +275,7 @@ def test_costs_are_those_that_claims_know() -> None:
 
 
 @pytest.mark.parametrize(("text", "shown"), [("a`b", "`` a`b ``"), ("plain", "`plain`"), ("``", "``` `` ```")])
-def test_code(text: str, shown: str) -> None:
+def test_markdown_code(text: str, shown: str) -> None:
     assert code(text) == shown
 
 
@@ -235,7 +285,7 @@ def test_plain_is_one_line() -> None:
 
 def test_a_folder_without_results(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"results\.json: no such file"):
-        write(tmp_path)
+        write_report(tmp_path)
 
 
 def test_other_json_is_refused(tmp_path: Path) -> None:
@@ -243,5 +293,5 @@ def test_other_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         LearnedSparseError, match=r"results\.json: no 'title'; it is not what python -m eval\.reproduce"
     ):
-        write(tmp_path)
+        write_report(tmp_path)
     assert read_json(tmp_path / "per_query.json") == {}

@@ -1,4 +1,4 @@
-"""Made-up results of a matrix, for the tests of its report."""
+"""Made-up results of a leaderboard, for the tests of its report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from eval.report.results import Found
+from eval.report.results import Results
 from learned_sparse.core.files import write_json
 
 HOSTILE = (
@@ -15,7 +15,7 @@ HOSTILE = (
     "\u2028| `x` *y* $z$",
     "_under",
 )
-"""Names that break what is written without care."""
+"""Names with characters that HTML, JavaScript or Markdown interpret unless they are escaped."""
 MEASURES = ("nDCG@10", "MRR@10", "R@100")
 COLUMNS = ("msmarco-mini", "msmarco-mini DL19", "squad-sent", "scifact", "vaswani")
 ROWS = (
@@ -34,13 +34,15 @@ ROWS = (
 )
 
 
-def made_up(*, queries: int = 200, names: tuple[str, ...] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``results.json`` and ``per_query.json``; ``names`` take the place of the first rows' own."""
+def made_up(
+    *, queries: int = 200, names: tuple[str, ...] | None = None, columns: tuple[str, ...] = COLUMNS
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``results.json`` and ``per_query.json``; ``names`` replace the names of the first rows."""
     rng = random.Random(5)
     titles = [*(names or ()), *(name for name, *_ in ROWS)][: len(ROWS)] if names else [name for name, *_ in ROWS]
-    per_query: dict[str, Any] = {column: {} for column in COLUMNS}
+    per_query: dict[str, Any] = {column: {} for column in columns}
     cells = []
-    for column in COLUMNS:
+    for column in columns:
         easy = [rng.betavariate(1.2, 0.8) for _ in range(queries)]
         for title, (_, kind, _, gain) in zip(titles, ROWS, strict=True):
             cells.append(_cell(rng, title, column, kind, gain, easy, per_query[column]))
@@ -65,34 +67,34 @@ def made_up(*, queries: int = 200, names: tuple[str, ...] | None = None) -> tupl
         "processor": "Intel Xeon Platinum 8488C, 2 threads",
         "baseline": titles[0],
         "test": "randomization",
-        "columns": [_column(column, queries) for column in COLUMNS],
+        "columns": [_column(column, queries) for column in columns],
         "rows": rows,
         "cells": cells,
-        "claims": _claims(titles),
+        "claims": _claims(titles, columns),
     }
     return results, per_query
 
 
 def write(folder: Path, results: dict[str, Any], per_query: dict[str, Any]) -> Path:
-    """Both as the files that a report is made from."""
+    """Write both files that a report is made from."""
     write_json(folder / "results.json", results)
     write_json(folder / "per_query.json", per_query)
     return folder
 
 
-def made_up_found(**options: Any) -> Found:
-    """The same as a report reads it, of few queries."""
+def made_up_results(**options: Any) -> Results:
+    """Made-up results of few queries, as a report reads them."""
     results, per_query = made_up(queries=8, **options)
-    return Found(results=results, per_query=per_query)
+    return Results(content=results, per_query=per_query)
 
 
-def published_alone() -> Found:
-    """Only rows that papers have published, of columns whose measures nobody has named."""
+def published_only() -> Results:
+    """Results with published rows only, of columns that name no measures."""
     results, _ = made_up(queries=2)
     rows = [row for row in results["rows"] if row["kind"] == "published"]
     cells = [cell for cell in results["cells"] if cell["row"] == "SPLADE"]
     columns = [{**column, "measures": []} for column in results["columns"]]
-    return Found(results={**results, "rows": rows, "cells": cells, "columns": columns, "claims": []}, per_query={})
+    return Results(content={**results, "rows": rows, "cells": cells, "columns": columns, "claims": []}, per_query={})
 
 
 def _column(name: str, queries: int) -> dict[str, Any]:
@@ -104,22 +106,22 @@ def _column(name: str, queries: int) -> dict[str, Any]:
 
 
 def _cell(
-    rng: random.Random, row: str, column: str, kind: str, gain: float, easy: list[float], kept: dict[str, Any]
+    rng: random.Random, row: str, column: str, kind: str, gain: float, easy: list[float], per_query: dict[str, Any]
 ) -> dict[str, Any]:
     cell: dict[str, Any] = {"row": row, "column": column, "status": "done", "scores": {}, "spread": None}
     cell |= {"expected": None, "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None}
     if kind == "published":
-        known = {"scores": {"MRR@10": 0.322, "FLOPS": 0.73}} if column == COLUMNS[0] else {"status": "absent"}
-        return cell | {"status": "published"} | known
+        scores = {"scores": {"MRR@10": 0.322, "FLOPS": 0.73}} if column == COLUMNS[0] else {"status": "absent"}
+        return cell | {"status": "published"} | scores
     if row == "UHD-BERT" and column == "vaswani":
         return cell | {"status": "failed", "error": "encode ended with status 137: killed"}
-    kept[row] = {
+    per_query[row] = {
         measure: {
-            f"q{number:03d}": _judged(rng, measure, base + gain + 0.05 * place) for number, base in enumerate(easy)
+            f"q{number:03d}": _judged(rng, measure, base + gain + 0.05 * position) for number, base in enumerate(easy)
         }
-        for place, measure in enumerate(MEASURES)
+        for position, measure in enumerate(MEASURES)
     }
-    cell["scores"] = {measure: sum(values.values()) / len(values) for measure, values in kept[row].items()}
+    cell["scores"] = {measure: sum(values.values()) / len(values) for measure, values in per_query[row].items()}
     if row == "SPLADE-max":
         cell["spread"] = dict.fromkeys(MEASURES, 0.0042)
     if kind == "bm25" and column == "scifact":
@@ -156,7 +158,7 @@ def _training() -> dict[str, Any]:
     return {"processor": "Intel Xeon Platinum 8488C", "backbone": "all-MiniLM-L6-v2", "stages": stages, **sizes}
 
 
-def _claims(titles: list[str]) -> list[dict[str, Any]]:
+def _claims(titles: list[str], columns: tuple[str, ...]) -> list[dict[str, Any]]:
     words = ("holds", "does not hold", "not significant")
     return [
         {
@@ -168,7 +170,7 @@ def _claims(titles: list[str]) -> list[dict[str, Any]]:
             "verdict": words[number],
         }
         for number in range(3)
-        for column in COLUMNS[:3]
+        for column in columns[:3]
     ] + [
         {
             "source": "paper 3, Table 4",
@@ -178,5 +180,5 @@ def _claims(titles: list[str]) -> list[dict[str, Any]]:
             "p": None,
             "verdict": "not measured",
         }
-        for column in COLUMNS[3:]
+        for column in columns[3:]
     ]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from eval.report.html import html
-from eval.report.results import Found
-from tests.eval import report_results
+from eval.report.pages import html
+from eval.report.results import Results
+from tests.eval.report import report_results
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt-get install chromium")
@@ -78,25 +78,25 @@ def dumped(page: Path, tmp_path: Path) -> str:
     return subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode()
 
 
-def driven(found: Found) -> str:
+def driven(results: Results) -> str:
     """A copy of the page whose policy lets one more script pass, which clicks and says what it saw."""
-    copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html(found), count=1)
+    copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html(results), count=1)
     return copy.replace(
         "</body>", f"<script>window.onload = () => setTimeout(() => {{ {CLICKS} }}, 500)</script></body>"
     )
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def results() -> Results:
     results, per_query = report_results.made_up(queries=40)
-    return Found(results=results, per_query=per_query)
+    return Results(content=results, per_query=per_query)
 
 
 @pytest.fixture(scope="module")
-def said(found: Found, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def said(results: Results, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("browser")
     page = folder / "page.html"
-    page.write_text(driven(found), encoding="utf-8")
+    page.write_text(driven(results), encoding="utf-8")
     return _title(dumped(page, folder))
 
 
@@ -107,17 +107,17 @@ def _title(document: str) -> dict[str, Any]:
     return content
 
 
-def test_the_policy_lets_our_script_pass(found: Found, tmp_path: Path) -> None:
+def test_the_policy_lets_our_script_pass(results: Results, tmp_path: Path) -> None:
     page = tmp_path / "index.html"
-    page.write_text(html(found), encoding="utf-8")
+    page.write_text(html(results), encoding="utf-8")
     document = dumped(page, tmp_path)
     assert document.count('class="chip"') == 10
     assert document.count("<polyline") == 2
     assert document.count('class="dot"') > 10
 
 
-def test_every_row_is_there(found: Found, said: dict[str, Any]) -> None:
-    assert said["order"] == said["back"] == [row["name"] for row in found.rows]
+def test_every_row_is_there(results: Results, said: dict[str, Any]) -> None:
+    assert said["order"] == said["back"] == [row["name"] for row in results.rows]
     assert said["chips"] == 10
 
 
@@ -135,14 +135,14 @@ def test_costs_come_when_asked_for(said: dict[str, Any]) -> None:
     assert said["hidden"] == [True, False]
 
 
-def test_a_cell_shows_its_commands(found: Found, said: dict[str, Any]) -> None:
-    cell = found.cell(found.rows[4]["name"], found.columns[1]["name"])
+def test_a_cell_shows_its_commands(results: Results, said: dict[str, Any]) -> None:
+    cell = results.cell(results.rows[4]["name"], results.columns[1]["name"])
     assert said["opened"] == [True, f"{cell['row']}, {cell['column']}", "\n".join(cell["commands"])]
 
 
-def test_the_keyboard_moves_and_opens(found: Found, said: dict[str, Any]) -> None:
+def test_the_keyboard_moves_and_opens(results: Results, said: dict[str, Any]) -> None:
     assert said["moved"] == "5"
-    assert said["entered"].startswith(found.rows[5]["name"])
+    assert said["entered"].startswith(results.rows[5]["name"])
 
 
 def test_the_trade_off_joins_curves(said: dict[str, Any]) -> None:
@@ -150,8 +150,8 @@ def test_the_trade_off_joins_curves(said: dict[str, Any]) -> None:
     assert said["points"] == 13  # rows with FLOPS
 
 
-def test_one_row_against_another(found: Found, said: dict[str, Any]) -> None:
-    first, other = (found.per_query[found.columns[0]["name"]][found.rows[n]["name"]]["nDCG@10"] for n in (0, 4))
+def test_one_row_against_another(results: Results, said: dict[str, Any]) -> None:
+    first, other = (results.per_query[results.columns[0]["name"]][results.rows[n]["name"]]["nDCG@10"] for n in (0, 4))
     gains = {query: other[query] - first[query] for query in first}
     better, worse = sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())
     counted = f"for {better} queries, equal for {len(gains) - better - worse}, worse for {worse};"
@@ -161,8 +161,8 @@ def test_one_row_against_another(found: Found, said: dict[str, Any]) -> None:
     assert said["tip"] == f"{lost}\nBM25: {first[lost]:.4f}\nSPLADE-max: {other[lost]:.4f}"
 
 
-def test_a_phone_scrolls_no_page(found: Found, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(driven(found), encoding="utf-8")
+def test_a_phone_scrolls_no_page(results: Results, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(driven(results), encoding="utf-8")
     frame = '<!doctype html><title></title><iframe src="page.html" width="375" height="800"></iframe>'
     script = "<script>onmessage = (event) => (document.title = event.data)</script>"
     (tmp_path / "phone.html").write_text(frame + script, encoding="utf-8")
@@ -174,7 +174,7 @@ def test_a_phone_scrolls_no_page(found: Found, tmp_path: Path) -> None:
 def test_hostile_names_are_text_in_a_browser(tmp_path: Path) -> None:
     results, per_query = report_results.made_up(queries=5, names=HOSTILE)
     page = tmp_path / "page.html"
-    page.write_text(driven(Found(results=results, per_query=per_query)), encoding="utf-8")
+    page.write_text(driven(Results(content=results, per_query=per_query)), encoding="utf-8")
     seen = _title(dumped(page, tmp_path))
     assert seen["hostile"] == 0
     assert seen["order"][:3] == list(HOSTILE)
