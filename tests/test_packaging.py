@@ -25,10 +25,10 @@ from collections import deque
 import encoders, eval, learned_sparse
 from encoders.training.recipe_file import load_recipe, recipe_names
 from learned_sparse.collections.collection import load_collection
-from learned_sparse.collections.description_files import descriptions
+from learned_sparse.collections.descriptions import descriptions
 print(json.dumps({
     "files": [module.__file__ for module in (encoders, eval, learned_sparse)],
-    "collections": [load_collection(name).name for name in descriptions()],
+    "collections": sorted({file.stem for name, file in descriptions().items() if load_collection(name).name == name}),
     "recipes": [name for name in recipe_names() if load_recipe(name)],
 }))
 """

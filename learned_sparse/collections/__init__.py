@@ -1,15 +1,25 @@
-"""Room learned_sparse.collections."""
+"""Test collections and their files: documents, topics, judgements, runs, segments of long documents.
+
+Read ``collection.py`` first: ``load_collection`` gives a ``Collection``, described by a YAML file or a folder's layout
+(``descriptions.py``), by a name of ir_datasets (``catalogue.py``), or generated (``pydoc.py``). ``documents.py``,
+``topics.py`` and ``trec.py`` read and write the files. ``python -m learned_sparse.collections`` lists what is known.
+"""
 
 from __future__ import annotations
 
-from learned_sparse.collections.collection import Collection, filed_under, load_collection, named_split
-from learned_sparse.collections.description_files import data_root
+from learned_sparse.collections.catalogue import CATALOGUE
+from learned_sparse.collections.collection import (
+    Collection,
+    data_root,
+    filed_under,
+    load_collection,
+    local_file,
+    named_split,
+    registered_qrels,
+)
 from learned_sparse.collections.descriptions import Source
 from learned_sparse.collections.documents import DocumentReader, read_documents
-from learned_sparse.collections.named_in_catalogue import CATALOGUE
-from learned_sparse.collections.registered import registered_qrels
 from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, segments_for
-from learned_sparse.collections.sources import local_file
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked, read_qrels, read_run, write_run
 

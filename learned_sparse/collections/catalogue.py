@@ -1,73 +1,232 @@
-"""Documents, queries and judgements by their name in the ir_datasets catalogue (the extra ``data``)."""
+"""Documents, queries and judgements by their name in the ir_datasets catalogue (extra ``data``)."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from learned_sparse.collections.catalogue_names import dataset, has, names
-from learned_sparse.collections.document_formats import check_id, check_text
-from learned_sparse.collections.documents import DocumentReader, Line, OnBadLine
+from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
+from learned_sparse.collections.documents import DocumentReader, OnBadLine, Record, check_text
+from learned_sparse.collections.lines import check_id
 from learned_sparse.collections.trec import Qrels
-from learned_sparse.core import Document, LearnedSparseError, Query, without_mark
+from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, without_mark
+
+CATALOGUE = "ir_datasets:"
+"""Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""
+KINDS = ("docs", "queries", "qrels")
+
+_QUOTED = re.compile(r"--|-(?=[:/])|(?<=[:/])-|[^\w.:/-]|\.$")  # would be read as another "--", or not portable
+
+
+def catalogue_entry(name: str) -> Description:
+    """The collection ``ir_datasets:NAME``: its documents, and a split for each judged set of queries.
+
+    If ``name`` has judgements, it is the only split; otherwise the splits are all judged names below it. The collection
+    is stored under the highest name with the same documents, so ``beir/scifact/test`` and ``beir/scifact/train`` share
+    vectors and indexes. A split is called by the rest of its name: ``test``, ``trec-dl-2019-judged``.
+    """
+    whole = _whole(name)
+    judged = [name] if has(name, "queries", "qrels") else _judged_parts(name)
+    count = dataset(whole).metadata().get("docs", {}).get("count")
+    return Description(
+        name=folder_name(CATALOGUE + whole),
+        title=f"ir_datasets {name}",
+        corpus=Source(ir_datasets=whole),
+        documents=None if count is None else int(count),
+        splits={_split_name(part, whole): _split(part) for part in judged},
+    )
+
+
+def folder_name(name: str) -> str:
+    """``name`` as the name of one folder on any system; different names give different folders.
+
+    ``:`` and ``/`` become ``--``, which no name of the catalogue contains; other characters that some system refuses
+    become ``%`` and the hexadecimal code of each byte.
+
+    >>> folder_name("ir_datasets:beir/scifact")
+    'ir_datasets--beir--scifact'
+    """
+    quoted = _QUOTED.sub(lambda match: "".join(f"%{byte:02x}" for byte in match[0].encode()), name)
+    return quoted.replace(":", "--").replace("/", "--")
+
+
+def name_of_folder(folder: str) -> str:
+    """The inverse of ``folder_name`` for names with one ``:``, before any ``/``, as the catalogue has them.
+
+    >>> name_of_folder("ir_datasets--beir--scifact")
+    'ir_datasets:beir/scifact'
+    """
+    return unquote(folder.replace("--", ":", 1).replace("--", "/"))
 
 
 def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
-    """The documents of ``name``; a title, where there is one, is part of the text (ir_datasets' ``default_text``).
+    """The documents of ``name``; the text is ir_datasets' ``default_text``: a title, if there is one, comes first.
 
-    The first one is fetched here, so that what cannot be fetched is known at once.
+    The first document is fetched immediately, so that a failing download is reported here.
     """
-    source = f"ir_datasets:{name}"
-    records = _fetched(name, "docs")
-    records = chain(list(islice(records, 1)), records)
-    lines: Iterator[Line] = ((f"{source}, document {i}", _document, doc) for i, doc in enumerate(records, start=1))
-    return DocumentReader(lines, source=source, files=(), on_bad_line=on_bad_line)
+    source = f"{CATALOGUE}{name}"
+    rows = _fetch(name, "docs")
+    rows = chain(list(islice(rows, 1)), rows)
+    records: Iterator[Record] = ((f"{source}, document {i}", _document, row) for i, row in enumerate(rows, start=1))
+    return DocumentReader(records, source=source, files=(), on_bad_line=on_bad_line)
 
 
 def queries(name: str) -> list[Query]:
-    """The queries of ``name``."""
-    found = _fetched(name, "queries")
-    return [Query(query.query_id, without_mark(query.default_text()).strip()) for query in found]
+    """The queries of ``name``; of several with one id (repeated headings in TREC CAR) only the first."""
+    found: dict[str, Query] = {}
+    for row in _fetch(name, "queries"):
+        found.setdefault(row.query_id, Query(row.query_id, without_mark(row.default_text()).strip()))
+    return list(found.values())
 
 
 def qrels(name: str) -> Qrels:
     """The judgements of ``name``."""
-    judged: Qrels = {}
-    for judgement in _fetched(name, "qrels"):
-        judged.setdefault(judgement.query_id, {})[judgement.doc_id] = judgement.relevance
-    return judged
+    judgements: Qrels = {}
+    for row in _fetch(name, "qrels"):
+        judgements.setdefault(row.query_id, {})[row.doc_id] = row.relevance
+    return judgements
 
 
-def _fetched(name: str, kind: str) -> Iterator[Any]:
-    """The records; whatever keeps ir_datasets from fetching them (network, disk, a missing reader) is our error."""
-    from learned_sparse.collections.catalogue_fetch import (
-        resume_downloads,  # HTTP and all it needs: not for every command
-    )
+def dataset(name: str) -> Any:
+    """The ir_datasets object of ``name``; ``LearnedSparseError`` with the nearest name if there is none."""
+    try:
+        return _ir_datasets(f"{CATALOGUE}{name}").load(name)
+    except KeyError:
+        close = did_you_mean(name, names())
+        if "?" not in close:  # without a near miss it lists hundreds of names
+            close = "; python -m learned_sparse.collections --catalogue WORD lists those with WORD"
+        raise LearnedSparseError(f"{CATALOGUE}{name}: no such name{close}") from None
 
-    _check(name, kind)
-    resume_downloads(getattr(dataset(name), f"{kind}_handler")())
+
+def names() -> list[str]:
+    """Every name of the catalogue, in the order of ir_datasets."""
+    return [name for name in _ir_datasets("the catalogue").registry if name]
+
+
+def has(name: str, *kinds: str) -> bool:
+    """Whether ``name`` has all of ``kinds``: ``docs``, ``queries``, ``qrels``."""
+    data = dataset(name)
+    return all(getattr(data, f"has_{kind}")() for kind in kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """A file that ir_datasets has to download before it can read a data set."""
+
+    url: str | None
+    """None if the file cannot be downloaded; ``instructions`` say how to get it."""
+    instructions: str | None
+    path: str | None
+    """Where to put a copy so that ir_datasets does not download it; None if it does not look for one (small files)."""
+    bytes: int | None
+    terms: str | None
+    """Conditions of the publisher."""
+
+
+def missing_downloads(name: str, *kinds: str) -> list[Download]:
+    """The files of ``name`` that ir_datasets does not have yet, without repetitions.
+
+    A few data sets build their list of files while they are read, and have none here.
+    """
+    handlers = [getattr(dataset(name), f"{kind}_handler")() for kind in kinds if has(name, kind)]
+    found = [_described(download) for handler in handlers for download in _inside(handler)]
+    return [file for file in dict.fromkeys(found) if file.path is None or not Path(file.path).exists()]
+
+
+def _fetch(name: str, kind: str) -> Iterator[Any]:
+    """The rows of ``kind``; whatever prevents ir_datasets from reading them is reported as ``LearnedSparseError``."""
+    if not has(name, kind):
+        parts = [part for part in names() if part.startswith(f"{name}/") and has(part, kind)]
+        way_out = f"name one of its parts: {', '.join(parts[:5])}" if parts else "use another name or a file"
+        raise LearnedSparseError(f"{CATALOGUE}{name}: has no {kind}; {way_out}")
     try:
         yield from getattr(dataset(name), f"{kind}_iter")()
     except Exception as error:
-        raise LearnedSparseError(
-            f"ir_datasets:{name}: cannot be fetched ({first_line(error)}); it needs a network at first use, "
-            "and some names need a licence or another package"
-        ) from error
+        cause = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        lines = [f"{CATALOGUE}{name}: ir_datasets cannot read its {kind} ({cause})"]
+        missing = missing_downloads(name, kind)
+        if missing:
+            lines[0] += "; files to download, or to put in place by hand:"
+        for file in missing:
+            target = f"put it at {file.path}" if file.path else "a small file, which ir_datasets always downloads"
+            lines.append(f"    {file.url or file.instructions}\n      {target}")
+        raise LearnedSparseError("\n".join(lines)) from error
 
 
-def _check(name: str, kind: str) -> None:
-    if not has(name, kind):
-        parts = [part for part in names() if part.startswith(f"{name}/") and has(part, kind)]
-        way_out = f"name one of its parts: {', '.join(parts[:5])}" if parts else "another name, or a file, has them"
-        raise LearnedSparseError(f"ir_datasets:{name}: has no {kind}; {way_out}")
+def _document(row: Any) -> Document:
+    return check_text(Document(check_id(row.doc_id), row.default_text().strip()))
 
 
-def first_line(error: Exception) -> str:
-    """What a foreign error says, on one line: a Java stack trace or a nested list of causes helps nobody."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+def _whole(name: str) -> str:
+    """The highest name with the same documents: ``beir/scifact`` for ``beir/scifact/test``."""
+    return str(_ir_datasets(name).docs_parent_id(name)) if has(name, "docs") else name
 
 
-def _document(record: Any) -> Document:
-    return check_text(Document(check_id(record.doc_id), record.default_text().strip()))
+def _judged_parts(name: str) -> list[str]:
+    """The names below ``name`` with the same documents and with queries and judgements of their own."""
+    below = [part for part in names() if part.startswith(f"{name}/")]
+    return [part for part in below if has(part, *KINDS) and _whole(part) == name]
+
+
+def _split_name(part: str, whole: str) -> str:
+    below = part.removeprefix(f"{whole}/") if part != whole else part.rsplit("/", 1)[-1]
+    return folder_name(below.replace("/", "-"))
+
+
+def _split(name: str) -> Split:
+    """The split of ``name``, with the measures of the shipped description that has the same judgements, if any."""
+    known = described_split(name)
+    source = Source(ir_datasets=name)
+    if known is None:
+        return Split(topics=source, qrels=source, measures=MEASURES, remove_query=name.startswith("beir/"))
+    return dataclasses.replace(known, topics=source, qrels=source)
+
+
+def _inside(handler: Any) -> Iterator[Any]:
+    """The ``Download`` objects that ``handler`` reads from, through any wrappers (unzipped, filtered, cached).
+
+    Files below a cache that is already filled are left out.
+    """
+    util = _ir_datasets("the catalogue").util
+    waiting, visited = [handler], set()
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in visited:
+            continue
+        visited.add(id(thing))
+        if isinstance(thing, util.Download):
+            yield thing
+        elif isinstance(thing, list | tuple):
+            waiting += reversed(thing)
+        elif isinstance(thing, util.Cache) and Path(thing._path).exists():  # noqa: SLF001 -- nothing public tells
+            continue
+        elif type(thing).__module__.startswith("ir_datasets") and hasattr(thing, "__dict__"):
+            waiting += reversed(vars(thing).values())
+
+
+def _described(download: Any) -> Download:
+    url = next((mirror.url for mirror in download.mirrors if getattr(mirror, "url", None)), None)
+    local = next((mirror for mirror in download.mirrors if hasattr(mirror, "path")), None)
+    path = download._cache_path or (local and local.path(force=False))  # noqa: SLF001 -- .path() would download
+    return Download(
+        url=url,
+        instructions=None if url or local is None else local._message,  # noqa: SLF001
+        path=None if path is None else os.fspath(path),
+        bytes=download._size_hint,  # noqa: SLF001
+        terms=download.dua,
+    )
+
+
+def _ir_datasets(what: str) -> Any:
+    try:
+        import ir_datasets
+    except ImportError:
+        raise LearnedSparseError(f"{what}: ir_datasets is not installed; pip install 'learned-sparse[data]'") from None
+    return ir_datasets

@@ -1,41 +1,43 @@
-"""A test collection: documents, and splits of queries with judgements and the measures that belong to them.
-
-``learned_sparse.collections`` is the command that lists what collections there are.
-"""
+"""A test collection: documents, and splits of queries with judgements and measures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from learned_sparse.collections.description_files import data_root, description_file, descriptions, read_description
-from learned_sparse.collections.descriptions import Description, Expected, Source, Split
+from learned_sparse.collections import catalogue, pydoc
+from learned_sparse.collections.descriptions import (
+    Description,
+    Source,
+    Split,
+    describe_folder,
+    descriptions,
+    read_description,
+    shipped_description,
+)
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, read_documents
-from learned_sparse.collections.folders import describe_folder
-from learned_sparse.collections.named_in_catalogue import CATALOGUE, catalogue_entry
-from learned_sparse.collections.names import folder_name, spelling_of
-from learned_sparse.collections.sources import open_documents, open_qrels, open_queries
 from learned_sparse.collections.topics import read_queries
-from learned_sparse.collections.trec import Qrels
-from learned_sparse.core import LearnedSparseError, Query, did_you_mean
+from learned_sparse.collections.trec import Qrels, read_qrels
+from learned_sparse.core import LearnedSparseError, Query, did_you_mean, home, without_mark
 
-__all__ = [
-    "Collection", "Description", "DocumentReader", "Expected", "OnBadLine", "Source", "Split",
-    "filed_under", "load_collection", "named_split", "read_documents", "read_queries",
-]  # fmt: skip
+DATA_VARIABLE = "LEARNED_SPARSE_DATA"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A described collection whose files are looked for below ``root``, when they are asked for and not before."""
+    """A description and the folder its files are in; files are read when a method needs them."""
 
     description: Description
     root: Path = field(default_factory=Path)
 
     @property
     def name(self) -> str:
-        """The name it is filed under: vectors, indexes and runs have it in their paths."""
+        """Folder name of the collection in the paths of vectors, indexes and runs."""
         return self.description.name
 
     @property
@@ -44,11 +46,11 @@ class Collection:
         return self.description.splits
 
     def split(self, name: str) -> Split:
-        """The split ``name``."""
+        """The split ``name``; ``LearnedSparseError`` with the nearest name if there is none."""
         if not self.splits:
             raise LearnedSparseError(
-                f"collection {self.name}: no split {name!r}, for no queries with judgements were found there; its "
-                "documents can be encoded and indexed, and searched for the queries of a file: --topics FILE"
+                f"collection {self.name}: no split {name!r}, because it has no queries with judgements; its "
+                "documents can be encoded, indexed and searched for the queries of a file: --topics FILE"
             )
         if name not in self.splits:
             raise LearnedSparseError(f"collection {self.name}: no split {name!r}{did_you_mean(name, self.splits)}")
@@ -56,15 +58,23 @@ class Collection:
 
     def documents(self, on_bad_line: OnBadLine = "error") -> DocumentReader:
         """All documents, one at a time; see ``DocumentReader`` for bad lines."""
-        return open_documents(self.description.corpus, self.root, f"{self.name}'s documents", on_bad_line)
+        return _open(
+            self.description.corpus,
+            self.root,
+            f"{self.name}'s documents",
+            lambda path: read_documents(path, on_bad_line=on_bad_line),
+            lambda name: catalogue.documents(name, on_bad_line),
+            None,
+        )
 
     def queries(self, split: str) -> list[Query]:
-        """The queries of a split that have judgements: no other has a say in any measure.
+        """The judged queries of a split in the order of the topics; unjudged queries affect no measure.
 
-        The order is that of the topics. A judged query that is not among the topics is an error.
+        ``LearnedSparseError`` if a judged query is not among the topics.
         """
         qrels = self.qrels(split)
-        topics = open_queries(self.split(split).topics, self.root, f"{self.name}'s topics ({split})")
+        what = f"{self.name}'s topics ({split})"
+        topics = _open(self.split(split).topics, self.root, what, read_queries, catalogue.queries, _registered_queries)
         missing = qrels.keys() - {query.id for query in topics}
         if missing:
             raise LearnedSparseError(
@@ -75,44 +85,103 @@ class Collection:
 
     def qrels(self, split: str) -> Qrels:
         """The judgements of a split: ``{query id: {document id: grade}}``."""
-        return open_qrels(self.split(split).qrels, self.root, f"{self.name}'s judgements ({split})")
+        what = f"{self.name}'s judgements ({split})"
+        return _open(self.split(split).qrels, self.root, what, read_qrels, catalogue.qrels, registered_qrels)
 
 
 def load_collection(name: str | Path, *, data: Path | None = None) -> Collection:
-    """The collection ``name``, which is one of
+    """The collection ``name``; only its description is read. ``name`` is one of
 
-    - the name of a YAML that comes with the package (``scifact``, ``msmarco-v1-passage``, ``pydoc``); its files are
-      looked for below ``data``, else ``$LEARNED_SPARSE_DATA``, else ``home()/data``;
-    - the path of such a YAML of your own, whose files are looked for below its folder (or ``data``);
-    - a BEIR folder (``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``) or an MS MARCO folder on disk;
-    - ``ir_datasets:ID``: what ir_datasets knows by this name, see ``catalogue_entry``; so is the name that it is filed
-      under, which manifests hold: ``ir_datasets--beir--scifact``.
+    - the name of a YAML that ships with the package (``scifact``, ``msmarco-v1-passage``, ``pydoc``); its files are
+      below ``data``, else ``$LEARNED_SPARSE_DATA``, else ``home()/data``;
+    - the path of a YAML file; the files are below ``data``, else in the folder of the YAML file;
+    - a BEIR folder (``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``) or an MS MARCO folder;
+    - ``ir_datasets:ID``, a name of the ir_datasets catalogue (see ``catalogue_entry``), or its folder name, which
+      manifests hold: ``ir_datasets--beir--scifact``.
 
-    Nothing is read but the description. A name that comes with the package wins over a folder called the same; write
-    ``./scifact`` for the folder.
+    A name that ships with the package wins over a folder of the same name; write ``./scifact`` for the folder.
     """
     name = str(name)
     path = Path(name)
-    if name.startswith(folder_name(CATALOGUE)) and not path.exists():
-        name = spelling_of(name)
-    if name.startswith(CATALOGUE):
-        return Collection(catalogue_entry(name.removeprefix(CATALOGUE)))
+    if name.startswith(catalogue.folder_name(catalogue.CATALOGUE)) and not path.exists():
+        name = catalogue.name_of_folder(name)
+    if name.startswith(catalogue.CATALOGUE):
+        return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)))
     if path.suffix in {".yaml", ".yml"}:
         return Collection(read_description(path), data or path.parent)
     if path.is_dir() and name not in descriptions():
         return Collection(describe_folder(path), path)
-    return Collection(read_description(description_file(name)), data or data_root())
+    return Collection(shipped_description(name), data or data_root())
+
+
+def data_root() -> Path:
+    """The folder with the files of named collections: ``$LEARNED_SPARSE_DATA``, else ``home()/data``."""
+    return Path(os.environ.get(DATA_VARIABLE) or home() / "data")
 
 
 def filed_under(name: str) -> str:
-    """The name that vectors, indexes and runs of ``--collection NAME`` have in their paths.
+    """Folder name of ``--collection NAME`` in the paths of vectors, indexes and runs.
 
-    The name of a folder that is not here any more is its own.
+    ``name`` itself if it is the name of a folder that no longer exists.
     """
     return load_collection(name).name if ":" in name or Path(name).exists() else name
 
 
 def named_split(name: str, collection: Collection, default: str) -> str:
-    """``default``, or the only split of ``ir_datasets:ID``, which names it: ``msmarco-passage/dev/small``."""
+    """The split that ``name`` means if none is given: the only split of an ``ir_datasets:ID``, else ``default``."""
     splits = list(collection.splits)
-    return splits[0] if name.startswith(CATALOGUE) and len(splits) == 1 else default
+    return splits[0] if name.startswith(catalogue.CATALOGUE) and len(splits) == 1 else default
+
+
+def registered_qrels(name: str) -> Qrels:
+    """The judgements that Pyserini knows under ``name``. Starts the JVM."""
+    from learned_sparse.lucene import registered_qrels_file
+
+    return read_qrels(registered_qrels_file(name))
+
+
+def local_file(source: Source, root: Path) -> Path | None:
+    """The first existing file of ``source``; the file of an embedded collection is generated if need be."""
+    if source.embedded:
+        return pydoc.build() / source.embedded
+    return next((path for path in candidates(source, root) if path.exists()), None)
+
+
+def candidates(source: Source, root: Path) -> list[Path]:
+    """All paths that the files of ``source`` can have, in the order they are looked for."""
+    plain = ((file, file.removesuffix(".gz")) for file in source.files)
+    return [root / name for name in dict.fromkeys(name for file, p in plain for name in (file, p, f"{p}.gz"))]
+
+
+def _registered_queries(name: str) -> list[Query]:
+    """The topics that Pyserini knows under ``name``, sorted by number or by text. Starts the JVM."""
+    from learned_sparse.lucene import registered_topics
+
+    queries = [Query(query, without_mark(text).strip()) for query, text in registered_topics(name).items()]
+    return sorted(queries, key=lambda query: (0, int(query.id), "") if query.id.isdigit() else (1, 0, query.id))
+
+
+def _open(
+    source: Source,
+    root: Path,
+    what: str,
+    from_file: Callable[[Path], T],
+    from_catalogue: Callable[[str], T],
+    from_pyserini: Callable[[str], T] | None,
+) -> T:
+    """Read ``source`` from the first place that has it; an error names all places. ``what`` opens the error."""
+    path = local_file(source, root)
+    if path:
+        return from_file(path)
+    failures = [f"{path}: no such file" for path in candidates(source, root)]
+    for name, fetch in ((source.ir_datasets, from_catalogue), (source.registered, from_pyserini)):
+        if name and fetch:
+            try:
+                return fetch(name)
+            except LearnedSparseError as error:
+                failures.append(str(error))
+    way_out = ""
+    if source.files:
+        file = source.files[0]
+        way_out = f"\nPut the file at {root / file}, or set {DATA_VARIABLE} to the folder that has it as {file}"
+    raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(failures) + way_out)

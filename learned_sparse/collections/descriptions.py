@@ -1,19 +1,43 @@
-"""What a collection's YAML may say."""
+"""Descriptions of collections: YAML files, and folders in the layouts of BEIR and MS MARCO."""
 
 from __future__ import annotations
 
+import os
+import re
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
+
+MEASURES = ("nDCG@10", "MRR@10", "R@100", "R@1000")
+MSMARCO_MEASURES = ("MRR@10", "R@1000")
+DEEP_LEARNING_MEASURES = ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
+
+_SHARED = Path("share", "learned_sparse", "collections")
+_EACH = "for_each"
+_FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
+_RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+_CORPORA = ("collection.tsv", "msmarco-docs.tsv")
+_MSMARCO_PAIRS = (
+    (r"qrels\.(?P<split>.+)\.tsv", "queries.{}.tsv"),
+    (r"msmarco-doc(?P<split>.+)-qrels\.tsv", "msmarco-doc{}-queries.tsv"),
+)
+_DEEP_LEARNING = re.compile(r"20(?P<year>19|20)qrels-(?:pass|docs)\.txt")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where documents, topics or judgements come from; the first place that has them is taken, in this order."""
+    """Where documents, topics or judgements come from; the first available source is used, in this order."""
 
     files: tuple[str, ...] = ()
-    """Files below the data folder, each also with ``.gz``; absolute paths as they are."""
+    """Files below the data folder, each also with ``.gz``, or absolute paths."""
     embedded: str | None = None
-    """A file of the collection made on the spot (``learned_sparse.collections.pydoc``)."""
+    """A file of a collection that is generated (``learned_sparse.collections.pydoc``)."""
     ir_datasets: str | None = None
     """A name in the ir_datasets catalogue."""
     registered: str | None = None
@@ -22,27 +46,28 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """Published scores of one system, to compare with."""
+    """Published scores of one system."""
 
     system: str
     source: str
-    """Where the scores were published."""
+    """Where the scores are published."""
     scores: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Queries with judgements, and how they are measured."""
+    """Queries with judgements, and their measures."""
 
     topics: Source
     qrels: Source
     measures: tuple[str, ...]
-    """In the field's notation: ``MRR@10``, ``R(rel=2)@1000``. The first one is the measure people quote."""
+    """In ir_measures' notation: ``MRR@10``, ``R(rel=2)@1000``. The first one is the main measure."""
     remove_query: bool = False
-    """Ignore a result whose id is the query's own (BEIR)."""
+    """Ignore a result with the same id as the query (BEIR)."""
     queries: int | None = None
-    """How many queries have judgements."""
+    """Number of queries with judgements."""
     judgements: int | None = None
+    """Number of judgements."""
     expected: tuple[Expected, ...] = ()
 
 
@@ -54,10 +79,156 @@ class Description:
     title: str
     corpus: Source
     documents: int | None = None
-    """How many there are."""
+    """Number of documents."""
     splits: Mapping[str, Split]
     license: str | None = None
     citation: str | None = None
     url: str | None = None
     notes: str | None = None
-    """What a person should know before comparing numbers."""
+    """What to know before comparing scores."""
+
+
+def description_folders() -> list[Path]:
+    """Existing folders of YAML files: beside the package in a checkout, and where pip installs data files."""
+    above = Path(__file__).resolve().parent.parent.parent
+    schemes = ["", f"{os.name}_user"]  # of the environment, and of ``pip install --user``
+    installed = [sysconfig.get_path("data", scheme) if scheme else sysconfig.get_path("data") for scheme in schemes]
+    folders = [above / "collections", *(Path(folder) / _SHARED for folder in installed), above / _SHARED]
+    return [folder for folder in folders if folder.is_dir()]  # the last one: ``pip install --target``
+
+
+def descriptions() -> dict[str, Path]:
+    """``{name: YAML file}`` of the collections that ship with the package, sorted by name.
+
+    A file with ``for_each`` describes one collection for each key: ``cqadupstack.yaml`` has ``cqadupstack-android``.
+    """
+    for folder in description_folders():
+        files = sorted(folder.glob("*.yaml"))
+        if files:
+            return dict(sorted((name, file) for file in files for name in _names(file)))
+    raise LearnedSparseError(
+        f"no collections beside {Path(__file__).parent.parent} nor in {sysconfig.get_path('data')}/{_SHARED}; "
+        "install the package again"
+    )
+
+
+def shipped_description(name: str) -> Description:
+    """The description of a collection that ships with the package."""
+    files = descriptions()
+    if name not in files:
+        raise LearnedSparseError(
+            f"collection {name!r}: no such file, folder or name{did_you_mean(name, files)}; a collection is a name "
+            "that comes with the package, a BEIR or MS MARCO folder, a .yaml file, or ir_datasets:ID"
+        )
+    content = dict(read_yaml(files[name]))
+    rows = content.pop(_EACH, None)
+    if rows is not None:
+        key = name.removeprefix(f"{files[name].stem}-")
+        content = _filled(content, {"key": key, **rows[key]})
+    return _parsed(content, files[name])
+
+
+def read_description(path: Path) -> Description:
+    """The description in a user's YAML file."""
+    return _parsed(read_yaml(path), path)
+
+
+@cache
+def described_split(name: str) -> Split | None:
+    """The split of a shipped collection whose judgements are ``name`` (or ``name/judged``) in ir_datasets."""
+    same = {name, f"{name}/judged"}  # queries without judgements are not read anyway
+    splits = (split for shipped in descriptions() for split in shipped_description(shipped).splits.values())
+    return next((split for split in splits if split.qrels.ir_datasets in same), None)
+
+
+def describe_folder(folder: Path) -> Description:
+    """The description of a BEIR or MS MARCO folder, which is recognised by its file names."""
+    if _exists(folder, "corpus.jsonl"):
+        return _beir(folder)
+    corpus = next((name for name in _CORPORA if _exists(folder, name)), None)
+    if corpus is None:
+        inside = ", ".join(str(path) for path in collection_folders(folder)[:3])
+        way_out = f"use one inside it: {inside}" if inside else "describe it in a .yaml, or encode it with --input"
+        raise LearnedSparseError(
+            f"{folder}: neither a BEIR folder (corpus.jsonl, queries.jsonl, qrels/*.tsv) nor an MS MARCO folder "
+            f"({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); {way_out}"
+        )
+    return _msmarco(folder, corpus)
+
+
+def collection_folders(parent: Path) -> list[Path]:
+    """The BEIR and MS MARCO folders directly in ``parent``, sorted; empty if ``parent`` does not exist."""
+    inside = sorted(parent.iterdir()) if parent.is_dir() else []
+    return [path for path in inside if any(_exists(path, name) for name in ("corpus.jsonl", *_CORPORA))]
+
+
+def check_name(name: str, where: str) -> str:
+    """``name`` if it is a valid folder name on every system; ``where`` opens the error message."""
+    plain = name.strip(" ").rstrip(".") == name
+    if not name or not plain or _FORBIDDEN.search(name) or _RESERVED_ON_WINDOWS.fullmatch(name):
+        raise LearnedSparseError(
+            f"{where}: the name {name!r} cannot be a folder on every system; use letters, digits, '-', '_' and '.'"
+        )
+    return name
+
+
+@cache  # files of the package do not change
+def _names(file: Path) -> tuple[str, ...]:
+    if f"{_EACH}:" not in file.read_text(encoding="utf-8"):  # parsing every file would take half a second
+        return (file.stem,)
+    return tuple(f"{file.stem}-{key}" for key in read_yaml(file)[_EACH])
+
+
+def _filled(value: Any, row: Mapping[str, Any]) -> Any:
+    """``value`` with ``$column`` replaced by the value in ``row``, inside texts by its text."""
+    if isinstance(value, Mapping):
+        return {key: _filled(item, row) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, row) for item in value]
+    if isinstance(value, str):
+        return row[value[1:]] if value[1:] in row and value[0] == "$" else Template(value).substitute(row)
+    return value
+
+
+def _parsed(content: Mapping[str, Any], path: Path) -> Description:
+    description = parse(Description, content, str(path))
+    check_name(description.name, str(path))
+    return description
+
+
+def _beir(folder: Path) -> Description:
+    """``remove_query`` is off: outside BEIR's own data sets, equal ids of a query and a document are a coincidence."""
+    topics = Source(files=("queries.jsonl",))
+    matches = (re.fullmatch(r"([^.].*)\.tsv(\.gz)?", file.name) for file in folder.glob("qrels/*"))
+    names = sorted({match[1] for match in matches if match})
+    splits = {
+        name: Split(topics=topics, qrels=Source(files=(f"qrels/{name}.tsv",)), measures=MEASURES) for name in names
+    }
+    return _of_folder(folder, "corpus.jsonl", splits)
+
+
+def _msmarco(folder: Path, corpus: str) -> Description:
+    splits = {}
+    for file in sorted(file.name.removesuffix(".gz") for file in folder.iterdir()):
+        for pattern, topics in _MSMARCO_PAIRS:
+            match = re.fullmatch(pattern, file)
+            if match and _exists(folder, topics.format(match["split"])):
+                splits[match["split"]] = _pair(topics.format(match["split"]), file, MSMARCO_MEASURES)
+        match = _DEEP_LEARNING.fullmatch(file)
+        if match:
+            topics = f"msmarco-test20{match['year']}-queries.tsv"
+            splits[f"dl{match['year']}"] = _pair(topics, file, DEEP_LEARNING_MEASURES)
+    return _of_folder(folder, corpus, splits)
+
+
+def _pair(topics: str, qrels: str, measures: tuple[str, ...]) -> Split:
+    return Split(topics=Source(files=(topics,)), qrels=Source(files=(qrels,)), measures=measures)
+
+
+def _of_folder(folder: Path, corpus: str, splits: dict[str, Split]) -> Description:
+    name = folder.resolve().name
+    return Description(name=name, title=str(folder), corpus=Source(files=(corpus,)), splits=splits)
+
+
+def _exists(folder: Path, name: str) -> bool:
+    return (folder / name).exists() or (folder / f"{name}.gz").exists()

@@ -1,24 +1,40 @@
-"""The numbered lines of a text file, plain or gzip, as bytes."""
+"""Lines of text files, plain or gzip, and the ids and JSON objects in them, checked."""
 
 from __future__ import annotations
 
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
+
+import orjson
 
 from learned_sparse.core import LearnedSparseError
+
+ID_KEYS = ("_id", "id", "docid", "doc_id")
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    r"""``(1, first line)`` and so on, without line ends (``\n`` or ``\r\n``), lines of white space left out.
+class BadLineError(Exception):
+    """A line without a valid document or query.
 
-    A file named ``*.gz`` is decompressed on the way; nothing but the current line is kept.
+    ``reason`` is one of a few fixed phrases, by which such lines are counted; ``detail`` describes this line.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        """``detail`` may be empty."""
+        super().__init__(f"{reason} ({detail})" if detail else reason)
+        self.reason = reason
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    r"""Numbered lines, from 1, without line ends (``\n`` or ``\r\n``); lines of spaces are left out.
+
+    A file named ``*.gz`` is decompressed. Only the current line is in memory.
     """
     number = 0
     try:
@@ -37,28 +53,69 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise LearnedSparseError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def decode(line: bytes, where: str) -> str:
-    """The text of a line; ``LearnedSparseError`` where it is not UTF-8."""
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise LearnedSparseError(f"{where}: {not_utf8(error)}; convert the file to UTF-8") from None
+def extension(path: Path) -> str:
+    """The extension before a ``.gz``: ``.jsonl`` for ``corpus.jsonl.gz``."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
 
 
 def columns(line: bytes, where: str) -> list[str]:
-    """The columns between runs of ASCII white space, as trec_eval sees them: a no-break space parts nothing."""
-    decode(line, where)
+    """The columns of a line, separated by ASCII white space as in trec_eval; a no-break space is part of a column.
+
+    ``where`` (``qrels.txt:3``) opens the message of the ``LearnedSparseError`` for a line that is not UTF-8.
+    """
+    decode_or_fail(line, where)
     return [column.decode("utf-8") for column in line.split()]
 
 
 def has_white_space(text: str) -> bool:
-    """Whether ``columns`` would take ``text`` apart."""
+    """Whether ``columns`` would split ``text``."""
     return _WHITE_SPACE.search(text) is not None
 
 
-def not_utf8(error: UnicodeDecodeError) -> str:
-    """What is wrong, for people: ``not UTF-8: byte 0xe9 at column 17``."""
-    return f"not UTF-8: byte 0x{error.object[error.start]:02x} at column {error.start + 1}"
+def decode(line: bytes) -> str:
+    """The text of a line; ``BadLineError`` if it is not UTF-8."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{error.object[error.start]:02x} at column {error.start + 1}"
+        raise BadLineError("not UTF-8", byte) from None
+
+
+def decode_or_fail(line: bytes, where: str) -> str:
+    """The text of a line; ``LearnedSparseError`` if it is not UTF-8."""
+    try:
+        return decode(line)
+    except BadLineError as error:
+        raise LearnedSparseError(f"{where}: {error}; convert the file to UTF-8") from None
+
+
+def json_object(line: bytes) -> dict[str, Any]:
+    """The JSON object on a line; ``BadLineError`` if there is none."""
+    decode(line)  # orjson reports other encodings as malformed JSON; the byte and its column help more
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadLineError("malformed JSON", str(error)) from None
+    if not isinstance(record, dict):
+        raise BadLineError("malformed JSON", f"expected an object, got {type(record).__name__}")
+    return record
+
+
+def first_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    """The value of the first of ``keys`` that is present and not null; None if all are missing."""
+    return next((record[key] for key in keys if record.get(key) is not None), None)
+
+
+def check_id(value: object) -> str:
+    """An id as text; ``BadLineError`` if it is missing or contains white space, which a TREC run cannot hold."""
+    if value is None or value == "":
+        raise BadLineError("missing id")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise BadLineError("id is not a string", f"it is of type {type(value).__name__}")
+    name = str(value)
+    if has_white_space(name):
+        raise BadLineError("white space in id", f"{name!r}; a TREC run cannot hold it")
+    return name
 
 
 def _open(path: Path) -> BinaryIO:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import os
 import platform
 import re
 import secrets
 import shutil
+import sysconfig
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -15,23 +19,30 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.collections import docstrings
 from learned_sparse.core import LearnedSparseError, atomic_write, home
 
 SPLITS = ("train", "dev", "test")
-FEWEST_QUERY_WORDS = 3
-FEWEST_DOCUMENT_WORDS = 5
+MIN_QUERY_WORDS = 3
+MIN_DOCUMENT_WORDS = 5
+
 _NEXT_SENTENCE = re.compile(r"[.!?]\s+[A-Z]")
+_EXCLUDED = {
+    *("site-packages", "dist-packages", "lib-dynload", "__pycache__"),
+    *("test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "__hello__", "__phello__"),
+}
+_BLOCKS = ("body", "handlers", "orelse", "finalbody")
+_NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def build(library: Path | None = None, into: Path | None = None) -> Path:
-    """The collection as a BEIR folder, made at the first call (some seconds) and found again by the next.
+    """The collection as a BEIR folder; the first call writes it (some seconds), later calls return it.
 
-    It lies in ``home()/collections/pydoc-<Python's version>-<hash of the sources>``: another Python, or another way to
-    make the collection, is another folder. Equal sources give equal files, byte for byte.
+    The folder is ``home()/collections/pydoc-<version of Python>-<hash of the library's and this file's source>``. Equal
+    sources give equal files, byte for byte. ``library`` and ``into`` replace the running Python's standard library and
+    ``home()/collections``. ``LearnedSparseError`` for a Python without source files.
     """
-    library = library or docstrings.library()
-    files = docstrings.source_files(library)
+    library = library or standard_library()
+    files = source_files(library)
     if not files:
         raise LearnedSparseError(
             f"{library}: no sources of the standard library, so there is no collection pydoc; "
@@ -41,26 +52,57 @@ def build(library: Path | None = None, into: Path | None = None) -> Path:
     state = tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     folder = parent / f"pydoc-{platform.python_version()}-{_fingerprint(library, state)}"
     if not folder.exists():
-        _write_whole(folder, dict(docstrings.docstrings(library, files)))
+        _write_folder(folder, dict(docstrings(library, files)))
     return folder
 
 
+def standard_library() -> Path:
+    """The folder of the running Python's standard library."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def source_files(folder: Path) -> list[Path]:
+    """The ``.py`` files of a library, sorted by path, without tests, examples and installed packages."""
+    paths = []
+    for parent, folders, files in os.walk(folder):
+        top = Path(parent) == folder
+        folders[:] = [name for name in folders if name not in _EXCLUDED and not (top and name.startswith("config-"))]
+        paths += [Path(parent, name) for name in files if name.endswith(".py") and name[:-3] not in _EXCLUDED]
+    return sorted(paths, key=lambda file: file.relative_to(folder).parts)
+
+
+def docstrings(folder: Path, files: list[Path]) -> Iterator[tuple[str, str]]:
+    """``(qualified name, docstring)`` of every module, class, function and method that has a docstring.
+
+    Files are parsed, never imported. A name that is defined twice (for two operating systems, say) has its first
+    docstring. A file that this Python cannot parse is left out.
+    """
+    names: set[str] = set()
+    for file in files:
+        parts = file.relative_to(folder).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        for name, text in _definitions(_parse(file), module):
+            if name not in names:
+                names.add(name)
+                yield name, text.encode("utf-8", "replace").decode("utf-8")  # a literal may hold a lone surrogate
+
+
 def known_item(text: str) -> tuple[str, str] | None:
-    r"""A docstring's first sentence and the rest, or None where it does not stand apart, or comes again.
+    r"""A docstring's first sentence and the rest; None if it has no separate first sentence, or the rest repeats it.
 
     >>> known_item("Return the lower case.\n\nOnly letters change: digits stay as they are.")
     ('Return the lower case.', 'Only letters change: digits stay as they are.')
     """
     first, _, rest = text.strip().partition("\n\n")
     query, rest = " ".join(first.split()), rest.strip()
-    if _NEXT_SENTENCE.search(query) or len(query.split()) < FEWEST_QUERY_WORDS:
+    if _NEXT_SENTENCE.search(query) or len(query.split()) < MIN_QUERY_WORDS:
         return None
     repeated = query.rstrip(".").casefold() in " ".join(rest.split()).casefold()
-    return (query, rest) if len(rest.split()) >= FEWEST_DOCUMENT_WORDS and not repeated else None
+    return (query, rest) if len(rest.split()) >= MIN_DOCUMENT_WORDS and not repeated else None
 
 
 def known_items(texts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """``{name: (query, rest)}``; a sentence that opens several docstrings is nobody's query."""
+    """``{name: (query, rest)}``, without sentences that begin several docstrings."""
     items = {name: item for name, text in texts.items() if (item := known_item(text))}
     counts = Counter(query.casefold() for query, _ in items.values())
     return {name: item for name, item in items.items() if counts[item[0].casefold()] == 1}
@@ -72,26 +114,47 @@ def split_of(name: str) -> str:
     return {0: "test", 1: "dev"}.get(tenth, "train")
 
 
-def _write_whole(folder: Path, texts: Mapping[str, str]) -> None:
-    items = known_items(texts)
-    building = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.tmp")
+def _parse(file: Path) -> ast.Module:
     try:
-        _write(building / "corpus.jsonl", _corpus(texts, items))
-        _write(building / "queries.jsonl", (_json({"_id": name, "text": query}) for name, (query, _) in items.items()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about invalid escapes in the library's own strings
+            return ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _definitions(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, (ast.Module, *_NAMED)):
+        text = ast.get_docstring(node)
+        if text and text.strip():
+            yield name, text
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return  # definitions inside a function have no qualified name
+    for block in _BLOCKS:
+        for child in getattr(node, block, []):
+            yield from _definitions(child, f"{name}.{child.name}" if isinstance(child, _NAMED) else name)
+
+
+def _write_folder(folder: Path, texts: Mapping[str, str]) -> None:
+    items = known_items(texts)
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        _write(temporary / "corpus.jsonl", _corpus(texts, items))
+        _write(temporary / "queries.jsonl", (_json({"_id": name, "text": query}) for name, (query, _) in items.items()))
         for split in SPLITS:
-            judged = (f"{name}\t{name}\t1\n".encode() for name in items if split_of(name) == split)
-            _write(building / "qrels" / f"{split}.tsv", (b"query-id\tcorpus-id\tscore\n", *judged))
-        building.rename(folder)
+            judgements = (f"{name}\t{name}\t1\n".encode() for name in items if split_of(name) == split)
+            _write(temporary / "qrels" / f"{split}.tsv", (b"query-id\tcorpus-id\tscore\n", *judgements))
+        temporary.rename(folder)
     except OSError:
-        if not folder.exists():  # else another process was faster, with the same bytes
+        if not folder.exists():  # otherwise another process was faster and wrote the same bytes
             raise
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _corpus(texts: Mapping[str, str], items: Mapping[str, tuple[str, str]]) -> Iterator[bytes]:
     for name, text in texts.items():
-        title = re.sub(r"[._]+", " ", name).strip()  # Lucene takes "json.decoder" for one word
+        title = re.sub(r"[._]+", " ", name).strip()  # Lucene's analyzer takes "json.decoder" for one word
         yield _json({"_id": name, "title": title, "text": items[name][1] if name in items else text})
 
 
@@ -104,11 +167,9 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
         file.writelines(lines)
 
 
-@cache  # reading every source takes most of a second, and each split asks
+@cache  # hashing every source takes most of a second, and each split needs the hash
 def _fingerprint(library: Path, state: tuple[tuple[Path, int, int], ...]) -> str:
-    total = hashlib.sha256()
-    for module in (__file__, docstrings.__file__):
-        total.update(hashlib.sha256(Path(module).read_bytes()).digest())
+    total = hashlib.sha256(Path(__file__).read_bytes())
     for file, _, _ in state:
         total.update(file.relative_to(library).as_posix().encode("utf-8") + b"\0")
         total.update(hashlib.sha256(file.read_bytes()).digest())

@@ -1,4 +1,4 @@
-"""Queries out of files: every form of topics that Pyserini reads."""
+"""Queries of files: every format of topics that Pyserini reads."""
 
 from __future__ import annotations
 
@@ -8,67 +8,71 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
 
-import orjson
-
-from learned_sparse.collections.car import OUTLINES
-from learned_sparse.collections.car_outlines import read_outlines
-from learned_sparse.collections.document_formats import ID_KEYS, BadLineError, check_id, extension, first_of
-from learned_sparse.collections.lines import decode, read_lines
+from learned_sparse.collections.lines import (
+    ID_KEYS,
+    BadLineError,
+    check_id,
+    decode_or_fail,
+    extension,
+    first_of,
+    json_object,
+    read_lines,
+)
 from learned_sparse.core import LearnedSparseError, Query, without_mark
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")
-_LINE_END = re.compile(r"\s*\n\s*")
 _TEXT_KEYS = ("text", "title", "query", "contents")
+_LINE_END = re.compile(r"\s*\n\s*")
 _LABEL = r"(\s*(?:Number|Topic|Description|Narrative):)?"  # "<num> Number: 301"
 _TAG = re.compile(rf"</?(?P<name>top|num|title|desc|narr)\b[^>]*>{_LABEL}", re.IGNORECASE)
 
+Lines = Iterable[tuple[str, str]]
+"""The location of a line (``topics.tsv:3``) and its text."""
+Topics = Iterator[tuple[str, Any, str]]
+"""The location of a topic, its unchecked id, and its text."""
+
 
 def read_queries(path: str | Path) -> list[Query]:
-    """The queries of a file in its order, texts stripped of white space at both ends and on one line.
+    """The queries of a file in their order; each text is on one line, without white space at its ends.
 
-    By extension (each also with ``.gz``): ``.tsv`` and ``.txt`` are ``id<TAB>text`` (TREC CAR's ``enwiki:`` lines too),
-    ``.jsonl`` one object a line, ``.json`` one object ``{id: {"title": text}}``, ``.outlines`` TREC CAR's CBOR; files
-    that start with ``<top`` are classic TREC topics, whose title is the query. A bad line, a repeated id or an empty
-    text is always an error: to leave out a query would change the mean.
+    The extension (each also with ``.gz``) decides the format: ``.tsv`` and ``.txt`` hold ``id<TAB>text`` lines or
+    TREC CAR's ``enwiki:`` lines, ``.jsonl`` one object a line, ``.json`` one object ``{id: {"title": text}}``. A file
+    that starts with ``<top`` holds classic TREC topics; the title is the query. A malformed line, a repeated id or an
+    empty text is always an error, because leaving out a query would change the mean of every measure.
     """
     path = Path(path)
-    if extension(path) == OUTLINES:
-        return read_outlines(path)
-    lines = list(_decoded(path))
+    lines = [(f"{path}:{number}", decode_or_fail(line, f"{path}:{number}")) for number, line in read_lines(path)]
     if not lines:
         raise LearnedSparseError(f"{path}: no queries")
     queries: dict[str, Query] = {}
     for where, name, text in _reader(path, lines[0][1])(lines):
-        query = Query(_identifier(name, where), _LINE_END.sub(" ", without_mark(text).strip()))
+        try:
+            query = Query(check_id(name), _LINE_END.sub(" ", without_mark(text).strip()))
+        except BadLineError as error:
+            raise LearnedSparseError(f"{where}: {error}") from None
         if query.id in queries:
             raise LearnedSparseError(f"{where}: query {query.id!r} was given before; keep one of them")
         if not query.text:
-            raise LearnedSparseError(f"{where}: query {query.id!r} has an empty text; take it out")
+            raise LearnedSparseError(f"{where}: query {query.id!r} has an empty text; remove it")
         queries[query.id] = query
     return list(queries.values())
-
-
-Lines = Iterable[tuple[str, str]]
-Topics = Iterator[tuple[str, Any, str]]
-"""Where a topic stands, its id as found, and its text."""
 
 
 def _reader(path: Path, first_line: str) -> Callable[[Lines], Topics]:
     if first_line.lstrip().lower().startswith("<top"):
         return _trec_topics
-    readers = {".tsv": _tab_separated, ".txt": _tab_separated, ".jsonl": _json_lines, ".json": _json_object}
+    readers = {".tsv": _tab_separated, ".txt": _tab_separated, ".jsonl": _json_lines, ".json": _json_topics}
     reader = readers.get(extension(path))
     if reader is None:
         raise LearnedSparseError(
-            f"{path}: unknown kind of topics; expected {', '.join([*readers, OUTLINES])} (each also with .gz), "
-            "or TREC's <top> ..."
+            f"{path}: unknown kind of topics; expected {', '.join(readers)} (each also with .gz), or TREC's <top> ..."
         )
     return reader
 
 
 def _tab_separated(lines: Lines) -> Topics:
     for where, line in lines:
-        if "\t" not in line and line.startswith("enwiki:"):  # TREC CAR: the id is the text, spelled as in a URL
+        if "\t" not in line and line.startswith("enwiki:"):  # TREC CAR: the id is the text, percent-encoded
             yield where, line.strip(), unquote_plus(line.strip().removeprefix("enwiki:"))
             continue
         columns = line.split("\t")
@@ -83,7 +87,7 @@ def _json_lines(lines: Lines) -> Topics:
         yield where, first_of(record, _ID_KEYS), _query_text(record, where)
 
 
-def _json_object(lines: Lines) -> Topics:
+def _json_topics(lines: Lines) -> Topics:
     lines = list(lines)
     where = lines[0][0]
     for name, record in _parse_object("\n".join(line for _, line in lines), where).items():
@@ -94,18 +98,19 @@ def _trec_topics(lines: Lines) -> Topics:
     topic: dict[str, str] = {}
     field, start = "", ""
     for where, line in lines:
-        place = 0
+        offset = 0
         for tag in _TAG.finditer(line):
-            topic[field] = topic.get(field, "") + line[place : tag.start()]
-            place, field = tag.end(), tag["name"].lower()
-            if field == "top" and not tag[0].startswith("</"):
+            topic[field] = topic.get(field, "") + line[offset : tag.start()]
+            offset, field = tag.end(), tag["name"].lower()
+            closing = tag[0].startswith("</")
+            if field == "top" and not closing:
                 topic, start = {}, where
             elif field == "top":
                 yield _trec_topic(topic, start)
                 start = ""
-            elif tag[0].startswith("</"):
+            elif closing:
                 field = ""
-        topic[field] = topic.get(field, "") + line[place:] + "\n"
+        topic[field] = topic.get(field, "") + line[offset:] + "\n"
     if start:
         raise LearnedSparseError(f"{start}: <top> without </top>; is the file cut off?")
 
@@ -117,27 +122,11 @@ def _trec_topic(topic: Mapping[str, str], where: str) -> tuple[str, str, str]:
     return where, topic["num"].strip(), topic["title"].strip()
 
 
-def _decoded(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
-        yield where, decode(line, where)
-
-
-def _identifier(value: object, where: str) -> str:
-    try:
-        return check_id(value)
-    except BadLineError as error:
-        raise LearnedSparseError(f"{where}: {error}") from None
-
-
 def _parse_object(text: str, where: str) -> dict[str, Any]:
     try:
-        record = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise LearnedSparseError(f"{where}: malformed JSON ({error})") from None
-    if not isinstance(record, dict):
-        raise LearnedSparseError(f"{where}: expected a JSON object, got {type(record).__name__}")
-    return record
+        return json_object(text.encode("utf-8"))
+    except BadLineError as error:
+        raise LearnedSparseError(f"{where}: {error}") from None
 
 
 def _query_text(record: object, where: str) -> str:

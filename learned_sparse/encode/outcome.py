@@ -48,7 +48,7 @@ class Outcome:
             elsewhere=elsewhere,
             skipped=dict(reader.skipped),
             segmented=cut.documents if cut else 0,
-            largest_segments=cut.most if cut else 0,
+            largest_segments=cut.largest if cut else 0,
             reads_expanded=reads_expanded,
         )
 

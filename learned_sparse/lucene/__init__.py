@@ -19,6 +19,7 @@ from learned_sparse.lucene.direct_lucene import DELIMITER, Batch, LuceneError, L
 from learned_sparse.lucene.explain import ids_near, score_of
 from learned_sparse.lucene.impacts import ImpactSearcher
 from learned_sparse.lucene.java import anserini_jar, find_java, java_environment, start_jvm
+from learned_sparse.lucene.registered import registered_qrels_file, registered_topics
 from learned_sparse.lucene.stock import (
     allow_clauses,
     analyze,
@@ -56,6 +57,8 @@ __all__ = [
     "postings_of",
     "read_contents",
     "read_impacts",
+    "registered_qrels_file",
+    "registered_topics",
     "run_stock",
     "sampled_documents",
     "score_of",

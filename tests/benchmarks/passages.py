@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from learned_sparse.collections.docstrings import docstrings, library, source_files
+from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
 
 FULL = 75
 """Words at which a passage is full; the sentence that fills it is its last."""
@@ -55,7 +55,7 @@ def described(texts: Sequence[str], lengths: Sequence[int], batch: int) -> dict[
 
 @cache
 def _all(full: int, files: int | None) -> list[str]:
-    folder = library()
+    folder = standard_library()
     texts = docstrings(folder, source_files(folder)[:files])
     return [passage for _, text in texts for passage in cut(text, full) if _is_prose(passage)]
 

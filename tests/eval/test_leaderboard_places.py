@@ -9,7 +9,7 @@ import pytest
 from eval.reproduce.leaderboard import leaderboard
 from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.plan import Plan
-from learned_sparse.collections.description_files import data_root
+from learned_sparse.collections import data_root
 
 
 @pytest.mark.parametrize("data", [Path("somewhere/else"), None])

@@ -11,7 +11,7 @@ import yaml
 from eval.reproduce import matrix_file
 from eval.reproduce.matrix import Column, Row, Training
 from eval.reproduce.matrix_file import known_matrices, load_matrix, slug
-from learned_sparse.collections.description_files import DATA_VARIABLE
+from learned_sparse.collections.collection import DATA_VARIABLE
 from learned_sparse.core.errors import LearnedSparseError
 
 PYDOC = {"collection": "pydoc", "split": "test"}

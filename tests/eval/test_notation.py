@@ -6,7 +6,7 @@ import pytest
 
 from eval.measures.notation import parse_measure
 from learned_sparse.collections.collection import load_collection
-from learned_sparse.collections.description_files import descriptions
+from learned_sparse.collections.descriptions import descriptions
 from learned_sparse.core.errors import LearnedSparseError
 
 # The first seven as in pyserini/2cr/{msmarco,beir}.py.

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.collections.document_formats import BadLineError, parse_json, parse_tsv
+from learned_sparse.collections.documents import parse_json, parse_tsv
+from learned_sparse.collections.lines import BadLineError
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
@@ -103,7 +104,7 @@ def test_both_keys(key: str, value: Any, expanded: str) -> None:
 
 @pytest.mark.parametrize("value", [3, {"q": "a"}, ["a", 3], [["a"]], True])
 def test_what_is_no_text(value: Any) -> None:
-    with pytest.raises(BadLineError, match=r"expanded text is no string \(nor a list of strings: "):
+    with pytest.raises(BadLineError, match=r"expanded text is not a string \(nor a list of strings: "):
         parse_json(json.dumps({"id": "d", "text": "t", "expanded": value}).encode())
 
 

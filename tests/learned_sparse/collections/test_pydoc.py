@@ -12,7 +12,7 @@ import pytest
 
 from learned_sparse.collections import pydoc
 from learned_sparse.collections.collection import Collection, load_collection
-from learned_sparse.collections.docstrings import docstrings, library, source_files
+from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
 
@@ -169,5 +169,5 @@ def test_splits_depend_on_the_name_alone() -> None:
 
 
 def test_the_library_is_parsed_and_not_imported(frogs: Path) -> None:
-    assert library().joinpath("ast.py").samefile(ast.__file__)
+    assert standard_library().joinpath("ast.py").samefile(ast.__file__)
     assert list(docstrings(frogs, source_files(frogs)))  # the module imports one that does not exist

@@ -107,8 +107,8 @@ def test_segments_longer_than_the_encoder_reads(tmp_path: Path) -> None:
 
 
 def test_an_encoder_without_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(_Worded, "words")
-    with pytest.raises(LearnedSparseError, match="cannot say where its tokens are"):
+    monkeypatch.delattr(_Worded, "word_spans")
+    with pytest.raises(LearnedSparseError, match="does not report word positions"):
         encode(tmp_path, "--segment-length", "2")
 
 
@@ -149,10 +149,10 @@ def cut(documents: Iterable[Document], words: int = 1) -> SegmentReader:
 
 
 def test_every_window_of_documents_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_TOGETHER", 2)
+    monkeypatch.setattr(segments, "_CHUNK_SIZE", 2)
     reader = cut(Document(f"d{i}", "w1 w2") for i in range(5))
     assert [segment.id for segment in reader] == [f"d{i}#{part}" for i in range(5) for part in range(2)]
-    assert (reader.documents, reader.read, reader.most) == (5, 10, 2)
+    assert (reader.documents, reader.read, reader.largest) == (5, 10, 2)
 
 
 def test_a_segment_has_what_expands_its_document() -> None:

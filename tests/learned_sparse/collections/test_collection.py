@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.collections import description_files as collection_files
-from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.collection import DATA_VARIABLE, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document, Query
 
@@ -36,7 +35,7 @@ def beir(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No data folder of this machine."""
-    monkeypatch.delenv(collection_files.DATA_VARIABLE, raising=False)
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
 
 
@@ -152,7 +151,7 @@ def test_a_folder_without_judgements_has_documents_only(beir: Path) -> None:
     write(beir / "qrels" / "._test.tsv", "of another system\n")
     collection = load_collection(beir)
     assert (len(list(collection.documents())), list(collection.splits)) == (2, [])
-    with pytest.raises(LearnedSparseError, match=r"tiny: no split 'test', for no queries with judgements .*--topics"):
+    with pytest.raises(LearnedSparseError, match=r"tiny: no split 'test', because it has no queries .*--topics"):
         collection.queries("test")
 
 
@@ -160,7 +159,7 @@ def test_a_folder_of_anything_else_is_refused(tmp_path: Path, beir: Path) -> Non
     (tmp_path / "empty").mkdir()
     with pytest.raises(LearnedSparseError, match=r"neither a BEIR folder .* nor an MS MARCO folder .* --input"):
         load_collection(tmp_path / "empty")
-    with pytest.raises(LearnedSparseError, match=rf"neither .*; give one inside it: {beir}$"):
+    with pytest.raises(LearnedSparseError, match=rf"neither .*; use one inside it: {beir}$"):
         load_collection(tmp_path)
 
 
@@ -199,7 +198,7 @@ def test_files_of_a_named_collection_are_found_below_the_data_folder(
 ) -> None:
     beir.rename(tmp_path / "scifact")
     assert load_collection("scifact", data=tmp_path).queries("test") == [Query("q1", "first")]
-    monkeypatch.setenv(collection_files.DATA_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
     assert [document.id for document in load_collection("scifact").documents()] == ["d1", "d2"]
 
 

@@ -49,7 +49,7 @@ def test_every_form_of_judgements_reads_the_same(tmp_path: Path, text: str) -> N
         ("q1 d1 1.5\n", ":1: the grade '1.5' is not an integer"),
         ("q1 0 d1 1\nquery-id corpus-id score\n", ":2: the grade 'score'"),
         ("q1 0 d1 1\nq1 0 d1 2\n", ":2: query 'q1', document 'd1' was judged 1 before, 2 here"),
-        (b"q1 0 d1 1\nq1 0 \xe9 1\n", ":2: not UTF-8: byte 0xe9 at column 6"),
+        (b"q1 0 d1 1\nq1 0 \xe9 1\n", ":2: not UTF-8 (byte 0xe9 at column 6)"),
         ("", ": no judgements"),
         ("query-id\tcorpus-id\tscore\n", ": no judgements"),
     ],
@@ -94,7 +94,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
     assert read_run(tmp_path / "run") == {}
 
 
-HITS = {"q2": [("d1", 1)], "q1": [("d2", 0.5000001), ("d1", 0.5), ("d3", 7.25), ("d0", -1e-9), ("d4", 0.0)]}
+HITS = {"q2": [("d1", 1.0)], "q1": [("d2", 0.5000001), ("d1", 0.5), ("d3", 7.25), ("d0", -1e-9), ("d4", 0.0)]}
 
 
 def test_a_run_is_written_in_one_order_whatever_the_order_of_ties(tmp_path: Path) -> None:

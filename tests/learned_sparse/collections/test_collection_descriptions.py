@@ -1,17 +1,20 @@
-"""Every collection that ships: it loads, makes sense, and agrees with the catalogue, the tables and the real files."""
+"""Descriptions: those that ship, where they are found, and names that are valid folders."""
 
 from __future__ import annotations
 
 import sysconfig
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eval.measures.notation import parse_measure
-from learned_sparse.collections import description_files as collection_files
-from learned_sparse.collections.collection import load_collection
-from learned_sparse.collections.description_files import description_folders, descriptions
-from learned_sparse.core.errors import LearnedSparseError
+from eval.measures import parse_measure
+from learned_sparse.collections import descriptions as module
+from learned_sparse.collections import load_collection
+from learned_sparse.collections.catalogue import folder_name, name_of_folder
+from learned_sparse.collections.descriptions import check_name, description_folders, descriptions
+from learned_sparse.core import LearnedSparseError
 
 BEIR = {
     "trec-covid", "nfcorpus", "bioasq", "nq", "hotpotqa", "fiqa", "signal1m", "trec-news", "robust04", "arguana",
@@ -22,11 +25,13 @@ BEIR = {
     )),
 }  # fmt: skip
 OTHERS = {"msmarco-v1-passage", "msmarco-v1-doc", "trec-car", "pydoc"}
+NAMES = st.text(st.sampled_from("a.--_:/\\ <|%é→*"), min_size=1, max_size=8)
 
 
 def test_all_collections_ship() -> None:
     assert len(BEIR) == 29
     assert set(descriptions()) == BEIR | OTHERS
+    assert len(set(descriptions().values())) == 33 - 11  # one file for the twelve forums of CQADupStack
 
 
 @pytest.mark.parametrize("name", sorted(BEIR | OTHERS))
@@ -42,18 +47,15 @@ def test_every_description_loads_and_makes_sense(name: str) -> None:
         assert all(expected.system and expected.source for expected in split.expected)
         assert split.remove_query is (name in BEIR)
         for source in (split.topics, split.qrels, collection.description.corpus):
-            assert source.files or source.embedded
+            assert source.files or source.embedded or source.ir_datasets
+    if name in BEIR:
+        test = collection.split("test")
+        assert test.measures == ("nDCG@10", "R@100", "R@1000")
+        assert set(test.expected[0].scores) == set(test.measures)
+        assert test.qrels.registered == test.topics.registered == f"beir-v1.0.0-{name}-test"
 
 
-@pytest.mark.parametrize("name", sorted(BEIR))
-def test_every_beir_set_has_the_published_bm25_scores(name: str) -> None:
-    test = load_collection(name).split("test")
-    assert test.measures == ("nDCG@10", "R@100", "R@1000")
-    assert set(test.expected[0].scores) == set(test.measures)
-    assert test.qrels.registered == test.topics.registered == f"beir-v1.0.0-{name}-test"
-
-
-@pytest.mark.parametrize("name", sorted(descriptions()))
+@pytest.mark.parametrize("name", sorted(BEIR | OTHERS))
 def test_names_in_the_catalogue_exist_and_agree_in_size(name: str) -> None:
     registry = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed").registry
     description = load_collection(name).description
@@ -63,21 +65,31 @@ def test_names_in_the_catalogue_exist_and_agree_in_size(name: str) -> None:
     for split in description.splits.values():
         for source, kind, count in ((split.topics, "queries", split.queries), (split.qrels, "qrels", split.judgements)):
             if source.ir_datasets:
-                found = registry[source.ir_datasets].metadata().get(kind, {}).get("count")
-                assert found is None or count in {None, found}
+                expected = registry[source.ir_datasets].metadata().get(kind, {}).get("count")
+                assert expected is None or count in {None, expected}
 
 
 def test_averages_of_published_tables() -> None:
-    """``field.md`` gives the mean nDCG@10 of BM25 flat over the 29 sets as .3780: the numbers were copied right."""
+    """The mean nDCG@10 of BM25 flat over the 29 sets of BEIR is published as .3780: the scores were copied right."""
     scores = [load_collection(name).split("test").expected[0].scores["nDCG@10"] for name in sorted(BEIR)]
     assert sum(scores) / len(scores) == pytest.approx(0.3780, abs=5e-5)
+
+
+def test_one_file_describes_a_collection_for_each_key() -> None:
+    description = load_collection("cqadupstack-gis").description
+    assert (description.documents, description.corpus.files) == (37637, ("cqadupstack/gis/corpus.jsonl",))
+    test = description.splits["test"]
+    assert (test.queries, test.judgements, test.qrels.ir_datasets) == (885, 1114, "beir/cqadupstack/gis")
+    assert test.expected[0].scores == {"nDCG@10": 0.2901, "R@100": 0.6119, "R@1000": 0.8174}
+    with pytest.raises(LearnedSparseError, match=r"collection 'cqadupstack': no such file, .*; did you mean"):
+        load_collection("cqadupstack")
 
 
 def test_descriptions_are_found_beside_the_package_and_where_pip_puts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert description_folders()[0] == Path(collection_files.__file__).parents[1] / "collections"
-    monkeypatch.setattr(collection_files, "__file__", str(tmp_path / "site" / "learned_sparse" / "x.py"))
+    assert description_folders()[0] == Path(module.__file__).parents[2] / "collections"
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "site" / "learned_sparse" / "collections" / "x.py"))
     monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path / "prefix"))
     with pytest.raises(LearnedSparseError, match="install the package again"):
         descriptions()
@@ -95,3 +107,22 @@ def test_named_collections_agree_with_the_real_files(shared_data: Path, name: st
         qrels = collection.qrels(name_of_split)
         assert len(collection.queries(name_of_split)) == len(qrels) == split.queries
         assert sum(map(len, qrels.values())) == split.judgements
+
+
+@given(NAMES, NAMES)
+def test_a_name_of_the_catalogue_becomes_one_folder_and_comes_back(first: str, second: str) -> None:
+    """``:`` and ``/`` give the same folder; no name in the catalogue has a ``:``."""
+    folder = folder_name(f"ir_datasets:{first}")
+    assert check_name(folder, "here") == folder
+    assert PureWindowsPath(folder).parts == (folder,)
+    first, second = first.replace(":", "/"), second.replace(":", "/")
+    assert name_of_folder(folder) == f"ir_datasets:{first}"
+    assert (folder == folder_name(f"ir_datasets:{second}")) is (first == second)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "c:", "nul", "Com1.txt", "a.", "a ", "what?", "a\nb"])
+def test_a_described_name_that_is_no_valid_folder_is_refused(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: {name!r}\ntitle: T\ncorpus: {{files: [a.tsv]}}\nsplits: {{}}\n", encoding="utf-8")
+    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: the name .* cannot be a folder"):
+        load_collection(file)

@@ -1,0 +1,263 @@
+"""Collections by name: the ir_datasets catalogue, downloads that fail, and what Pyserini has registered."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse.collections import load_collection
+from learned_sparse.collections.catalogue import folder_name, missing_downloads, name_of_folder
+from learned_sparse.collections.descriptions import MEASURES, check_name, descriptions
+from learned_sparse.core import Document, LearnedSparseError, Query
+from tests.catalogue_data import catalogued
+from tests.toy_data import TEXTS
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_ir_datasets_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    with pytest.raises(LearnedSparseError, match=r"pip install 'learned-sparse\[data\]'[\s\S]*LEARNED_SPARSE_DATA"):
+        load_collection("scifact", data=tmp_path).documents()
+    with pytest.raises(LearnedSparseError, match="ir_datasets is not installed"):
+        load_collection("ir_datasets:vaswani")
+
+
+@pytest.fixture(name="ir_datasets")
+def installed_ir_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """The module, with an empty cache folder."""
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "cache"))
+    module: types.ModuleType = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
+    return module
+
+
+@pytest.fixture
+def register(ir_datasets: Any) -> Iterator[Callable[[Any], str]]:
+    """A function that registers a data set and returns its name."""
+    name = "learned-sparse-test/alone"
+
+    def add(dataset: Any) -> str:
+        ir_datasets.registry.register(name, dataset)
+        return name
+
+    yield add
+    ir_datasets.registry._registered.pop(name, None)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, ir_datasets: Any, register: Callable[[Any], str]) -> str:
+    """The name of a data set without parts, made of local files."""
+    return register(
+        ir_datasets.create_dataset(
+            docs_tsv=str(write(tmp_path / "docs.tsv", "d1\tone\nd2\t \nd1\tagain\n")),
+            queries_tsv=str(write(tmp_path / "queries.tsv", "q1\tfirst\nq1\trepeated\n")),
+            qrels_trec=str(write(tmp_path / "qrels.txt", "q1 0 d1 1\n")),
+        )
+    )
+
+
+def test_a_data_set_of_the_catalogue(alone: str) -> None:
+    collection = load_collection(f"ir_datasets:{alone}")
+    assert (collection.name, list(collection.splits)) == ("ir_datasets--learned-sparse-test--alone", ["alone"])
+    assert collection.queries("alone") == [Query("q1", "first")]
+    reader = collection.documents(on_bad_line="skip")
+    assert list(reader) == [Document("d1", "one")]
+    assert reader.skipped == {"empty text": 1, "duplicate id": 1}
+    with pytest.raises(LearnedSparseError, match=r"alone, document 2: empty text"):
+        list(collection.documents())
+
+
+def test_documents_of_the_whole_and_queries_of_a_part() -> None:
+    with catalogued() as name:
+        part, whole = load_collection(f"ir_datasets:{name}/dev/small"), load_collection(f"ir_datasets:{name}")
+        assert part.name == whole.name == "ir_datasets--learned-sparse-test--tiny"
+        assert list(part.splits) == ["dev-small"]
+        assert list(whole.splits) == ["train", "test", "dev-small"]
+        assert load_collection(whole.name) == load_collection(f"ir_datasets:{name}")
+        assert load_collection(f"ir_datasets:{name}/v2").name == f"{whole.name}--v2"
+        assert part.split("dev-small") == whole.split("dev-small")
+        assert part.queries("dev-small")[0] == Query("q0", " ".join(TEXTS[0].split()[:2]))
+        assert part.qrels("dev-small")["q11"] == {"d11": 1}
+        assert [document.text for document in part.documents()] == [d.text for d in whole.documents()] == TEXTS
+
+
+@pytest.mark.usefixtures("ir_datasets")
+@pytest.mark.parametrize(
+    ("name", "folder", "splits"),
+    [
+        ("beir/scifact/test", "ir_datasets--beir--scifact", ["test"]),
+        ("beir/scifact", "ir_datasets--beir--scifact", ["test", "train"]),
+        ("beir/cqadupstack/tex", "ir_datasets--beir--cqadupstack--tex", ["tex"]),
+        ("msmarco-passage/trec-dl-2019/judged", "ir_datasets--msmarco-passage", ["trec-dl-2019-judged"]),
+        ("vaswani", "ir_datasets--vaswani", ["vaswani"]),
+        ("car/v1.5/test200", "ir_datasets--car--v1.5", ["test200"]),
+    ],
+)
+def test_names_of_the_real_catalogue(name: str, folder: str, splits: list[str]) -> None:
+    collection = load_collection(f"ir_datasets:{name}")
+    assert (collection.name, sorted(collection.splits)) == (folder, splits)
+
+
+@pytest.mark.usefixtures("ir_datasets")
+def test_a_split_has_the_measures_of_the_shipped_description_with_the_same_judgements() -> None:
+    graded = ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
+    for name in ("trec-dl-2019/judged", "trec-dl-2019"):
+        (split,) = load_collection(f"ir_datasets:msmarco-passage/{name}").splits.values()
+        assert (split.measures, split.queries, split.qrels.ir_datasets) == (graded, 43, f"msmarco-passage/{name}")
+    for name, score in (("beir/scifact/test", 0.6789), ("beir/cqadupstack/tex", 0.2244)):
+        (split,) = load_collection(f"ir_datasets:{name}").splits.values()
+        assert (split.remove_query, split.expected[0].scores["nDCG@10"]) == (True, score)
+    (split,) = load_collection("ir_datasets:vaswani").splits.values()
+    assert (split.measures, split.remove_query, split.expected) == (MEASURES, False, ())
+
+
+def test_no_two_names_of_the_catalogue_share_a_folder(ir_datasets: Any) -> None:
+    names = list(ir_datasets.registry)
+    folders = [folder_name(f"ir_datasets:{name}") for name in names]
+    assert len(folders) > 500
+    assert len({name.lower() for name in folders} | set(descriptions())) == len(folders) + len(descriptions())
+    assert all(check_name(folder, "here") == folder for folder in folders)
+    assert [name_of_folder(folder) for folder in folders] == [f"ir_datasets:{name}" for name in names]
+
+
+@pytest.mark.usefixtures("ir_datasets")
+def test_a_wrong_name_is_answered_with_names() -> None:
+    with pytest.raises(LearnedSparseError, match=r"ir_datasets:beir: has no docs; name one of its parts: beir/arguana"):
+        load_collection("ir_datasets:beir").documents()
+    with pytest.raises(LearnedSparseError, match=r"zzzzzz: no such name; python -m .*collections --catalogue WORD"):
+        load_collection("ir_datasets:zzzzzz")
+    with pytest.raises(LearnedSparseError, match=r"ir_datasets:beir/scifct: no such name; did you mean 'beir/scifact'"):
+        load_collection("ir_datasets:beir/scifct")
+
+
+def test_the_catalogue_replaces_missing_files(alone: str, tmp_path: Path) -> None:
+    text = f"""
+name: mine
+title: From the catalogue
+corpus: {{files: [nowhere.tsv], ir_datasets: {alone}}}
+splits:
+  all:
+    topics: {{ir_datasets: {alone}}}
+    qrels: {{files: [nowhere.txt], ir_datasets: {alone}}}
+    measures: [MRR@10]
+"""
+    collection = load_collection(write(tmp_path / "mine.yaml", text))
+    assert next(collection.documents()) == Document("d1", "one")
+    assert collection.queries("all") == [Query("q1", "first")]
+
+
+def test_a_failing_download_names_the_files_and_where_to_put_them(
+    ir_datasets: Any, register: Callable[[Any], str], tmp_path: Path
+) -> None:
+    """Without a network, ir_datasets reads files that were put in place by hand."""
+    util = ir_datasets.util
+
+    class Offline(util.BaseDownload):  # type: ignore[misc, name-defined]
+        url = "https://example.org/docs.tsv"
+
+        def stream(self) -> Any:
+            raise ConnectionError("no network")
+
+    path = tmp_path / "cache" / "docs.tsv"
+    download = util.Download([Offline()], cache_path=str(path), size_hint=7)
+    docs = ir_datasets.formats.TsvDocs(util.Cache(download, tmp_path / "cache" / "unpacked.tsv"))
+    name = register(ir_datasets.datasets.base.Dataset(docs))
+    (missing,) = missing_downloads(name, "docs", "qrels")
+    assert (missing.url, missing.path, missing.bytes) == (Offline.url, str(path), 7)
+    with pytest.raises(LearnedSparseError) as error:
+        load_collection(f"ir_datasets:{name}").documents()
+    assert (
+        f"ir_datasets:{name}: ir_datasets cannot read its docs (ConnectionError: no network); files to download, or to "
+        f"put in place by hand:\n    {Offline.url}\n      put it at {path}"
+    ) in str(error.value)
+    write(path, "d1\tone\n")
+    assert list(load_collection(f"ir_datasets:{name}").documents()) == [Document("d1", "one")]
+    path.unlink()
+    assert missing_downloads(name, "docs") == []  # the unpacked file is enough
+
+
+@pytest.mark.usefixtures("ir_datasets")
+def test_the_files_of_real_names(tmp_path: Path) -> None:
+    (found,) = missing_downloads("beir/scifact/test", "docs", "queries", "qrels")
+    assert (found.url or "").endswith("/scifact.zip")
+    files = missing_downloads("msmarco-passage/trec-dl-2019/judged", "docs", "queries", "qrels")
+    assert (files[0].bytes, "agree" in (files[0].terms or "")) == (1_057_717_952, True)
+    assert files[1].path is None  # a small file, which is always downloaded
+    (found,) = missing_downloads("wapo/v2", "docs")
+    assert found.url is None
+    assert "The Washington Post collection can be requested here" in (found.instructions or "")
+    (found,) = missing_downloads("car/v1.5", "docs")
+    assert (found.url or "").endswith("/paragraphcorpus-v1.5.tar.xz")
+
+
+@pytest.mark.usefixtures("ir_datasets")
+def test_trec_car_without_trec_car_tools_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trec_car", None)
+    collection = load_collection("trec-car", data=tmp_path)
+    with pytest.raises(LearnedSparseError, match=r"requires trec-car-tools[\s\S]*Put the file at .*corpus\.jsonl"):
+        collection.documents()
+    write(tmp_path / "corpus.jsonl", '{"id": "6f3a", "contents": "Green sea turtles swim."}\n')
+    (tmp_path / "trec-car").symlink_to(tmp_path)
+    assert list(collection.documents()) == [Document("6f3a", "Green sea turtles swim.")]
+
+
+def test_trec_car_is_read_as_trec_car_tools_give_it(
+    ir_datasets: Any, register: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paragraphs are documents; headings are queries, a repeated heading once."""
+    heading = types.SimpleNamespace(headingId="Life", heading="Life")
+    page = types.SimpleNamespace(page_id="enwiki:Sea", page_name="Sea", flat_headings_list=lambda: [[heading]] * 2)
+    paragraph = types.SimpleNamespace(para_id="6f3a", get_text=lambda: "Green sea turtles swim. ")
+    reader = types.SimpleNamespace(iter_paragraphs=lambda _: [paragraph], iter_outlines=lambda _: [page])
+    tools = types.SimpleNamespace(read_data=reader)
+    monkeypatch.setattr(ir_datasets.lazy_libs, "trec_car", lambda: tools)
+    car, text = ir_datasets.datasets.car, ir_datasets.util.StringFile
+    qrels = ir_datasets.formats.TrecQrels(text("enwiki:Sea/Life 0 6f3a 1\n"), {})
+    name = register(ir_datasets.datasets.base.Dataset(car.CarDocs(text("")), car.CarQueries(text("")), qrels))
+    collection = load_collection(f"ir_datasets:{name}")
+    assert list(collection.documents()) == [Document("6f3a", "Green sea turtles swim.")]
+    assert collection.queries("alone") == [Query("enwiki:Sea/Life", "Sea Life")]
+
+
+REGISTERED = """
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.collections.collection import _registered_queries, registered_qrels
+queries, qrels = _registered_queries("dl19-passage"), registered_qrels("dl19-passage")
+print(len(queries), queries[0], len(qrels), sum(map(len, qrels.values())))
+for read in (_registered_queries, registered_qrels):
+    for name in ("dl19-pasage", "beir-v1.0.0-nfcorpus-test"):
+        try:
+            read(name)
+        except LearnedSparseError as error:
+            print(error)
+"""
+
+
+@pytest.mark.jvm
+def test_registered_topics_and_judgements(shared_data: Path, tmp_path: Path, python: Python) -> None:
+    """Pyserini reads its cache below Java's ``user.home`` before it uses the network: a filled cache works offline."""
+    cache = tmp_path / ".cache" / "pyserini" / "topics-and-qrels"
+    cache.mkdir(parents=True)
+    for file in (shared_data / "topics-and-qrels").glob("*.dl19-passage.txt"):
+        shutil.copy(file, cache)
+    offline = f"-Duser.home={tmp_path} -Dhttps.proxyHost=localhost -Dhttps.proxyPort=9"
+    done = python("-c", REGISTERED, env={**os.environ, "JAVA_TOOL_OPTIONS": offline})
+    lines = [line for line in done.stdout.splitlines() if "Downloading" not in line]
+    assert lines[0] == "43 Query(id='19335', text='anthropological definition of environment') 43 9260", done.stderr
+    assert lines[1] == "topics 'dl19-pasage': not registered in Pyserini; did you mean 'dl19-passage'?"
+    assert lines[2].startswith("topics 'beir-v1.0.0-nfcorpus-test': Pyserini cannot download them (JavaException: ")
+    assert lines[3] == "judgements 'dl19-pasage': not registered in Pyserini; did you mean 'dl19-passage'?"
+    assert lines[4].endswith("without a network, use a file")
