@@ -1,4 +1,4 @@
-"""A data set with parts in the real ir_datasets catalogue, made of texts in memory, for tests."""
+"""A data set with parts, registered in the real ir_datasets catalogue from texts in memory."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ PARTS = ("train", "test", "dev/small")
 
 @contextmanager
 def catalogued() -> Iterator[str]:
-    """``WHOLE``: twelve documents, and ``PARTS`` of it with a query for each document; the name of the whole.
+    """Register ``WHOLE`` and yield its name: twelve documents, and ``PARTS`` with a query for each document.
 
-    ``WHOLE/v2`` is below it, too, but has other documents.
-
-    The first two words of a document are its query, as in ``toy_data.save_collection``.
+    A query is the first two words of its document, as in ``toy_data.save_collection``. ``WHOLE/v2`` is a name below
+    ``WHOLE`` with other documents.
     """
     ir_datasets = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
     formats, text, dataset = ir_datasets.formats, ir_datasets.util.StringFile, ir_datasets.datasets.base.Dataset
     documents = formats.TsvDocs(text("".join(f"d{i}\t{words}\n" for i, words in enumerate(TEXTS))))
-    asked = "".join(f"q{i}\t{' '.join(words.split()[:2])}\n" for i, words in enumerate(TEXTS))
-    judged = "".join(f"q{i} 0 d{i} 1\n" for i in range(len(TEXTS)))
+    queries = "".join(f"q{i}\t{' '.join(words.split()[:2])}\n" for i, words in enumerate(TEXTS))
+    judgements = "".join(f"q{i} 0 d{i} 1\n" for i in range(len(TEXTS)))
     registry = ir_datasets.registry
     registry.register(WHOLE, dataset(documents))
     for part in (*PARTS, "v2"):
-        topics, qrels = formats.TsvQueries(text(asked)), formats.TrecQrels(text(judged), {})
+        topics, qrels = formats.TsvQueries(text(queries)), formats.TrecQrels(text(judgements), {})
         texts = formats.TsvDocs(text("d0\tanother text\n")) if part == "v2" else documents
         registry.register(f"{WHOLE}/{part}", dataset(texts, topics, qrels))
     try:

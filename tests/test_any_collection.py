@@ -1,4 +1,4 @@
-"""``ir_datasets:ID`` wherever a collection is named: encoding, training data, measures, indexes and runs."""
+"""``ir_datasets:ID`` for every command that takes a collection: encoding, training, measuring, indexing, searching."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ with catalogued():
 
 @pytest.fixture(autouse=True)
 def name(tmp_home: Path) -> Iterator[str]:
-    """The data set with parts, as ``--collection`` takes it; an empty home."""
+    """Name of the data set with parts for ``--collection``; the home folder is empty."""
     with catalogued() as name:
         yield f"ir_datasets:{name}"
 
@@ -68,11 +68,11 @@ def test_documents_are_encoded_once_for_all_parts(
     assert encode.main([*words, "--queries"]) == 0
     queries = Manifest.load(queries_folder(FILED, "dev-small", "fake"))
     assert (queries.collection, queries.split, queries.counts.written) == (FILED, "dev-small", 12)
-    words[-1] = name  # the whole: its parts are splits
+    words[-1] = name  # the parent name: its parts are splits
     assert encode.main([*words, "--queries"]) == 0
     assert Manifest.load(queries_folder(FILED, "test", "fake")).complete
     written = (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns
-    assert encode.main(words) == 0  # the very same documents: nothing is left to do
+    assert encode.main(words) == 0  # equal documents: nothing to encode
     assert (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns == written
     assert {path.name for path in (tmp_home / "vectors").iterdir()} == {FILED}
     assert dimensions._folders(
@@ -80,7 +80,7 @@ def test_documents_are_encoded_once_for_all_parts(
     ) == (vectors, queries_folder(FILED, "test", "fake"))
 
 
-def test_what_is_not_encoded_yet_is_answered_with_the_name_that_was_asked(name: str, tmp_path: Path) -> None:
+def test_missing_vectors_are_an_error_with_the_users_spelling_of_the_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=f"no vectors yet; run .* --collection {name}/test, or name"):
         index.main(["--model", "fake", "--collection", f"{name}/test"])
     folder = save_collection(tmp_path / "mine", ["test"])
@@ -100,12 +100,12 @@ def test_training_data(name: str, spelled: str, split: str) -> None:
     assert found.examples.queries["q3"] == " ".join(TEXTS[3].split()[:2])
 
 
-def test_a_split_that_is_spelled_out_is_taken_at_its_word(name: str) -> None:
+def test_an_explicit_split_is_not_replaced(name: str) -> None:
     with pytest.raises(LearnedSparseError, match="no split 'test'; known: dev-small"):
         load(Source(collection=f"{name}/dev/small", split="test"), Negatives(kind="none"))
 
 
-def test_the_only_split_of_a_folder_is_not_taken_for_another(tmp_path: Path) -> None:
+def test_the_only_split_of_a_folder_is_not_the_default(tmp_path: Path) -> None:
     folder = str(save_collection(tmp_path / "mine", ["test"]))
     with pytest.raises(LearnedSparseError, match="no split 'train'; "):
         load(Source(collection=folder), Negatives(kind="none"))
@@ -133,7 +133,7 @@ def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> Non
 
 
 def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
-    """Two parts of one name: each with its own queries, the text indexed once, whichever part is asked for first."""
+    """Two parts of one name: each has its own queries, the documents are indexed once, in any order of the columns."""
     columns = {
         part: Column(collection=f"{name}/{part}", split=part.replace("/", "-")) for part in ("test", "dev/small")
     }
@@ -150,7 +150,7 @@ def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
 
 @pytest.mark.jvm
 def test_bm25_of_a_name_of_the_catalogue(name: str, tmp_home: Path, tmp_path: Path, python: Callable[..., Any]) -> None:
-    """Index, search and measure, by the commands a person types."""
+    """Index, search and measure by command lines."""
     commands = tmp_path / "commands"
     commands.write_text(
         f"learned_sparse.index --bm25 --collection {name}/test\n"

@@ -1,4 +1,4 @@
-"""Collections: folders on disk, descriptions of one's own, and errors that say where things were looked for."""
+"""Collections from folders and from a user's YAML files, and errors that list the paths that were tried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def beir(tmp_path: Path) -> Path:
-    """A BEIR folder of two documents, with two splits of one query."""
+    """A BEIR folder with two documents and two splits of one query each."""
     folder = tmp_path / "tiny"
     write(folder / "corpus.jsonl", CORPUS)
     write(folder / "queries.jsonl", QUERIES)
@@ -34,7 +34,7 @@ def beir(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No data folder of this machine."""
+    """Hide the data folder of this machine."""
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
 
@@ -47,18 +47,15 @@ def test_a_beir_folder(beir: Path) -> None:
     assert collection.queries("dev") == [Query("q2", "second")]
     assert collection.qrels("test") == {"q1": {"d1": 2}}
     assert collection.split("test").remove_query is False
-
-
-def test_a_beir_folder_of_gzip_files(tmp_path: Path) -> None:
-    write(tmp_path / "corpus.jsonl.gz", CORPUS)
-    write(tmp_path / "queries.jsonl.gz", QUERIES)
-    write(tmp_path / "qrels" / "test.tsv.gz", "q1\td1\t1\n")
-    collection = load_collection(str(tmp_path))
+    for file in [file for file in beir.rglob("*") if file.is_file()]:
+        write(file.with_name(f"{file.name}.gz"), file.read_text())
+        file.unlink()
+    collection = load_collection(str(beir))
     assert [document.id for document in collection.documents()] == ["d1", "d2"]
     assert collection.queries("test") == [Query("q1", "first")]
 
 
-def test_an_unknown_split_is_answered_with_the_known_ones(beir: Path) -> None:
+def test_an_unknown_split_is_an_error_with_the_nearest_or_all_names(beir: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"collection tiny: no split 'tset'; did you mean 'test'\?"):
         load_collection(beir).queries("tset")
     with pytest.raises(LearnedSparseError, match="no split 'x'; known: dev, test"):
@@ -79,52 +76,31 @@ def test_bad_lines_of_a_collection(beir: Path) -> None:
     assert (len(list(reader)), reader.empty) == (2, 1)
 
 
-def test_an_msmarco_passage_folder(tmp_path: Path) -> None:
-    write(tmp_path / "collection.tsv", "1\tone\n2\ttwo\n")
-    write(tmp_path / "queries.dev.small.tsv", "7\twhich one\n8\tunjudged\n")
-    write(tmp_path / "qrels.dev.small.tsv", "7\t0\t1\t1\n")
-    write(tmp_path / "qrels.train.tsv", "9\t0\t1\t1\n")  # no queries.train.tsv: no split
-    write(tmp_path / "msmarco-test2019-queries.tsv.gz", "5\tgraded\n")
-    write(tmp_path / "2019qrels-pass.txt", "5 Q0 2 3\n")
-    collection = load_collection(tmp_path)
-    assert [document.text for document in collection.documents()] == ["one", "two"]
-    assert list(collection.splits) == ["dl19", "dev.small"]
-    assert collection.queries("dev.small") == [Query("7", "which one")]
-    assert collection.qrels("dl19") == {"5": {"2": 3}}
-    assert collection.split("dl19").measures == ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
-
-
-def test_an_msmarco_document_folder(tmp_path: Path) -> None:
-    write(tmp_path / "msmarco-docs.tsv.gz", "D1\thttp://x.org\tTitle\tbody\n")
-    write(tmp_path / "msmarco-docdev-queries.tsv", "7\twhich\n")
-    write(tmp_path / "msmarco-docdev-qrels.tsv", "7 0 D1 1\n")
-    collection = load_collection(tmp_path)
-    assert [document.text for document in collection.documents()] == ["http://x.org Title body"]
-    assert collection.queries("dev") == [Query("7", "which")]
-
-
 @pytest.mark.parametrize("end", ["", ".gz"])
-def test_a_whole_msmarco_passage_folder(tmp_path: Path, end: str) -> None:
-    """The files of collectionandqueries.tar.gz and of the Deep Learning tracks, unpacked or each in gzip."""
+def test_an_msmarco_passage_folder(tmp_path: Path, end: str) -> None:
+    """The files of collectionandqueries.tar.gz and of the Deep Learning tracks."""
     write(tmp_path / f"collection.tsv{end}", "1\tone\n2\ttwo\n")
     for split in ("train", "dev", "dev.small", "eval", "eval.small"):
-        write(tmp_path / f"queries.{split}.tsv{end}", f"7\tof {split}\n")
-        if not split.startswith("eval"):  # nobody has these judgements
+        write(tmp_path / f"queries.{split}.tsv{end}", f"7\tof {split}\n8\tunjudged\n")
+        if not split.startswith("eval"):  # the judgements of eval are not public
             write(tmp_path / f"qrels.{split}.tsv{end}", "7\t0\t1\t1\n")
+    write(tmp_path / f"qrels.more.tsv{end}", "9\t0\t1\t1\n")  # no queries.more.tsv: no split
     for year in (2019, 2020):
         write(tmp_path / f"msmarco-test{year}-queries.tsv{end}", f"5\tof {year}\n6\tunjudged\n")
         write(tmp_path / f"{year}qrels-pass.txt{end}", "5 Q0 2 3\n")
     collection = load_collection(tmp_path)
     assert list(collection.splits) == ["dl19", "dl20", "dev.small", "dev", "train"]
-    assert [document.id for document in collection.documents()] == ["1", "2"]
+    assert [document.text for document in collection.documents()] == ["one", "two"]
     for split in ("train", "dev", "dev.small"):
         assert collection.queries(split) == [Query("7", f"of {split}")]
         assert collection.split(split).measures == ("MRR@10", "R@1000")
     assert collection.queries("dl20") == [Query("5", "of 2020")]
+    assert collection.qrels("dl19") == {"5": {"2": 3}}
+    assert collection.split("dl19").measures == ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
 
 
 @pytest.mark.parametrize("end", ["", ".gz"])
-def test_a_whole_msmarco_document_folder(tmp_path: Path, end: str) -> None:
+def test_an_msmarco_document_folder(tmp_path: Path, end: str) -> None:
     write(tmp_path / f"msmarco-docs.tsv{end}", "D1\thttp://x.org\tTitle\tbody\n")
     for split in ("train", "dev"):
         write(tmp_path / f"msmarco-doc{split}-queries.tsv{end}", f"7\tof {split}\n")
@@ -133,11 +109,12 @@ def test_a_whole_msmarco_document_folder(tmp_path: Path, end: str) -> None:
     write(tmp_path / f"2019qrels-docs.txt{end}", "5 0 D1 2\n")
     collection = load_collection(tmp_path)
     assert list(collection.splits) == ["dl19", "dev", "train"]
+    assert [document.text for document in collection.documents()] == ["http://x.org Title body"]
     assert collection.queries("train") == [Query("7", "of train")]
     assert collection.qrels("dl19") == {"5": {"D1": 2}}
 
 
-def test_judgements_without_topics_say_which_file_is_missing(tmp_path: Path) -> None:
+def test_judgements_without_topics_are_an_error_that_names_the_file(tmp_path: Path) -> None:
     write(tmp_path / "collection.tsv", "1\tone\n")
     write(tmp_path / "2019qrels-pass.txt", "5 Q0 2 3\n")
     with pytest.raises(LearnedSparseError, match=r"Put the file at .*/msmarco-test2019-queries\.tsv"):
@@ -148,14 +125,14 @@ def test_a_folder_without_judgements_has_documents_only(beir: Path) -> None:
     for file in (beir / "qrels").iterdir():
         file.unlink()
     write(beir / "qrels" / "test.tsv.bak", "q1\td1\t1\n")
-    write(beir / "qrels" / "._test.tsv", "of another system\n")
+    write(beir / "qrels" / "._test.tsv", "metadata of macOS\n")
     collection = load_collection(beir)
     assert (len(list(collection.documents())), list(collection.splits)) == (2, [])
     with pytest.raises(LearnedSparseError, match=r"tiny: no split 'test', because it has no queries .*--topics"):
         collection.queries("test")
 
 
-def test_a_folder_of_anything_else_is_refused(tmp_path: Path, beir: Path) -> None:
+def test_a_folder_in_another_layout_is_an_error(tmp_path: Path, beir: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(LearnedSparseError, match=r"neither a BEIR folder .* nor an MS MARCO folder .* --input"):
         load_collection(tmp_path / "empty")
@@ -163,7 +140,7 @@ def test_a_folder_of_anything_else_is_refused(tmp_path: Path, beir: Path) -> Non
         load_collection(tmp_path)
 
 
-def test_a_description_of_ones_own(tmp_path: Path) -> None:
+def test_a_users_own_description(tmp_path: Path) -> None:
     write(tmp_path / "texts" / "all.tsv", "d1\tone\n")
     write(tmp_path / "topics.txt", "q1\tfirst\n")
     write(tmp_path / "qrels.txt", "q1 0 d1 1\n")
@@ -186,7 +163,7 @@ splits:
         load_collection(write(tmp_path / "mine.yaml", text.replace("    measures: [MRR@10]\n", "")))
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
+def test_an_unknown_name_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(LearnedSparseError, match=r"collection 'scifct': no such .*; did you mean 'scifact'\?"):
         load_collection("scifct")
     with pytest.raises(LearnedSparseError, match=r"nowhere\.yaml: no such file"):
@@ -202,7 +179,7 @@ def test_files_of_a_named_collection_are_found_below_the_data_folder(
     assert [document.id for document in load_collection("scifact").documents()] == ["d1", "d2"]
 
 
-def test_what_is_not_found_is_reported_with_every_place_and_the_way_out(tmp_path: Path) -> None:
+def test_missing_files_are_an_error_with_every_path_and_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError) as error:
         load_collection("bioasq", data=tmp_path).documents()
     assert str(error.value) == (

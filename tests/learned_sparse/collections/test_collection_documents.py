@@ -71,7 +71,7 @@ def texts(reader: DocumentReader) -> dict[str, str]:
         ('{"docid": "msmarco_passage_00_0", "segment": "s", "title": "t"}', Document("msmarco_passage_00_0", "t s")),
     ],
 )
-def test_every_spelling_of_a_json_document(tmp_path: Path, line: str, expected: Document) -> None:
+def test_every_key_of_a_json_document(tmp_path: Path, line: str, expected: Document) -> None:
     assert list(read_documents(write(tmp_path / "corpus.jsonl", line))) == [expected]
 
 
@@ -84,7 +84,7 @@ def test_every_spelling_of_a_json_document(tmp_path: Path, line: str, expected: 
     ],
     ids=["passage", "document", "document without URL"],
 )
-def test_every_form_of_msmarco_columns(tmp_path: Path, line: str, text: str) -> None:
+def test_every_layout_of_msmarco_columns(tmp_path: Path, line: str, text: str) -> None:
     assert texts(read_documents(write(tmp_path / "collection.tsv", line, ""))) == {"d1": text}
 
 
@@ -125,14 +125,14 @@ def test_a_bad_line_is_an_error_or_skipped_and_counted(
     assert reader.summary().startswith(f"2 documents read, 2 lines skipped ({reason}: 2, first {path}:2: ")
 
 
-def test_a_line_that_is_skipped_does_not_take_its_id(tmp_path: Path) -> None:
+def test_the_id_of_a_skipped_line_stays_free(tmp_path: Path) -> None:
     path = write(tmp_path / "c.tsv", "d1\t", "d1\tone", "d1\tagain")
     reader = read_documents(path, on_bad_line="skip")
     assert texts(reader) == {"d1": "one"}
     assert reader.skipped == {"empty text": 1, "duplicate id": 1}
 
 
-def test_an_unknown_way_to_treat_bad_lines_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_value_of_on_bad_line_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="neither 'error' nor 'skip'"):
         read_documents(write(tmp_path / "c.tsv", "d1\tone"), on_bad_line="ignore")  # type: ignore[arg-type]
 
@@ -149,12 +149,12 @@ def test_damaged_gzip_data_is_an_error_even_when_bad_lines_are_skipped(
 
 
 @pytest.mark.parametrize("lines", [[""], ["no columns", "none here"]])
-def test_no_documents_at_all_is_an_error(tmp_path: Path, lines: list[str]) -> None:
+def test_a_file_without_documents_is_an_error(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(LearnedSparseError, match=r"c\.tsv: no documents"):
         list(read_documents(write(tmp_path / "c.tsv", *lines), on_bad_line="skip"))
 
 
-def test_a_folder_is_read_file_by_file_in_order_and_its_ids_are_unique(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_in_order_and_ids_are_unique(tmp_path: Path) -> None:
     write(tmp_path / "b" / "1.tsv.gz", "d3\tthree")
     write(tmp_path / "b.jsonl", GOOD_JSON)
     write(tmp_path / "a.tsv", "d2\ttwo")
@@ -167,7 +167,7 @@ def test_a_folder_is_read_file_by_file_in_order_and_its_ids_are_unique(tmp_path:
         list(read_documents(tmp_path))
 
 
-def test_an_unknown_kind_of_file_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+def test_an_unknown_extension_is_an_error_before_reading(tmp_path: Path) -> None:
     write(tmp_path / "a.tsv", "d2\ttwo")
     write(tmp_path / "b.md", "# notes")
     with pytest.raises(
@@ -176,14 +176,14 @@ def test_an_unknown_kind_of_file_is_an_error_before_anything_is_read(tmp_path: P
         read_documents(tmp_path)
 
 
-def test_a_whole_test_collection_is_not_taken_for_a_folder_of_documents(tmp_path: Path) -> None:
+def test_a_folder_that_looks_like_a_test_collection_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "corpus.jsonl", GOOD_JSON)
     write(tmp_path / "queries.jsonl", '{"_id": "q1", "text": "one"}')
     with pytest.raises(LearnedSparseError, match=r"--collection .* or only its documents with --input .*corpus\.jsonl"):
         read_documents(tmp_path)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="nowhere: no such file or folder"):
         read_documents(tmp_path / "nowhere")
     with pytest.raises(LearnedSparseError, match="the folder has no files"):
@@ -196,9 +196,7 @@ def test_one_line_is_read_at_a_time(tmp_path: Path) -> None:
 
 
 @given(documents=st.dictionaries(IDS, TEXTS, min_size=1, max_size=8))
-def test_json_of_any_text_comes_back_as_it_was(
-    documents: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_text_survives_json_lines(documents: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
     lines = [json.dumps({"id": name, "contents": text}) for name, text in documents.items()]
     spelled = [json.dumps({"_id": name, "text": text}, ensure_ascii=False) for name, text in documents.items()]
     folder = tmp_path_factory.mktemp("json")
@@ -214,9 +212,7 @@ def test_json_of_any_text_comes_back_as_it_was(
         max_size=8,
     )
 )
-def test_columns_of_any_text_come_back_as_they_were(
-    documents: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_text_survives_columns(documents: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
     path = write(tmp_path_factory.mktemp("tsv") / "a.tsv", *(f"{name}\t{text}" for name, text in documents.items()))
     assert texts(read_documents(path)) == documents
 
@@ -224,7 +220,7 @@ def test_columns_of_any_text_come_back_as_they_were(
 @pytest.mark.parametrize(
     ("name", "documents"), [("scifact", 5183), ("vaswani", 11429), ("msmarco-mini", 11972), ("squad-sent", 13447)]
 )
-def test_real_corpora_have_their_published_size(shared_data: Path, name: str, documents: int) -> None:
+def test_real_corpora_have_the_published_size(shared_data: Path, name: str, documents: int) -> None:
     reader = read_documents(shared_data / name / "corpus.jsonl")
     assert sum(1 for _ in reader) == reader.read == documents
     assert reader.skipped == {}

@@ -1,4 +1,4 @@
-"""Queries out of files: every form of topics that Pyserini reads."""
+"""Queries of files: every format of topics that Pyserini reads."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def write(path: Path, text: str | bytes) -> Path:
         ),
     ],
 )
-def test_every_form_reads_the_same(tmp_path: Path, name: str, text: str) -> None:
+def test_every_format_gives_the_same(tmp_path: Path, name: str, text: str) -> None:
     expected = [Query("2", "Androgen receptor define"), Query("10", "what is it?")]
     assert read_queries(write(tmp_path / name, text)) == expected
     assert read_queries(write(tmp_path / f"{name}.gz", text)) == expected
 
 
 @pytest.mark.parametrize("name", ["topics.trec", "topics.txt", "topics.robust04", "topics.txt.gz"])
-def test_classic_trec_topics_whatever_their_extension(tmp_path: Path, name: str) -> None:
+def test_classic_trec_topics_with_any_extension(tmp_path: Path, name: str) -> None:
     assert read_queries(write(tmp_path / name, ROBUST04)) == [
         Query("301", "International Organized Crime"),
         Query("302", "Poliomyelitis and Post-Polio"),
@@ -92,7 +92,7 @@ def test_topics_with_closing_tags(tmp_path: Path) -> None:
     assert read_queries(write(tmp_path / "t.xml", FIRE)) == [Query("126", "Swine flu vaccine")]
 
 
-def test_trec_car_topics_are_their_own_ids(tmp_path: Path) -> None:
+def test_the_id_of_a_trec_car_topic_is_its_text(tmp_path: Path) -> None:
     path = write(tmp_path / "t.txt", "enwiki:Aftertaste\nenwiki:Aftertaste/Aftertaste%20processing+a\n")
     assert read_queries(path) == [
         Query("enwiki:Aftertaste", "Aftertaste"),
@@ -122,7 +122,7 @@ def test_trec_car_topics_are_their_own_ids(tmp_path: Path) -> None:
         ("t.md", "1\tone\n", ": unknown kind of topics; expected .tsv, .txt, .jsonl, .json"),
     ],
 )
-def test_bad_topics_name_file_line_and_reason(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
+def test_errors_name_file_line_and_reason(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
     path = write(tmp_path / name, text)
     with pytest.raises(LearnedSparseError) as error:
         read_queries(path)
@@ -130,7 +130,7 @@ def test_bad_topics_name_file_line_and_reason(tmp_path: Path, name: str, text: s
 
 
 @given(queries=st.dictionaries(IDS.filter(lambda name: not name.startswith("\ufeff")), TEXTS.filter(bool), min_size=1))
-def test_any_text_comes_back_as_it_was(queries: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_text_is_read_back_unchanged(queries: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("topics")
     expected = [Query(name, text) for name, text in queries.items()]
     lines = "".join(json.dumps({"_id": name, "text": f" {text}\n"}) + "\n" for name, text in queries.items())
@@ -154,8 +154,8 @@ def test_any_text_comes_back_as_it_was(queries: dict[str, str], tmp_path_factory
     ],
 )
 def test_registered_topics(shared_data: Path, name: str, queries: int, first: Query) -> None:
-    found = read_queries(shared_data / "topics-and-qrels" / name)
-    assert (len(found), found[0]) == (queries, first)
+    topics = read_queries(shared_data / "topics-and-qrels" / name)
+    assert (len(topics), topics[0]) == (queries, first)
 
 
 def test_published_encoded_topics_keep_every_repetition(shared_data: Path) -> None:

@@ -1,4 +1,4 @@
-"""The embedded collection: what becomes a document, what becomes a query, and the same files every time."""
+"""The embedded collection: its documents, its queries, and equal files from equal sources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ else:
 
 @pytest.fixture
 def frogs(tmp_path: Path) -> Path:
-    """A library of one module, with tests and installed packages beside it."""
+    """A library with one module, one package, a broken file, tests and installed packages."""
     folder = tmp_path / "library"
     for file in ("frogs.py", "test/frogs.py", "site-packages/frogs.py", "pond/tests/frogs.py"):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def frogs(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
-    """The collection of the running Python, made in a folder of its own."""
+    """The collection of the running Python, built in a temporary home."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEARNED_SPARSE_HOME", str(tmp_path_factory.mktemp("home")))
         yield load_collection("pydoc")
@@ -83,19 +83,19 @@ def test_every_docstring_has_a_qualified_name(frogs: Path) -> None:
         ("Jump once or twice.\n\nAs far as legs.", None),
         ("Jump once or twice.\n\nTo jump once\nor twice is fun.", None),
     ],
-    ids=["stands apart", "does not", "two sentences", "too short a query", "too short a rest", "comes again"],
+    ids=["separate", "not separate", "two sentences", "query too short", "rest too short", "repeated in the rest"],
 )
-def test_a_first_sentence_that_stands_apart_is_a_query(text: str, expected: tuple[str, str] | None) -> None:
+def test_a_separate_first_sentence_is_a_query(text: str, expected: tuple[str, str] | None) -> None:
     assert pydoc.known_item(text) == expected
 
 
-def test_a_sentence_that_opens_several_docstrings_is_nobodys_query() -> None:
+def test_a_sentence_that_begins_several_docstrings_is_no_query() -> None:
     rest = "\n\nThe rest of it has five words."
     items = pydoc.known_items({"a": f"Put an item.{rest}", "b": f"put an\nitem.{rest}", "c": f"Get an item.{rest}"})
     assert items == {"c": ("Get an item.", rest.strip())}
 
 
-def test_the_folder_is_made_once_and_is_the_same_every_time(frogs: Path, tmp_path: Path) -> None:
+def test_the_folder_is_written_once_and_depends_on_the_sources_only(frogs: Path, tmp_path: Path) -> None:
     folder = pydoc.build(frogs, tmp_path / "one")
     assert folder.name.startswith(f"pydoc-{platform.python_version()}-")
     again = pydoc.build(frogs, tmp_path / "two")
@@ -111,7 +111,7 @@ def test_the_folder_is_made_once_and_is_the_same_every_time(frogs: Path, tmp_pat
     assert pydoc.build(frogs, tmp_path / "one") != folder
 
 
-def test_the_query_is_not_in_its_document(frogs: Path, tmp_path: Path) -> None:
+def test_a_query_is_removed_from_its_document(frogs: Path, tmp_path: Path) -> None:
     corpus = (pydoc.build(frogs, tmp_path) / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     assert corpus[2] == (
         '{"_id":"frogs.Frog.jump","title":"frogs Frog jump",'
@@ -120,7 +120,7 @@ def test_the_query_is_not_in_its_document(frogs: Path, tmp_path: Path) -> None:
     assert '"text":"Jump from leaf to leaf."' in corpus[1]
 
 
-def test_a_folder_is_whole_or_absent(frogs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_build_leaves_no_folder(frogs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -130,7 +130,7 @@ def test_a_folder_is_whole_or_absent(frogs: Path, tmp_path: Path, monkeypatch: p
     assert list(tmp_path.glob("into/*")) == []
 
 
-def test_a_python_without_sources_says_so(tmp_path: Path) -> None:
+def test_a_python_without_sources_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="no sources of the standard library"):
         pydoc.build(tmp_path)
 
@@ -160,7 +160,7 @@ def test_the_real_queries_are_fair(real: Collection) -> None:
         assert all(grades == {query: 1} for query, grades in real.qrels(split).items())
 
 
-def test_splits_depend_on_the_name_alone() -> None:
+def test_splits_depend_on_names_only() -> None:
     assert [pydoc.split_of(name) for name in ("json", "glob.glob", "pathlib.Path")] == ["train", "dev", "test"]
     counts = Counter(pydoc.split_of(f"module.name{number}") for number in range(10000))
     assert counts["train"] == pytest.approx(8000, abs=150)
@@ -170,4 +170,4 @@ def test_splits_depend_on_the_name_alone() -> None:
 
 def test_the_library_is_parsed_and_not_imported(frogs: Path) -> None:
     assert standard_library().joinpath("ast.py").samefile(ast.__file__)
-    assert list(docstrings(frogs, source_files(frogs)))  # the module imports one that does not exist
+    assert list(docstrings(frogs, source_files(frogs)))  # the module imports a module that does not exist

@@ -1,4 +1,4 @@
-"""Long documents cut into segments: names, texts, counts, and what is refused."""
+"""Long documents split into segments: ids, texts, counts and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.fake_encoder import FakeEncoder
 DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}
 
 
-class _Worded(FakeEncoder):
+class _WordEncoder(FakeEncoder):
     """Each word is a token."""
 
     def __init__(self, side: str, **settings: object) -> None:
@@ -39,7 +39,7 @@ class _Worded(FakeEncoder):
 @pytest.fixture(autouse=True)
 def worded(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("encoders.encoding.loading")
-    module.load_encoder = lambda _, side, **given: _Worded(side, **given)  # type: ignore[attr-defined]
+    module.load_encoder = lambda _, side, **given: _WordEncoder(side, **given)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "encoders.encoding.loading", module)
 
 
@@ -70,13 +70,13 @@ def test_all_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert list(manifest.problems(tmp_path / "out")) == []
 
 
-def test_first_segments_with_another_sign(tmp_path: Path) -> None:
+def test_first_segments_with_another_delimiter(tmp_path: Path) -> None:
     manifest = encode(tmp_path, "--segment-length", "3", "--segments", "first", "--segment-delimiter", "%")
     assert contents(tmp_path / "out") == {"d1%0": "w1 w2  w3", "d2%0": "w1", "d3%0": "w6 w7 w8"}
     assert manifest.counts.largest_segments == 1
 
 
-def test_shards_of_segments_are_the_whole(tmp_path: Path) -> None:
+def test_shards_of_segments_add_up_to_all_segments(tmp_path: Path) -> None:
     cut = ["--segment-length", "2", "--segment-overlap", "1", "--part-size", "2"]
     encode(tmp_path, *cut)
     shards = [encode(tmp_path, *cut, "--num-shards", "2", "--shard-id", str(i), out=f"s{i}") for i in range(2)]
@@ -86,7 +86,7 @@ def test_shards_of_segments_are_the_whole(tmp_path: Path) -> None:
     assert {shard.counts.largest_segments for shard in shards} == {4}
 
 
-def test_a_resumed_run_must_cut_alike(tmp_path: Path) -> None:
+def test_a_run_is_resumed_with_the_same_segmentation_only(tmp_path: Path) -> None:
     encode(tmp_path, "--segment-length", "2")
     encode(tmp_path, "--segment-length", "2", "--resume")
     for other in (["--segment-length", "3"], [], ["--segment-length", "2", "--segment-overlap", "1"]):
@@ -94,20 +94,20 @@ def test_a_resumed_run_must_cut_alike(tmp_path: Path) -> None:
             encode(tmp_path, *other, "--resume")
 
 
-def test_an_id_with_the_sign_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_with_the_delimiter_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DOCUMENTS, "a#b", "w1")
     with pytest.raises(LearnedSparseError, match=r"'a#b'.*--segment-delimiter"):
         encode(tmp_path, "--segment-length", "2")
 
 
-def test_segments_longer_than_the_encoder_reads(tmp_path: Path) -> None:
+def test_segments_longer_than_the_encoders_maximum_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give at most 10, or a larger --max-length"):
         encode(tmp_path, "--segment-length", "11")
     assert encode(tmp_path, "--segment-length", "10").counts.written == 3
 
 
-def test_an_encoder_without_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(_Worded, "word_spans")
+def test_an_encoder_without_word_positions_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(_WordEncoder, "word_spans")
     with pytest.raises(LearnedSparseError, match="does not report word positions"):
         encode(tmp_path, "--segment-length", "2")
 
@@ -123,41 +123,45 @@ def test_an_encoder_without_places(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"segment_length": 3, "queries": True}, "for documents"),
     ],
 )
-def test_wrong_usage(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_errors(options: dict[str, object], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         EncodeOptions(model="m", **options)  # type: ignore[arg-type]
 
 
-def test_a_long_word_is_a_segment_and_an_overlap_never_stands_still() -> None:
+def test_a_long_word_is_a_segment_and_overlaps_still_advance() -> None:
     words = [(0, 1, 9), (2, 3, 1), (4, 5, 2), (6, 7, 9)]
     assert Segmentation(length=3, overlap=2).spans(words) == [(0, 1), (2, 5), (6, 7)]
     assert Segmentation(length=3).spans([]) == []
 
 
-def test_an_overlap_has_no_more_tokens_than_asked() -> None:
+def test_an_overlap_has_at_most_the_given_number_of_tokens() -> None:
     words = [(place, place + 1, 1) for place in range(6)]
     assert Segmentation(length=4, overlap=2).spans(words) == [(0, 4), (2, 6)]
     pairs = [(place, place + 1, 2) for place in range(4)]
-    assert Segmentation(length=4, overlap=3).spans(pairs) == [(0, 2), (1, 3), (2, 4)]  # one word of two, not two
+    assert Segmentation(length=4, overlap=3).spans(pairs) == [
+        (0, 2),
+        (1, 3),
+        (2, 4),
+    ]  # one word of two tokens, not two words
 
 
 def cut(documents: Iterable[Document], words: int = 1) -> SegmentReader:
-    """Into segments of ``words`` words."""
+    """Split documents into segments of ``words`` words."""
     lines = ((f"line {document.id}", lambda record: record, document) for document in documents)
     reader = DocumentReader(lines, source="here", files=(), on_bad_line="error")
-    return SegmentReader(reader, Segmentation(length=words), _Worded("document").word_spans)
+    return SegmentReader(reader, Segmentation(length=words), _WordEncoder("document").word_spans)
 
 
-def test_every_window_of_documents_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_chunk_of_documents_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "_CHUNK_SIZE", 2)
     reader = cut(Document(f"d{i}", "w1 w2") for i in range(5))
     assert [segment.id for segment in reader] == [f"d{i}#{part}" for i in range(5) for part in range(2)]
     assert (reader.documents, reader.read, reader.largest) == (5, 10, 2)
 
 
-def test_a_segment_has_what_expands_its_document() -> None:
-    found = list(cut([Document("d1", "w1 w2", "more")]))
-    assert found == [Document("d1#0", "w1", "more"), Document("d1#1", "w2", "more")]
+def test_a_segment_has_the_expanded_text_of_its_document() -> None:
+    segments_of_document = list(cut([Document("d1", "w1 w2", "more")]))
+    assert segments_of_document == [Document("d1#0", "w1", "more"), Document("d1#1", "w2", "more")]
 
 
 def test_a_text_without_words_is_a_segment() -> None:

@@ -1,4 +1,4 @@
-"""Judgements and runs: what is read, what is refused, what is written."""
+"""Judgements and runs: formats, errors, and the order of written runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learned_sparse.collections.trec import ranked, read_qrels, read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
 
-# an id is anything that ASCII white space does not part, other alphabets and no-break spaces included
+# an id is any text without ASCII white space; other alphabets and no-break spaces are valid
 IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
 SCORES = st.one_of(st.integers(-(10**6), 10**6).map(float), st.floats(-1000, 1000).map(lambda score: round(score, 6)))
 RUNS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1, max_size=6), max_size=4)
@@ -32,9 +32,9 @@ def write(path: Path, text: str | bytes) -> Path:
         "q1\td1\t1\nq1\td2\t0\nq2\td1\t-2",
         "\ufeffq1 0 d1 1\r\n\r\nq1 0 d2 0\r\nq2 0 d1 -2\r\nq2 0 d1 -2\r\n",
     ],
-    ids=["trec", "msmarco", "beir", "beir without header", "mark, carriage returns, a blank line, a repeat"],
+    ids=["trec", "msmarco", "beir", "beir without header", "byte order mark, CRLF, a blank line, a repetition"],
 )
-def test_every_form_of_judgements_reads_the_same(tmp_path: Path, text: str) -> None:
+def test_every_format_of_judgements_gives_the_same(tmp_path: Path, text: str) -> None:
     expected = {"q1": {"d1": 1, "d2": 0}, "q2": {"d1": -2}}
     assert read_qrels(write(tmp_path / "qrels.tsv", text)) == expected
     assert read_qrels(write(tmp_path / "qrels.tsv.gz", gzip.compress(text.encode()))) == expected
@@ -131,7 +131,7 @@ def test_a_run_in_the_three_columns_of_msmarco(tmp_path: Path) -> None:
         ({"q1": [("d1", 1.0), ("d1", 0.5)]}, "t", "document 'd1' is given twice"),
     ],
 )
-def test_what_no_run_can_hold_is_refused_and_leaves_no_file(
+def test_invalid_ids_scores_and_tags_are_errors_and_leave_no_file(
     tmp_path: Path, run: dict[str, list[tuple[str, float]]], tag: str, message: str
 ) -> None:
     with pytest.raises(LearnedSparseError) as error:
@@ -141,7 +141,7 @@ def test_what_no_run_can_hold_is_refused_and_leaves_no_file(
 
 
 @given(run=RUNS)
-def test_reading_what_was_written_gives_the_run_in_order(
+def test_a_written_run_is_read_back_in_order(
     run: dict[str, dict[str, float]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "run"
@@ -156,7 +156,7 @@ def test_judgements_of_any_alphabet_are_read(
     lines = [f"{query} 0 {document} {grade}\n" for query, grades in qrels.items() for document, grade in grades.items()]
     path = write(tmp_path_factory.mktemp("qrels") / "qrels", "".join(lines))
     first = next(iter(qrels))
-    if not first.startswith("\ufeff"):  # at the very start of a file it is a byte order mark
+    if not first.startswith("\ufeff"):  # at the start of a file it is a byte order mark
         assert read_qrels(path) == qrels
 
 
@@ -171,6 +171,6 @@ def test_judgements_of_any_alphabet_are_read(
         ("msmarco-mini/qrels/test-dl19.tsv", 43, 4111),
     ],
 )
-def test_real_judgements_have_their_published_size(shared_data: Path, file: str, queries: int, judgements: int) -> None:
+def test_real_judgements_have_the_published_size(shared_data: Path, file: str, queries: int, judgements: int) -> None:
     qrels = read_qrels(shared_data / file)
     assert (len(qrels), sum(map(len, qrels.values()))) == (queries, judgements)
