@@ -1,1 +1,22 @@
-"""From runs and judgements to numbers and tables."""
+"""From runs and judgements to measures, costs and leaderboards.
+
+``from eval import evaluate, compare``: measure a run, and test the difference of two runs.
+
+Read ``eval.measures`` first. ``eval.costs`` measures FLOPS, index size and latency. ``eval.reproduce`` runs
+leaderboards, and ``eval.report`` writes their pages. The other modules are commands that analyse one model or run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from learned_sparse.core import lazy_names
+
+if TYPE_CHECKING:
+    from eval.measures import compare as compare
+    from eval.measures import evaluate as evaluate
+
+__all__ = ["compare", "evaluate"]
+
+# `eval.evaluate` is also a command; `lazy_names` keeps the function as the attribute of this package.
+__getattr__, __dir__ = lazy_names(__name__, {"compare": "eval.measures", "evaluate": "eval.measures"})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
-import sys
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,23 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from eval.costs import Sparsity, sparsity_of_files
-from eval.measures import (
-    Result,
-    chosen_split,
-    evaluate,
-    notes,
-    parse_measure,
-    queries_table,
-    result_as_json,
-    results_table,
-)
-from learned_sparse.collections import Qrels, load_collection, read_qrels, registered_qrels
+from eval.measures import Cell, Column, Qrels, Scores, chosen_split, evaluate, format_table, parse_measure
+from learned_sparse.collections import load_collection, read_qrels, registered_qrels
 from learned_sparse.core import LearnedSparseError, atomic_write, run_file, run_main
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """What the runs are measured against, and how."""
+class _Task:
+    """What ``eval.evaluate`` measures runs against."""
 
     collection: str | None
     split: str | None
@@ -37,31 +31,42 @@ class Task:
     remove_query: bool
 
 
+@dataclass(frozen=True)
+class _Result:
+    """Scores of one run; all results of a table have the same measures and queries."""
+
+    name: str
+    run: Path
+    scores: Scores
+    sparsity: Sparsity | None
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Evaluate and print; notes on what was left out go to standard error."""
+    """Evaluate the runs and print, or write JSON."""
     options = _parser().parse_args(argv)
     for measure in options.measures or ():
         parse_measure(measure)
     for run in options.run or ():
         if not run.is_file():
             raise LearnedSparseError(f"{run}: no such run")
-    task = _task(options)
-    runs = options.run or _runs_of(task)
+    task = _load_task(options)
+    runs = options.run or _runs_at_home(task)
     results = [
-        Result(name, run, evaluate(task.qrels, run, task.measures, remove_query=task.remove_query), sparsity)
+        _Result(name, run, evaluate(run, task.qrels, task.measures, remove_query=task.remove_query), sparsity)
         for name, run, sparsity in zip(_names(runs), runs, _sparsities(options, len(runs)), strict=True)
     ]
-    for note in (note for result in results for note in notes(result)):
-        print(f"note: {note}", file=sys.stderr)
+    for result in results:
+        _warn(result)
+    content = json.dumps(_as_json(task, results, options.per_query), indent=2, ensure_ascii=False)
     if options.output:
         with atomic_write(options.output) as file:
-            file.write(_json_text(task, results, options.per_query).encode())
+            file.write(f"{content}\n".encode())
     elif options.json:
-        print(_json_text(task, results, options.per_query), end="")
+        print(content)
     if not options.json:
-        print(results_table(results, markdown=options.markdown))
+        print(_results_table(results, markdown=options.markdown))
     if options.per_query and not options.json:
-        print("\n" + queries_table(results, markdown=options.markdown))
+        print("\n" + _queries_table(results, markdown=options.markdown))
     return 0
 
 
@@ -69,48 +74,37 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m eval.evaluate",
         description="Measure runs with trec_eval, with the settings of the benchmark they belong to.",
-        epilog="Either --collection with --split, or --qrels with --measures, says what a run is measured against.",
+        epilog="Give either --collection with --split, or --qrels with --measures.",
     )
-    many: dict[str, Any] = {"nargs": "+", "action": "extend", "metavar": "FILE"}
+    files: dict[str, Any] = {"type": Path, "nargs": "+", "action": "extend", "metavar": "FILE"}
     add = parser.add_argument
     add("--collection", metavar="NAME|PATH", help="a collection by name, folder, YAML file, or ir_datasets:ID")
-    add("--data", type=Path, metavar="DIR", help="folder the files of --collection are in")
-    add("--split", help="which of its splits (needed where it has several)")
-    add(
-        "--run",
-        type=Path,
-        **many,
-        help="TREC runs, a row each; without it, all runs of the split below the home folder",
-    )
+    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    add("--split", help="split of the collection (required if it has several)")
+    add("--run", **files, help="TREC runs, one row each (default: all runs of the split in the home folder)")
     add("--qrels", metavar="FILE", help="judgements instead of the split's: a file, or a name registered in Pyserini")
-    add(
-        "--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 'MAP(rel=2)'; the default is the split's"
-    )
-    add(
-        "--remove-query",
-        action="store_true",
-        help="ignore a result with the query's own id (BEIR; a split knows itself)",
-    )
-    add("--vectors", type=Path, **many, help="encoded documents, one folder a run: adds FLOPS and terms per text")
-    add("--queries", type=Path, **many, help="the encoded queries that belong to --vectors")
-    add("--per-query", action="store_true", help="the value of every query, too")
-    add("--markdown", action="store_true", help="a Markdown table, the best in bold")
-    add("--json", action="store_true", help="everything as JSON, document frequencies included")
-    add("--output", type=Path, metavar="FILE", help="write the JSON to this file, and print it no more")
+    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 'MAP(rel=2)' (default: the split's)")
+    add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
+    add("--vectors", **files, help="encoded documents, one folder per run: adds FLOPS and terms per text")
+    add("--queries", **files, help="the encoded queries that belong to --vectors")
+    add("--per-query", action="store_true", help="also print the value of every query")
+    add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
+    add("--json", action="store_true", help="print everything as JSON, document frequencies included")
+    add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")
     return parser
 
 
-def _task(options: argparse.Namespace) -> Task:
-    qrels = _qrels(options.qrels) if options.qrels else None
+def _load_task(options: argparse.Namespace) -> _Task:
+    qrels = _load_qrels(options.qrels) if options.qrels else None
     if options.collection is None:
         if qrels is None or not options.measures:
-            raise LearnedSparseError("measured against what? Give --collection, or --qrels with --measures")
+            raise LearnedSparseError("no judgements: give --collection, or --qrels with --measures")
         split, measures, remove_query = options.split, options.measures, options.remove_query
-        return Task(collection=None, split=split, qrels=qrels, measures=tuple(measures), remove_query=remove_query)
+        return _Task(collection=None, split=split, qrels=qrels, measures=tuple(measures), remove_query=remove_query)
     collection = load_collection(options.collection, data=options.data)
     name = chosen_split(collection, options.split)
     split = collection.split(name)
-    return Task(
+    return _Task(
         collection=collection.name,
         split=name,
         qrels=collection.qrels(name) if qrels is None else qrels,
@@ -119,43 +113,76 @@ def _task(options: argparse.Namespace) -> Task:
     )
 
 
-def _qrels(name: str) -> Qrels:
-    """A file, or what Pyserini knows by a plain name."""
+def _load_qrels(name: str) -> Qrels:
     path = Path(name)
     looks_like_a_file = len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
     return read_qrels(path) if path.exists() or looks_like_a_file else registered_qrels(name)
 
 
-def _runs_of(task: Task) -> list[Path]:
+def _runs_at_home(task: _Task) -> list[Path]:
     if task.collection is None or task.split is None:
-        raise LearnedSparseError("no run is given; name some with --run FILE")
+        raise LearnedSparseError("no run: give --run FILE")
     folder = run_file(task.collection, task.split, "any").parent
-    found = sorted(folder.glob("*.txt"))
-    if not found:
-        raise LearnedSparseError(f"{folder}: no runs (*.txt) there; name some with --run FILE")
-    return found
+    runs = sorted(folder.glob("*.txt"))
+    if not runs:
+        raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
+    return runs
 
 
 def _names(runs: Sequence[Path]) -> list[str]:
-    """The file's name without its ending, or all of the path where two are called the same."""
-    often = Counter(run.stem for run in runs)
-    return [run.stem if often[run.stem] == 1 else str(run) for run in runs]
+    """File names without suffix, or whole paths where two file names are equal."""
+    counts = Counter(run.stem for run in runs)
+    return [run.stem if counts[run.stem] == 1 else str(run) for run in runs]
 
 
 def _sparsities(options: argparse.Namespace, runs: int) -> list[Sparsity | None]:
     vectors, queries = options.vectors or [], options.queries or []
     if {len(vectors), len(queries)} not in ({0}, {runs}):
-        raise LearnedSparseError("--vectors and --queries go together: one of each for every run, in the same order")
+        raise LearnedSparseError("give both --vectors and --queries, one folder of each per run, in the same order")
     return [sparsity_of_files(*pair) for pair in zip(vectors, queries, strict=True)] or [None] * runs
 
 
-def _json_text(task: Task, results: Sequence[Result], per_query: bool) -> str:
-    return json.dumps(_as_json(task, results, per_query), indent=2, ensure_ascii=False) + "\n"
+def _warn(result: _Result) -> None:
+    for queries, message in (
+        (result.scores.missing, "judged queries without a hit, scored zero"),
+        (result.scores.unjudged, "queries without a judgement, ignored"),
+    ):
+        if queries:
+            logger.warning("%s: %d %s (for instance %r)", result.run, len(queries), message, queries[0])
 
 
-def _as_json(task: Task, results: Sequence[Result], per_query: bool) -> dict[str, Any]:
+def _results_table(results: Sequence[_Result], *, markdown: bool) -> str:
+    """One row per run: measures, then FLOPS and terms if any run has them."""
+    columns = [Column("run"), *(Column(measure, best="highest") for measure in results[0].scores.mean)]
+    rows: list[list[Cell]] = [[result.name, *result.scores.mean.values()] for result in results]
+    if any(result.sparsity for result in results):
+        columns += [Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1)]
+        for row, result in zip(rows, results, strict=True):
+            of = result.sparsity
+            row += [of.flops, of.documents.mean, of.queries.mean] if of else [None, None, None]
+    return format_table(columns, rows, markdown=markdown)
+
+
+def _queries_table(results: Sequence[_Result], *, markdown: bool) -> str:
+    """One row per query and measure, one column per run."""
+    columns = [Column("query"), Column("measure"), *(Column(result.name, best="highest") for result in results)]
+    measures = results[0].scores.per_query
+    queries = sorted(next(iter(measures.values())))
+    values = [result.scores.per_query for result in results]
+    rows: list[list[Cell]] = [[q, m, *(of_run[m][q] for of_run in values)] for q in queries for m in measures]
+    return format_table(columns, rows, markdown=markdown)
+
+
+def _as_json(task: _Task, results: Sequence[_Result], per_query: bool) -> dict[str, Any]:
+    runs = []
+    for result in results:
+        run: dict[str, Any] = {"name": result.name, "run": str(result.run), "scores": dict(result.scores.mean)}
+        if result.sparsity:
+            run["sparsity"] = dataclasses.asdict(result.sparsity)
+        run |= {"missing": list(result.scores.missing), "unjudged": list(result.scores.unjudged)}
+        runs.append(run | ({"per_query": result.scores.per_query} if per_query else {}))
     about = {"collection": task.collection, "split": task.split, "remove_query": task.remove_query}
-    return {**about, "runs": [result_as_json(result, per_query=per_query) for result in results]}
+    return {**about, "runs": runs}
 
 
 if __name__ == "__main__":

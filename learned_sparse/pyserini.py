@@ -11,7 +11,7 @@ and runs the Pyserini module MODULE with its own arguments, unchanged:
 
   python -m learned_sparse.pyserini index.lucene --collection JsonVectorCollection --input VECTORS --index INDEX ...
   python -m learned_sparse.pyserini search.lucene --impact --min-idf -1 --index INDEX --topics TOPICS --output RUN ...
-  python -m learned_sparse.pyserini eval.measures.trec_eval -c -m recip_rank QRELS RUN
+  python -m learned_sparse.pyserini eval.trec_eval -c -m recip_rank QRELS RUN
 
 MODULE is what follows "pyserini." in Pyserini's documentation. --encoder takes, beside everything Pyserini knows, the
 folder of a checkpoint or of an index, a model of the home folder (sparterm), or learned_sparse:FOLDER for any of them.

@@ -18,7 +18,7 @@ from encoders.training.recipe import Negatives, Source, Validation
 from encoders.training.recipe_file import source
 from encoders.training.validation.validation import Validator
 from eval import dimensions
-from eval.measures import judged
+from eval.measures import load_judged
 from eval.reproduce import pools
 from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.plan_make import make_plan
@@ -122,7 +122,7 @@ def test_validation(name: str) -> None:
 
 def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> None:
     options = argparse.Namespace(collection=f"{name}/test", data=None, split=None, measures=None)
-    found = judged.load_judged(options)
+    found = load_judged(options)
     assert (found.split, len(found.queries), found.measures[0]) == ("test", 12, "nDCG@10")
     assert found.documents({"d5"})["d5"].text == TEXTS[5]
     run = tmp_path / "run.txt"

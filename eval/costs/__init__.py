@@ -1,16 +1,22 @@
-"""Room eval.costs."""
+"""Costs of searching: expected FLOPS, terms per text, index size and latency.
+
+Read ``sparsity`` first: FLOPS and term statistics of vectors. ``latency`` times queries; ``__main__`` is the command
+``eval.costs`` that measures all costs of one row of a leaderboard.
+"""
 
 from __future__ import annotations
 
-from eval.costs.encoded_files import Sparsity, count_queries, sparsity_of_files
 from eval.costs.latency import encode_milliseconds
 from eval.costs.sparsity import (
     Counted,
+    Sparsity,
     TermCounts,
     TermsPerText,
+    count_queries,
     count_terms,
-    document_frequencies,
     expected_flops,
+    sparsity_of,
+    sparsity_of_files,
     terms_per_text,
 )
 
@@ -21,9 +27,9 @@ __all__ = [
     "TermsPerText",
     "count_queries",
     "count_terms",
-    "document_frequencies",
     "encode_milliseconds",
     "expected_flops",
+    "sparsity_of",
     "sparsity_of_files",
     "terms_per_text",
 ]

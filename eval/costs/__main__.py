@@ -1,4 +1,4 @@
-"""``python -m eval.costs``: what searching a row of a leaderboard costs, in multiplications, room and time."""
+"""``python -m eval.costs``: what searching one row of a leaderboard costs in FLOPS, index size and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
-of learned_sparse.search, one query at a time on one thread, warm, the encoding of queries left out.
+of learned_sparse.search, one query at a time on one thread, warm, without the encoding of queries.
 
 examples:
   python -m eval.costs --index INDEX --queries QUERIES                what learned_sparse.encode --queries wrote
@@ -31,20 +31,20 @@ examples:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentTerms:
-    """What is counted of documents."""
+    """Term statistics of documents."""
 
     texts: int
-    """Those without any term included."""
+    """Documents, those without terms included."""
     postings: int
     document_frequency: Mapping[str, int]
-    """Of the queries' terms at least."""
+    """Document frequency of the queries' terms, possibly of all terms."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searched:
-    """A row as it is searched."""
+class SearchSetup:
+    """An index or vectors, and the queries to search."""
 
-    place: Path
+    path: Path
     """The index, or a folder of vectors."""
     note: IndexNote
     queries: Sequence[Query]
@@ -54,38 +54,42 @@ class Searched:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Count, time, and print or write JSON."""
+    """Measure all costs; print JSON, or write it and print a summary."""
     options = _parser().parse_args(argv)
     if not (options.index or options.vectors):
         raise LearnedSparseError("give --index DIR, or --vectors DIR for what --backend exact searches")
-    found = _measured(options)
+    result = _measure(options)
     if options.output:
-        write_json(options.output, found)
-        print(f"{options.output}: {', '.join(f'{value:,} {name}' for name, value in found['costs'].items() if value)}")
+        write_json(options.output, result)
+        print(f"{options.output}: {', '.join(f'{value:,} {name}' for name, value in result['costs'].items() if value)}")
     else:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(result, indent=2))
     return 0
 
 
-def _measured(options: argparse.Namespace) -> dict[str, Any]:
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
     from eval.costs.latency import time_searches
     from eval.costs.sparsity import expected_flops
 
-    row = _searched(options)
-    query_terms = _query_terms(row)
+    setup = _load_setup(options)
+    query_terms = _query_terms(setup)
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
-    documents = _vector_terms(options.vectors) if row.exact else _index_terms(row, query_terms)
-    timed = spread(range(len(row.queries)), options.timed)
+    documents = _vector_terms(options.vectors) if setup.exact else _index_terms(setup, query_terms)
+    timed = evenly_spaced(len(setup.queries), options.timed)
     times = time_searches(
-        row.place, row.note, [row.queries[place] for place in timed],
-        None if row.encoded is None else [row.encoded[place] for place in timed], options.hits, row.exact,
-    )  # fmt: skip
+        setup.path,
+        setup.note,
+        [setup.queries[i] for i in timed],
+        None if setup.encoded is None else [setup.encoded[i] for i in timed],
+        options.hits,
+        setup.exact,
+    )
     costs = {
         "FLOPS": round(expected_flops(documents, query_terms), 6),
         "terms/document": round(documents.postings / documents.texts, 4),
         "terms/query": round(query_terms.postings / query_terms.texts, 4),
-        "index bytes": None if row.exact else index_bytes(row.place),
+        "index bytes": None if setup.exact else index_bytes(setup.path),
         "ms/query": round(times.median, 4),
         "p99 ms/query": round(times.p99, 4),
     }
@@ -93,26 +97,26 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
     return {"costs": costs, **sizes}
 
 
-def _searched(options: argparse.Namespace) -> Searched:
+def _load_setup(options: argparse.Namespace) -> SearchSetup:
     from learned_sparse.index import IndexNote
 
-    if options.index:  # what it was made of need not be read
-        place, note, exact = options.index, IndexNote.load(options.index), None
+    if options.index:  # its source vectors need not be read
+        path, note, exact = options.index, IndexNote.load(options.index), None
     else:
         from learned_sparse.index import encoded_files
         from learned_sparse.search import ExactSearcher
 
         vectors = encoded_files(options.vectors)
         if vectors.scoring != "impact":
-            raise LearnedSparseError(f"{options.vectors[0]}: terms scored by BM25; give their --index DIR")
-        place, note = options.vectors[0], IndexNote(vectors.scoring, vectors.manifests, {})
+            raise LearnedSparseError(f"{options.vectors[0]}: scored by BM25; give the index of these vectors: --index")
+        path, note = options.vectors[0], IndexNote(vectors.scoring, vectors.manifests, {})
         exact = ExactSearcher.load(*vectors.files)
-    queries, encoded = _queries(options, note.scoring)
-    return Searched(place=place, note=note, queries=queries, encoded=encoded, exact=exact)
+    queries, encoded = _load_queries(options, note.scoring)
+    return SearchSetup(path=path, note=note, queries=queries, encoded=encoded, exact=exact)
 
 
-def _queries(options: argparse.Namespace, scoring: str) -> tuple[Sequence[Query], Rows]:
-    """The texts of a split where text is searched, else what was encoded of it."""
+def _load_queries(options: argparse.Namespace, scoring: str) -> tuple[Sequence[Query], Rows]:
+    """Texts of a split for an index of plain text, otherwise encoded queries."""
     from learned_sparse.core import Query
 
     if scoring == "bm25-text":
@@ -120,7 +124,7 @@ def _queries(options: argparse.Namespace, scoring: str) -> tuple[Sequence[Query]
         from learned_sparse.collections import load_collection
 
         if not options.collection:
-            raise LearnedSparseError(f"{options.index}: plain text; say with --collection and --split what is asked")
+            raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")
         collection = load_collection(options.collection, data=options.data)
         return collection.queries(chosen_split(collection, options.split)), None
     from learned_sparse.jsonvector import TOPICS, read_topics
@@ -132,14 +136,14 @@ def _queries(options: argparse.Namespace, scoring: str) -> tuple[Sequence[Query]
     return [Query(name, "") for name in topics], list(topics.values())
 
 
-def _query_terms(row: Searched) -> TermCounts:
+def _query_terms(setup: SearchSetup) -> TermCounts:
     from eval.costs.sparsity import count_terms
 
-    if row.encoded is not None:
-        return count_terms(row.encoded)
+    if setup.encoded is not None:
+        return count_terms(setup.encoded)
     from learned_sparse.lucene import analyze
 
-    return count_terms(analyze(query.text for query in row.queries))
+    return count_terms(analyze(query.text for query in setup.queries))
 
 
 def _vector_terms(folders: Sequence[Path]) -> DocumentTerms:
@@ -150,36 +154,36 @@ def _vector_terms(folders: Sequence[Path]) -> DocumentTerms:
     return DocumentTerms(texts=counts.texts, postings=counts.postings, document_frequency=counts.document_frequency)
 
 
-def _index_terms(row: Searched, queries: TermCounts) -> DocumentTerms:
-    """By Lucene's statistics: no document is read. Texts that BM25's index leaves out as empty count too."""
+def _index_terms(setup: SearchSetup, queries: TermCounts) -> DocumentTerms:
+    """Lucene's statistics, so no document is read. Empty texts that the BM25 index left out count as documents."""
     from learned_sparse.core import EMPTY_TERM
     from learned_sparse.lucene import document_frequencies, read_contents
 
-    contents = read_contents(row.place)
-    frequency = document_frequencies(row.place, [*queries.document_frequency, EMPTY_TERM])
+    contents = read_contents(setup.path)
+    frequency = document_frequencies(setup.path, [*queries.document_frequency, EMPTY_TERM])
     return DocumentTerms(
-        texts=contents.documents + row.note.facts.get("empty", 0),
+        texts=contents.documents + setup.note.facts.get("empty", 0),
         postings=contents.postings - frequency.pop(EMPTY_TERM),
         document_frequency=frequency,
     )
 
 
 def index_bytes(index: Path) -> int:
-    """Of Lucene's own files."""
+    """Size of Lucene's own files in an index folder."""
     from learned_sparse.index import INDEX_MANIFEST
     from learned_sparse.lucene import LOG
 
     return sum(path.stat().st_size for path in index.iterdir() if path.name not in {INDEX_MANIFEST, LOG})
 
 
-def spread(places: Sequence[int], most: int) -> list[int]:
-    """At most ``most`` of ``places``, at equal distances.
+def evenly_spaced(length: int, maximum: int) -> list[int]:
+    """At most ``maximum`` evenly spaced positions below ``length``.
 
-    >>> spread(range(10), 4), spread(range(3), 4)
+    >>> evenly_spaced(10, 4), evenly_spaced(3, 4)
     ([0, 2, 5, 7], [0, 1, 2])
     """
-    kept = min(most, len(places))
-    return [places[number * len(places) // kept] for number in range(kept)]
+    count = min(maximum, length)
+    return [number * length // count for number in range(count)]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -190,21 +194,15 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--index", type=Path, metavar="DIR", help="what learned_sparse.index made")
-    add(
-        "--vectors",
-        type=Path,
-        nargs="+",
-        metavar="DIR",
-        help="encoded documents, or all shards; --index spares reading them",
-    )
+    add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
+    add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
-    add("--collection", metavar="NAME", help="whose queries to ask of an index of plain text")
-    add("--data", type=Path, metavar="DIR", help="folder the files of --collection are in")
-    add("--split", help="of --collection")
-    add("--hits", type=int, default=1000, metavar="K", help="documents searched for (default %(default)s)")
-    add("--timed", type=int, default=1000, metavar="N", help="queries that are timed, at most (default %(default)s)")
-    add("--output", type=Path, metavar="FILE", help="write everything as JSON")
+    add("--collection", metavar="NAME", help="collection whose queries search an index of plain text")
+    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    add("--split", help="split of --collection")
+    add("--hits", type=int, default=1000, metavar="K", help="documents per query (default: %(default)s)")
+    add("--timed", type=int, default=1000, metavar="N", help="maximum number of timed queries (default: %(default)s)")
+    add("--output", type=Path, metavar="FILE", help="write the JSON to this file")
     return parser
 
 

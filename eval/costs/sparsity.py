@@ -1,20 +1,22 @@
-"""How sparse vectors are: expected FLOPS, terms per text, and which terms the postings go to."""
+"""Sparsity of vectors: expected FLOPS, terms per text, and document frequencies."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core import LearnedSparseError, SparseBatch
+from learned_sparse.jsonvector import TOPICS, read_topics, read_vectors
 
 
 class Counted(Protocol):
-    """What expected FLOPS are computed from."""
+    """Term statistics that expected FLOPS are computed from."""
 
     @property
     def document_frequency(self) -> Mapping[str, int]:
@@ -27,15 +29,12 @@ class Counted(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TermCounts:
-    """All that is kept of a set of vectors, so that millions can stream through.
-
-    A term is active in a text when its weight is above zero.
-    """
+    """Statistics of a stream of vectors. A term is active in a text if its weight is above zero."""
 
     document_frequency: Mapping[str, int]
     """Term → number of texts in which it is active (at least 1)."""
     lengths: npt.NDArray[np.int32]
-    """Active terms of each text, in order; 0 for an empty vector."""
+    """Number of active terms of each text, in order; 0 for an empty vector."""
 
     @property
     def texts(self) -> int:
@@ -50,7 +49,7 @@ class TermCounts:
 
 @dataclass(frozen=True)
 class TermsPerText:
-    """Active terms per text: the mean, and the numbers that 0, 5, 25, 50, 75, 95, 100 % of the texts do not exceed."""
+    """Mean and quantiles (interpolated as NumPy does) of the number of active terms per text."""
 
     mean: float
     minimum: float
@@ -66,7 +65,7 @@ class TermsPerText:
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """Where the postings go. A few terms in nearly every text cost most of the time and tell texts apart the least."""
+    """Distribution of postings over terms. Terms of nearly all texts cost the most and distinguish texts the least."""
 
     texts: int
     terms: int
@@ -75,21 +74,38 @@ class DocumentFrequencies:
     singletons: int
     """Terms active in exactly one text."""
     top_share: float
-    """Part of all postings that belongs to the ``top`` terms."""
+    """Share of all postings that the ``top`` terms have."""
     top: tuple[tuple[str, float], ...]
-    """The most frequent terms, each with the part of the texts it is active in; ties in the order of the terms."""
+    """Most frequent terms with the share of texts in which each is active; ties in alphabetical order."""
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Sparsity of an encoded collection and its queries."""
+
+    flops: float
+    """Expected FLOPS of one query-document score."""
+    documents: TermsPerText
+    queries: TermsPerText
+    document_frequencies: DocumentFrequencies
 
 
 def count_terms(vectors: SparseBatch | Iterable[Iterable[str]]) -> TermCounts:
-    """Count a batch, or a stream of the active terms of each text (``{term: impact}`` will do: impacts are above 0)."""
+    """Count a batch, or a stream with the active terms of each text (``{term: impact}`` with positive impacts)."""
     return _count_batch(vectors) if isinstance(vectors, SparseBatch) else _count_stream(vectors)
 
 
-def expected_flops(documents: SparseBatch | Counted, queries: SparseBatch | Counted) -> float:
-    """``E_{q,d}[Σ_j p_j(q) p_j(d)]``, p_j being the part of the queries, or documents, with term j active.
+def count_queries(path: str | Path) -> TermCounts:
+    """Count encoded queries (a folder, or its ``queries.tsv``); a repeated term counts once."""
+    path = Path(path)
+    return _not_empty(count_terms(read_topics(path / TOPICS if path.is_dir() else path).values()), path)
 
-    SPLADE's paper defines it so beside its Table 1. It counts the multiplications in one query-document score, and is
-    exactly the mean number of shared terms over all pairs of a query and a document. NaN where there is no pair.
+
+def expected_flops(documents: SparseBatch | Counted, queries: SparseBatch | Counted) -> float:
+    """``E_{q,d}[Σ_j p_j(q) p_j(d)]``, where p_j is the share of queries, or documents, with term j active.
+
+    SPLADE's paper defines FLOPS so beside its Table 1: the expected number of multiplications per query-document score.
+    It equals the mean number of shared terms over all pairs of a query and a document. NaN if there is no pair.
 
     >>> documents = SparseBatch.from_dicts([{"a": 2, "b": 1}, {"b": 3}])
     >>> queries = SparseBatch.from_dicts([{"b": 1}, {"c": 1}])  # shared terms: 1 and 1 for b, 0 and 0 for c
@@ -104,9 +120,8 @@ def expected_flops(documents: SparseBatch | Counted, queries: SparseBatch | Coun
     return shared / pairs if pairs else float("nan")
 
 
-def terms_per_text(vectors: SparseBatch | TermCounts) -> TermsPerText:
-    """Mean and quantiles (interpolated, as numpy does it) of the active terms per text."""
-    lengths = _counts(vectors).lengths
+def terms_per_text(lengths: npt.NDArray[np.int32]) -> TermsPerText:
+    """Statistics of the numbers of active terms of at least one text."""
     if not len(lengths):
         raise LearnedSparseError("there are no vectors to measure")
     minimum, q05, q25, median, q75, q95, maximum = np.quantile(lengths, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]).tolist()
@@ -114,9 +129,8 @@ def terms_per_text(vectors: SparseBatch | TermCounts) -> TermsPerText:
     return TermsPerText(mean, minimum, q05, q25, median, q75, q95, maximum, empty)
 
 
-def document_frequencies(vectors: SparseBatch | TermCounts, top: int = 20) -> DocumentFrequencies:
-    """The document-frequency profile of a set of vectors (empty ones count as texts)."""
-    counts = _counts(vectors)
+def document_frequencies(counts: TermCounts, top: int = 20) -> DocumentFrequencies:
+    """Document-frequency statistics; empty vectors count as texts."""
     ranked = sorted(counts.document_frequency.items(), key=lambda item: (-item[1], item[0]))
     in_top = sum(count for _, count in ranked[:top])
     return DocumentFrequencies(
@@ -129,15 +143,33 @@ def document_frequencies(vectors: SparseBatch | TermCounts, top: int = 20) -> Do
     )
 
 
-def _counts(vectors: SparseBatch | TermCounts) -> TermCounts:
-    return vectors if isinstance(vectors, TermCounts) else count_terms(vectors)
+def sparsity_of(documents: TermCounts, queries: TermCounts) -> Sparsity:
+    """Sparsity of counted documents and queries."""
+    return Sparsity(
+        flops=expected_flops(documents, queries),
+        documents=terms_per_text(documents.lengths),
+        queries=terms_per_text(queries.lengths),
+        document_frequencies=document_frequencies(documents),
+    )
+
+
+def sparsity_of_files(vectors: str | Path, queries: str | Path) -> Sparsity:
+    """Sparsity of encoded documents (a folder or file) and encoded queries (a folder, or its ``queries.tsv``)."""
+    documents = _not_empty(count_terms(vector for _, vector in read_vectors(vectors)), vectors)
+    return sparsity_of(documents, count_queries(queries))
+
+
+def _not_empty(counts: TermCounts, path: str | Path) -> TermCounts:
+    if not counts.texts:
+        raise LearnedSparseError(f"{path}: no vectors in it")
+    return counts
 
 
 def _count_batch(batch: SparseBatch) -> TermCounts:
     active = batch.values > 0
     frequency = np.bincount(batch.indices[active], minlength=len(batch.terms))
-    before = np.concatenate([[0], np.cumsum(active)])  # active values in front of each place
-    lengths = np.diff(before[batch.indptr]).astype(np.int32)
+    active_before = np.concatenate([[0], np.cumsum(active)])  # number of active values before each position
+    lengths = np.diff(active_before[batch.indptr]).astype(np.int32)
     return TermCounts({batch.terms[j]: int(frequency[j]) for j in np.flatnonzero(frequency).tolist()}, lengths)
 
 

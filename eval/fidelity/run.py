@@ -18,7 +18,7 @@ from eval.fidelity.naive import against_naive
 from eval.fidelity.page import MEASURES
 from eval.fidelity.steps import Place
 from eval.fidelity.vectors import agreement, shared_at_the_top
-from eval.measures import Scores, chances, evaluate
+from eval.measures import Scores, evaluate, p_values
 from learned_sparse.collections import load_collection
 from learned_sparse.core import LearnedSparseError, Side, queries_folder, vectors_folder
 from learned_sparse.jsonvector import TOPICS, Manifest, read_topics, read_vectors
@@ -72,7 +72,7 @@ def compare(model: Model, place: Place, dtypes: Sequence[str]) -> dict[str, Any]
     stored = {side: _manifest(model, place, side) for side in SIDES}
     runs = {dtype: _search(model, place, dtype) for dtype in (REFERENCE, *dtypes)}
     qrels, remove = collection.qrels(place.split), collection.split(place.split).remove_query
-    scores = {dtype: evaluate(qrels, run, MEASURES, remove_query=remove) for dtype, run in runs.items()}
+    scores = {dtype: evaluate(run, qrels, MEASURES, remove_query=remove) for dtype, run in runs.items()}
     rows: list[dict[str, Any]] = [
         {"dtype": dtype, "scores": dict(scores[dtype].mean), "documents/s": _speed(model, dtype, some["document"])}
         for dtype in runs
@@ -98,7 +98,7 @@ def _differences(reference: Scores, other: Scores) -> dict[str, Any]:
     pair = {REFERENCE: reference.per_query, "other": other.per_query}
     return {
         "difference": {name: round(other.mean[name] - reference.mean[name], 4) for name in MEASURES},
-        "p": {name: round(p, 4) for name, p in chances(pair, REFERENCE)["other"].items()},
+        "p": {name: round(p, 4) for name, p in p_values(pair, REFERENCE)["other"].items()},
     }
 
 

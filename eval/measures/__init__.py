@@ -1,42 +1,61 @@
-"""Room eval.measures.measures."""
+"""Measures of runs, tests of their differences, and tables of results.
+
+Read ``scores`` first: the notation of measures, trec_eval, significance. ``runs`` loads what
+commands name: runs, splits of collections, tokenizers. ``tables`` formats results.
+"""
 
 from __future__ import annotations
 
-from eval.measures.judged import Judged, add_judged_options, chosen_split, load_judged, read_runs
-from eval.measures.measures import Scores, evaluate
-from eval.measures.notation import parse_measure
-from eval.measures.results import Result, notes, queries_table, result_as_json, results_table
-from eval.measures.significance import SIGNIFICANT, Differences, Test, chance, chances, differences, said
-from eval.measures.table import Cell, Column, format_table
-from eval.measures.trec_eval import write_qrels
-from eval.measures.word_pieces import load_pieces, tokenizer_folder
-from eval.measures.written import write_texts
+from eval.measures.runs import (
+    Judged,
+    add_judged_options,
+    chosen_split,
+    load_judged,
+    load_pieces,
+    read_runs,
+    tokenizer_folder,
+)
+from eval.measures.scores import (
+    SIGNIFICANT,
+    Comparison,
+    Differences,
+    Qrels,
+    Scores,
+    Test,
+    compare,
+    confidence_interval,
+    differences,
+    evaluate,
+    p_value,
+    p_values,
+    parse_measure,
+    write_qrels,
+)
+from eval.measures.tables import Cell, Column, format_table, write_texts
 
 __all__ = [
     "SIGNIFICANT",
     "Cell",
     "Column",
+    "Comparison",
     "Differences",
     "Judged",
-    "Result",
+    "Qrels",
     "Scores",
     "Test",
     "add_judged_options",
-    "chance",
-    "chances",
     "chosen_split",
+    "compare",
+    "confidence_interval",
     "differences",
     "evaluate",
     "format_table",
     "load_judged",
     "load_pieces",
-    "notes",
+    "p_value",
+    "p_values",
     "parse_measure",
-    "queries_table",
     "read_runs",
-    "result_as_json",
-    "results_table",
-    "said",
     "tokenizer_folder",
     "write_qrels",
     "write_texts",

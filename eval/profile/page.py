@@ -168,7 +168,7 @@ def _scores(scores: ScoreParts) -> Section:
 
 
 def _lengths(counts: TermCounts | Counts) -> TermsPerText:
-    return terms_per_text(TermCounts({}, counts.lengths))
+    return terms_per_text(counts.lengths)
 
 
 def _html_table(section: Section) -> str:

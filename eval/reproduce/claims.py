@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from eval.measures import SIGNIFICANT, Differences, Test, chance, differences
+from eval.measures import SIGNIFICANT, Differences, Test, differences, p_value
 
 COSTS = ("FLOPS", "terms/document", "terms/query", "index bytes", "ms/query", "p99 ms/query", "documents/s")
 """What a claim can be about besides the measures: one number a row, not one a query."""
@@ -60,7 +60,7 @@ def judge(
     """
     found = differences(better, worse)
     beyond = _beyond(claim, found)
-    p = chance(beyond, test)
+    p = p_value(beyond, test)
     return Verdict(difference=float(found.mean()), p=p, holds=_holds(claim, float(beyond.mean()), p))
 
 

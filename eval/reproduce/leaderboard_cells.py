@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any, Literal
 
-from eval.measures import Test, chances
+from eval.measures import Test, p_values
 from eval.reproduce.claims import COSTS
 from eval.reproduce.plan import CellPlan
 from eval.reproduce.step_marker import marker_of, status
@@ -80,7 +80,7 @@ def compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str, 
     here = {row: cell for (row, where), cell in cells.items() if where == column and cell.status == "done"}
     if baseline not in here:
         return {}
-    found = chances({row: cell.per_query for row, cell in here.items()}, baseline, test)
+    found = p_values({row: cell.per_query for row, cell in here.items()}, baseline, test)
     of_baseline = here[baseline].scores
     return {
         row: {

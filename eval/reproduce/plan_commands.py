@@ -77,7 +77,7 @@ def _search(row: Row, cell: CellPlan, folder: Path, run: Path, searched: Step, h
 def _measures(evaluated: Step, qrels: Path, run: Path) -> Iterator[str]:
     words = evaluated.arguments
     for measure in words[words.index("--measures") + 1 : words.index("--per-query")]:
-        yield _stock("eval.measures.trec_eval", [*parse_measure(measure).arguments, str(qrels), str(run)])
+        yield _stock("eval.trec_eval", [*parse_measure(measure).arguments, str(qrels), str(run)])
 
 
 def _stock(module: str, words: Sequence[str]) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval.fidelity import BM25
 from eval.reproduce.matrix import Row
 from eval.reproduce.matrix_file import slug
 from eval.reproduce.plan import CellPlan, Step, ordered
-from eval.reproduce.plan_steps import Builder, Weights, set_words
+from eval.reproduce.plan_steps import BM25, Builder, Weights, set_words
 from eval.reproduce.plan_target import Target
 from eval.reproduce.plan_weights import folder_name, weights_of
 from learned_sparse.core import (

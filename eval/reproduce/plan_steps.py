@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from eval.fidelity import BM25
 from eval.reproduce.matrix import Matrix
 from eval.reproduce.plan import Kind, Step
 from eval.reproduce.plan_target import Target, pool_folder, pool_target
@@ -23,6 +22,8 @@ from learned_sparse.core import (
     vectors_folder,
 )
 
+BM25 = "bm25"
+"""Model name of the BM25 baseline."""
 USUAL_TERMS = 120
 """Of an encoded document, where nothing more is known: for estimates."""
 

@@ -117,7 +117,7 @@ def _scores(scorer: Scorer, judged: Judged, runs: Sequence[Run], depth: int) -> 
 def _measure(judged: Judged, run: Run) -> Mapping[str, float]:
     from eval.measures import evaluate
 
-    return evaluate(judged.qrels, run, judged.measures).mean
+    return evaluate(run, judged.qrels, judged.measures).mean
 
 
 def _as_json(rows: Sequence[Row]) -> dict[str, Any]:

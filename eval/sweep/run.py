@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval.costs import Sparsity, TermCounts, count_terms, document_frequencies, expected_flops, terms_per_text
+from eval.costs import Sparsity, TermCounts, count_terms, sparsity_of
 from eval.measures import evaluate
 from eval.sweep.block_search import BlockSearcher
 from eval.sweep.encoding import encode_documents, encode_queries
@@ -66,16 +66,11 @@ def run_sweep(
 
 def _scores(task: Task, run: Run) -> Mapping[str, float]:
     split = task.collection.split(task.split)
-    return evaluate(task.collection.qrels(task.split), run, task.measures, remove_query=split.remove_query).mean
+    return evaluate(run, task.collection.qrels(task.split), task.measures, remove_query=split.remove_query).mean
 
 
 def _sparsity(documents: TermCounts, queries: TermCounts) -> Sparsity:
-    return Sparsity(
-        flops=expected_flops(documents, queries),
-        documents=terms_per_text(documents),
-        queries=terms_per_text(queries),
-        document_frequencies=document_frequencies(documents),
-    )
+    return sparsity_of(documents, queries)
 
 
 def _progress(name: str) -> contextlib.AbstractContextManager[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval.measures.significance import Test
+from eval.measures import Test
 from eval.reproduce.claims import Claim, Verdict, judge, judge_cost, spelled
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.costs.sparsity import TermCounts, count_terms, expected_flops
+from eval.costs import TermCounts, count_terms, expected_flops
 from eval.profile import __main__ as profile
 from eval.profile.counts import Counts, read_counts
 from eval.profile.scores import KINDS, score_parts

@@ -216,7 +216,7 @@ def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], t
         f"{good} --run first.txt --depth 0 10": "--depth 0: give at least 1",
         f"{good} --run first.txt --set alpha=1": "--set changes a checkpoint of ours",
         f"{good} --run none.txt": "no run has a result for a judged query",
-        f"{good} --run stranger.txt": "1 of 1 documents asked for are not there or have no text (for instance 'd9')",
+        f"{good} --run stranger.txt": "1 of 1 documents are missing or have no text (for instance 'd9')",
         "--model absent --run first.txt": "absent",
     }.items():
         with pytest.raises(LearnedSparseError) as error:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from encoders.checkpoints.checkpoint import new_model, save_checkpoint
-from eval.costs.encoded_files import sparsity_of_files
-from eval.measures.measures import evaluate
+from eval.costs import sparsity_of_files
+from eval.measures import evaluate
 from eval.sweep import __main__ as sweep
 from eval.sweep.encoding import encode_documents, encode_queries
 from eval.sweep.model import SweepModel
@@ -93,7 +93,7 @@ def test_numbers_are_those_of_the_pipeline(
     assert index.main(["--input", str(documents), "--index", str(tmp_path / "index")]) == 0
     where = ["--index", str(tmp_path / "index"), "--collection", str(folder), "--split", "test"]
     assert search.main([*where, "--output", str(tmp_path / "run.txt"), "--hits", "7"]) == 0
-    scores = evaluate(load_collection(folder).qrels("test"), tmp_path / "run.txt", MEASURES)
+    scores = evaluate(tmp_path / "run.txt", load_collection(folder).qrels("test"), MEASURES)
     sparsity = sparsity_of_files(documents, queries)
 
     own = checkpoint(tmp_path / "own", tiny_bert, architecture, settings)

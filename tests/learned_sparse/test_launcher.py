@@ -49,7 +49,7 @@ def test_index_search_and_evaluate(launch: Callable[..., Any], tmp_path: Path) -
         assert [document for document, _ in found[name]] == [document for document, _ in expected]
         assert [score for _, score in found[name]] == pytest.approx([score for _, score in expected], abs=1e-4)
     (tmp_path / "qrels.txt").write_text("1 0 d2 1\n2 0 d1 1\n")
-    measured = launch("eval.measures.trec_eval", "-c", "-m", "recip_rank", tmp_path / "qrels.txt", tmp_path / "run.txt")
+    measured = launch("eval.trec_eval", "-c", "-m", "recip_rank", tmp_path / "qrels.txt", tmp_path / "run.txt")
     assert measured.returncode == 0, measured.stderr
     assert measured.stdout.split() == ["recip_rank", "all", "0.7500"]  # ranks 1 and 2
 

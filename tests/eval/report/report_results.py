@@ -135,7 +135,7 @@ def _cell(
         f'python -m learned_sparse.encode --model "{row}" --collection {column} --output vectors/{column}',
         f"python -m pyserini.index.lucene --collection JsonVectorCollection --input vectors/{column} --impact",
         f"python -m pyserini.search.lucene --impact --index index/{column} --output run.txt --hits 1000",
-        "python -m pyserini.eval.measures.trec_eval -c -m ndcg_cut.10 qrels.txt run.txt",
+        "python -m pyserini.eval.trec_eval -c -m ndcg_cut.10 qrels.txt run.txt",
     ]
     return cell
 

@@ -1,4 +1,4 @@
-"""The command: what it is measured against, what it prints, and what it says when it cannot."""
+"""The command eval.evaluate: judgements and runs it finds, its tables and JSON, and its errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.evaluate import main
-from learned_sparse.core import run_file
-from learned_sparse.core.errors import LearnedSparseError
+from eval.evaluate import _names, main
+from learned_sparse.core import LearnedSparseError, run_file
 
 QRELS = "q1 0 d1 1\nq2 0 d1 2\nq2 0 d2 1\nq3 0 d3 1\n"
 FIRST = "q1 Q0 d1 1 2.0 t\nq2 Q0 d3 1 2.0 t\nq2 Q0 d2 2 1.0 t\nq9 Q0 d1 1 1.0 t\n"
@@ -18,7 +17,7 @@ SECOND = "q1 Q0 q1 1 9.0 t\nq1 Q0 d1 2 2.0 t\nq2 Q0 d1 1 2.0 t\nq3 Q0 d3 1 2.0 t
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with judgements, two runs, a collection with one split, and something encoded; the current one."""
+    """The working directory: judgements, two runs, a collection with one split, and encoded texts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
     files = {
@@ -41,23 +40,24 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.jvm
-def test_two_runs_side_by_side(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_side_by_side(
+    here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     assert main(["--qrels", "qrels.txt", "--measures", "MRR@10", "R(rel=2)@1", "--run", "first.txt", "second.txt"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == (
+    assert capsys.readouterr().out == (
         "run     MRR@10  R(rel=2)@1\n"
         "------  ------  ----------\n"
         "first   0.5000      0.0000\n"
         "second  0.8333      0.3333\n"
     )  # fmt: skip
-    assert printed.err == (
-        "note: first.txt: judged queries without a result, each counted as zero: 1 (for instance 'q3')\n"
-        "note: first.txt: queries without a judgement, counted nowhere: 1 (for instance 'q9')\n"
-    )
+    assert caplog.messages == [
+        "first.txt: 1 judged queries without a hit, scored zero (for instance 'q3')",
+        "first.txt: 1 queries without a judgement, ignored (for instance 'q9')",
+    ]
 
 
 @pytest.mark.jvm
-def test_sparsity_stands_beside_the_measures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sparsity_beside_the_measures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (
         "--qrels qrels.txt --measures MRR@10 --run second.txt --vectors vectors --queries queries --remove-query"
     )
@@ -74,7 +74,7 @@ def test_sparsity_stands_beside_the_measures(here: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.jvm
-def test_a_collection_brings_judgements_measures_and_the_runs_at_home(
+def test_a_collection_gives_judgements_measures_and_the_runs_in_the_home_folder(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for model, text in [("bm25", FIRST), ("splade", SECOND)]:
@@ -96,20 +96,17 @@ def test_a_collection_brings_judgements_measures_and_the_runs_at_home(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--run first.txt", "Give --collection, or --qrels with --measures"),
-        ("--run first.txt --qrels qrels.txt", "Give --collection, or --qrels with --measures"),
-        ("--qrels qrels.txt --measures MRR@10", "no run is given"),
+        ("--run first.txt", "give --collection, or --qrels with --measures"),
+        ("--run first.txt --qrels qrels.txt", "give --collection, or --qrels with --measures"),
+        ("--qrels qrels.txt --measures MRR@10", "no run: give --run"),
         ("--collection ./tiny", "tiny/test: no runs"),
         ("--collection ./tiny --split tset --run first.txt", "did you mean 'test'?"),
         ("--collection ./tiny --run absent.txt", "absent.txt: no such run"),
         ("--collection ./tiny --run first.txt --measures ndcg@10", "did you mean 'nDCG'?"),
         ("--qrels absent.txt --measures MAP --run first.txt", "absent.txt: no such file"),
         ("--qrels first.txt --measures MAP --run first.txt", "first.txt:1: "),
-        (
-            "--collection ./tiny --run first.txt second.txt --vectors vectors --queries queries",
-            "one of each for every run",
-        ),
-        ("--collection ./tiny --run first.txt --vectors vectors", "go together"),
+        ("--collection ./tiny --run first.txt second.txt --vectors vectors --queries queries", "of each per run"),
+        ("--collection ./tiny --run first.txt --vectors vectors", "give both --vectors and --queries"),
         ("--collection ./tiny --run first.txt --vectors vectors --queries tiny", "queries.tsv: no such file"),
     ],
 )
@@ -119,9 +116,7 @@ def test_errors_say_what_is_wrong(here: Path, arguments: str, message: str) -> N
     assert message in str(error.value)
 
 
-def test_runs_called_the_same_are_shown_by_their_paths() -> None:
-    from eval.evaluate import _names
-
+def test_runs_of_equal_names_are_shown_by_their_paths() -> None:
     assert _names([Path("a/splade.txt"), Path("b/splade.txt"), Path("b/bm25.txt")]) == [
         "a/splade.txt", "b/splade.txt", "bm25",
     ]  # fmt: skip

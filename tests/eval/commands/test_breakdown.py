@@ -1,4 +1,4 @@
-"""Classes of queries by shared word pieces, and runs measured apart for each."""
+"""Classes of queries by shared word pieces, and the measures of runs on each class."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eval.breakdown.__main__ import _parser, main, query_overlaps
-from eval.breakdown.overlap import CLASSES, Overlap, by_class, overlap
-from eval.measures.judged import load_judged, read_runs
-from eval.measures.significance import chances, said
-from eval.measures.word_pieces import load_pieces
-from learned_sparse.core.errors import LearnedSparseError
+from eval.breakdown import CLASSES, Class, Overlap, _parser, _significance, by_class, main, overlap, query_overlaps
+from eval.measures import load_judged, load_pieces, read_runs
+from learned_sparse.core import LearnedSparseError
 from tests.tiny_models import tokenizer
 from tests.toy_data import save_beir
 
@@ -74,7 +71,7 @@ def arguments(text: str) -> list[str]:
         (3, 1, "Match <= 1"),
         (3, 0, "Match <= 1"),
         (1, 0, "Match <= 1"),
-        (0, 0, "Match <= 1"),  # nothing to be found by
+        (0, 0, "Match <= 1"),  # a query without pieces
     ],
 )
 def test_classes_are_those_of_the_paper(pieces: int, matched: int, name: str) -> None:
@@ -84,7 +81,7 @@ def test_classes_are_those_of_the_paper(pieces: int, matched: int, name: str) ->
 
 
 def test_the_document_that_shares_most_decides() -> None:
-    assert overlap({1, 2, 3}, [{1}, {2, 3}, {3, 9}]) == Overlap(3, 2)  # not 3, which all of them have together
+    assert overlap({1, 2, 3}, [{1}, {2, 3}, {3, 9}]) == Overlap(3, 2)  # not 3, the pieces of all documents together
 
 
 def test_overlaps_of_a_collection(here: Path) -> None:
@@ -102,31 +99,34 @@ def test_pieces_of_a_text_are_whole_and_without_special_tokens(here: Path) -> No
 
 
 @pytest.mark.jvm
-def test_runs_are_measured_apart(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_measured_on_each_class(
+    here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     assert main(arguments("--run one=first.txt second.txt --compare second")) == 0
-    printed = capsys.readouterr()
     same = "significantly different from second (p < 0.05): none\n"
-    assert printed.out == (
-        "All (6 queries, 1 of them share nothing)\n\n"
+    assert capsys.readouterr().out == (
+        "All (6 queries, 1 of them share no piece)\n\n"
         f"run     MRR@10\n------  ------\none     0.4167\nsecond  0.4167\n\n{same}\n"  # (1 + 1/2 + 1) / 6, twice
-        "Match <= 1 (2 queries, 1 of them share nothing)\n\n"
+        "Match <= 1 (2 queries, 1 of them share no piece)\n\n"
         f"run     MRR@10\n------  ------\none     0.0000\nsecond  0.7500\n\n{same}\n"
         "Match > 1 (2 queries)\n\n"
         f"run     MRR@10\n------  ------\none     0.7500\nsecond  0.5000\n\n{same}\n"
         "Match all (2 queries)\n\n"
         f"run     MRR@10\n------  ------\none     0.5000\nsecond  0.0000\n\n{same}"
     )
-    assert printed.err == ""
+    assert caplog.messages == []
 
 
 @pytest.mark.jvm
-def test_other_levels_and_forms(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_levels_and_formats(
+    here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     assert main(arguments("--run first.txt second.txt --level 2 --measures MAP MRR@1 --markdown")) == 0
-    printed = capsys.readouterr()
-    assert "### Match > 1 (1 query)\n\n| run    |" in printed.out
-    assert "| second | **1.0000** | **1.0000** |" in printed.out
-    assert printed.out.endswith("### Match all (0 queries)\n")  # nothing to measure
-    assert printed.err == "note: queries without a document of grade 2, left out: 5\n"
+    printed = capsys.readouterr().out
+    assert "### Match > 1 (1 query)\n\n| run    |" in printed
+    assert "| second | **1.0000** | **1.0000** |" in printed
+    assert printed.endswith("### Match all (0 queries)\n")  # nothing to measure
+    assert caplog.messages == ["5 queries without a document of grade 2, left out"]
     assert main(arguments("--run one=first.txt second.txt --compare second --level 2 --json")) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["collection"], found["split"], found["level"]) == ("tiny", "test", 2)
@@ -137,11 +137,10 @@ def test_other_levels_and_forms(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert found["classes"][2]["p"] == {"one": {"MRR@10": 1.0}}  # a single query proves nothing
 
 
-def test_chances_are_corrected_for_the_number_of_runs() -> None:
-    values = {"a": [0.0] * 8, "b": [1.0] * 8, "c": [0.5] * 4 + [-0.5] * 4}
-    runs = {name: {"MAP": {str(i): value for i, value in enumerate(of_run)}} for name, of_run in values.items()}
-    assert chances(runs, "a") == {"b": {"MAP": 2 * 2 / 2**8}, "c": {"MAP": 1.0}}
-    assert said(chances(runs, "a"), "a") == "significantly different from a (p < 0.05): MAP: b"
+def test_significant_differences_are_listed_by_measure() -> None:
+    p_values = {"b": {"MAP": 0.01, "P@1": 0.2, "R@5": 0.05}, "c": {"MAP": 0.001, "P@1": 0.04, "R@5": 0.9}}
+    one = Class(name="All", queries=["q"], unmatched=0, scores={}, p_values=p_values)
+    assert _significance(one, "a") == "significantly different from a (p < 0.05): MAP: b, c; P@1: c"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,7 @@ def test_chances_are_corrected_for_the_number_of_runs() -> None:
     [
         ("--run first.txt --compare frist", "--compare frist: no such run; did you mean 'first'?"),
         ("--run absent.txt", "absent.txt: no such run"),
-        ("--run first.txt ./first.txt", "a run called first before"),
+        ("--run first.txt ./first.txt", "another run is named first"),
         ("--run first.txt --measures ndcg@10", "did you mean 'nDCG'?"),
         ("--run first.txt --level 3", "lower --level"),
         ("--run first.txt --split dev", "no split 'dev'"),
@@ -165,7 +164,7 @@ def test_errors_say_what_is_wrong(here: Path, text: str, message: str) -> None:
 def test_a_relevant_document_that_is_not_there_is_an_error(here: Path) -> None:
     with (here / "tiny" / "qrels" / "test.tsv").open("a") as file:
         file.write("q5\td9\t1\n")
-    with pytest.raises(LearnedSparseError, match=r"1 of 5 documents asked for are not there .*'d9'"):
+    with pytest.raises(LearnedSparseError, match=r"1 of 5 documents are missing .*'d9'"):
         main(arguments("--run first.txt"))
 
 

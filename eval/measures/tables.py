@@ -1,20 +1,24 @@
-"""Small tables of results, as plain text or Markdown."""
+"""Tables of results as plain text or Markdown, and the files they are written to."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from learned_sparse.core import atomic_write
 
 Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and how the numbers below it are shown: ``digits`` after the point, and which of them is the best.
+    """Heading and format of a column.
 
-    ``right``: aligned there even where numbers come as text.
+    ``digits``: decimals of floats. ``best``: which number Markdown shows in bold. ``right``: right-aligned even if all
+    cells are text.
     """
 
     heading: str
@@ -24,9 +28,9 @@ class Column:
 
 
 def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], *, markdown: bool = False) -> str:
-    """An aligned table; in Markdown the best numbers of a column stand in bold. ``None`` is shown as a dash.
+    """Format an aligned table; Markdown shows the best numbers of a column in bold. ``None`` becomes a dash.
 
-    Numbers are right-aligned and whole ones keep no digits after the point. What looks equal is equally good.
+    Numbers are right-aligned, integers have no decimals. Numbers that look equal are equally good.
 
     >>> columns = [Column("model"), Column("MRR@10", best="highest")]
     >>> print(format_table(columns, [["bm25", 0.3481], ["splade", 0.31634]]))
@@ -40,15 +44,16 @@ def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]]
     | bm25   | **0.3481** |
     | splade |     0.3163 |
     """
-    titled = [column if isinstance(column, Column) else Column(column) for column in columns]
-    shown = [[_show(cell, column) for cell, column in zip(row, titled, strict=True)] for row in rows]
-    headings = [column.heading for column in titled]
+    full = [column if isinstance(column, Column) else Column(column) for column in columns]
+    texts = [[_format(cell, column) for cell, column in zip(row, full, strict=True)] for row in rows]
+    headings = [column.heading for column in full]
     if markdown:
-        shown = _embolden(shown, [_best([row[i] for row in rows], column) for i, column in enumerate(titled)])
+        best = [_best([row[i] for row in rows], column) for i, column in enumerate(full)]
+        texts = [[_bold_or_escape(*pair) for pair in zip(row, best, strict=True)] for row in texts]
         headings = [_escape(heading) for heading in headings]
-    widths = [max(map(len, texts)) for texts in zip(headings, *shown, strict=True)]
-    right = [column.right or any(isinstance(row[i], int | float) for row in rows) for i, column in enumerate(titled)]
-    lines = [_align(texts, widths, right) for texts in (headings, *shown)]
+    widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
+    right = [column.right or any(isinstance(row[i], int | float) for row in rows) for i, column in enumerate(full)]
+    lines = [_align(line, widths, right) for line in (headings, *texts)]
     if not markdown:
         lines.insert(1, ["-" * width for width in widths])
         return "\n".join("  ".join(line).rstrip() for line in lines)
@@ -58,24 +63,32 @@ def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]]
     return "\n".join([body[0], f"|{'|'.join(rule)}|", *body[1:]])
 
 
-def _show(cell: Cell, column: Column) -> str:
+def write_texts(folder: Path, contents: Mapping[str, str]) -> None:
+    """Write each of ``contents`` (file name → text) atomically as UTF-8, with one newline at the end.
+
+    Missing folders are created.
+    """
+    for name, content in contents.items():
+        with atomic_write(folder / name) as file:
+            file.write(f"{content.rstrip()}\n".encode())
+
+
+def _format(cell: Cell, column: Column) -> str:
     if isinstance(cell, float):
         return f"{cell:.{column.digits}f}"
     return "-" if cell is None else str(cell)
 
 
 def _best(cells: Sequence[Cell], column: Column) -> str | None:
-    """The text of the best number, when there are at least two to choose from."""
+    """Text of the best of at least two numbers."""
     numbers = [cell for cell in cells if isinstance(cell, int | float) and not math.isnan(cell)]
     if column.best is None or len(numbers) < 2:
         return None
-    return _show(max(numbers) if column.best == "highest" else min(numbers), column)
+    return _format(max(numbers) if column.best == "highest" else min(numbers), column)
 
 
-def _embolden(rows: Sequence[Sequence[str]], best: Sequence[str | None]) -> list[list[str]]:
-    return [
-        [f"**{text}**" if text == top else _escape(text) for text, top in zip(row, best, strict=True)] for row in rows
-    ]
+def _bold_or_escape(text: str, best: str | None) -> str:
+    return f"**{text}**" if text == best else _escape(text)
 
 
 def _align(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:

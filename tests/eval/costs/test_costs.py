@@ -1,4 +1,4 @@
-"""Costs of searching: by hand, against the double loop of their definition, and of every kind of index."""
+"""Costs of searching by hand, by the double loop of their definition, and for every kind of index."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from eval.costs.__main__ import index_bytes, main, spread
+from eval.costs.__main__ import evenly_spaced, index_bytes, main
 from eval.reproduce.claims import COSTS
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
-from learned_sparse.index.bm25_index import build_bm25_index
+from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.index import build_bm25_index
 from learned_sparse.index.vectors import build_index, encoded_files
-from learned_sparse.lucene import stock as lucene
+from learned_sparse.lucene import analyze
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.toy_data import save_beir
 
@@ -26,7 +25,7 @@ QUERIES = "q1\tb b c\nq2\ta a a\nq3\t[no-terms]\n"  # each term as often as its 
 
 @pytest.fixture
 def queries(tmp_path: Path) -> Path:
-    """What ``learned_sparse.encode --queries`` leaves, as far as it is read here."""
+    """Encoded queries, only the file that is read here."""
     folder = tmp_path / "queries"
     folder.mkdir()
     (folder / "queries.tsv").write_text(QUERIES, encoding="utf-8")
@@ -34,7 +33,7 @@ def queries(tmp_path: Path) -> Path:
 
 
 def shared(documents: Mapping[str, Any], queries: Mapping[str, Any]) -> float:
-    """Expected FLOPS by their definition: the terms that a query and a document share, over all pairs."""
+    """Expected FLOPS by definition: the mean number of shared terms over all pairs."""
     pairs = [len(set(document) & set(query)) for document in documents.values() for query in queries.values()]
     return sum(pairs) / len(pairs)
 
@@ -42,12 +41,12 @@ def shared(documents: Mapping[str, Any], queries: Mapping[str, Any]) -> float:
 def costs(*words: str | Path, output: Path) -> dict[str, Any]:
     assert main([*map(str, words), "--output", str(output)]) == 0
     found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    assert list(found["costs"]) == sorted(set(COSTS) - {"documents/s"})  # of the encoding, which is elsewhere
+    assert list(found["costs"]) == sorted(set(COSTS) - {"documents/s"})  # the speed of encoding is measured elsewhere
     assert 0 < found["costs"]["ms/query"] <= found["costs"]["p99 ms/query"]
     return found
 
 
-def test_vectors_that_are_searched_in_memory(tmp_path: Path, queries: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_searched_in_memory(tmp_path: Path, queries: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_folder(tmp_path / "encoded", DOCUMENTS)
     found = costs("--vectors", folder, "--queries", queries, "--timed", "2", output=tmp_path / "costs.json")
     assert found["costs"]["FLOPS"] == pytest.approx((2 + 1 + 2) / 12, abs=1e-6)  # b and c of q1, a of q2
@@ -67,7 +66,7 @@ def test_vectors_that_are_searched_in_memory(tmp_path: Path, queries: Path, caps
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("direct", [True, False])
-def test_an_index_says_the_same_as_its_vectors(tmp_path: Path, queries: Path, direct: bool) -> None:
+def test_an_index_costs_the_same_terms_as_its_vectors(tmp_path: Path, queries: Path, direct: bool) -> None:
     folder, index = write_folder(tmp_path / "encoded", DOCUMENTS), tmp_path / "index"
     build_index(encoded_files([folder]), index, direct=direct)
     of_vectors = costs("--vectors", folder, "--queries", queries, output=tmp_path / "vectors.json")
@@ -98,12 +97,12 @@ def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
     documents = {"d1": "The hives of the skins", "d2": "rain, rain, rain", "d3": "the", "d4": "skin in the rain"}
     asked = {"q1": "skin hives", "q2": "raining", "q3": "the weather"}
     save_beir(tmp_path / "toy", documents, asked, {"test": [(name, "d1", 1) for name in asked]})
-    documents["d5"] = ""  # some readers let it through, the index does not hold it
+    documents["d5"] = ""  # some readers return empty documents; the index does not hold them
     build_bm25_index([Document(*document) for document in documents.items()], tmp_path / "index")
     where = ("--collection", tmp_path / "toy", "--split", "test")
     found = costs("--index", tmp_path / "index", *where, output=tmp_path / "costs.json")
     words, of_queries = (
-        dict(zip(texts, map(set, lucene.analyze(texts.values())), strict=True)) for texts in (documents, asked)
+        dict(zip(texts, map(set, analyze(texts.values())), strict=True)) for texts in (documents, asked)
     )
     assert words["d1"] == {"hive", "skin"}
     assert words["d3"] == words["d5"] == set()
@@ -119,13 +118,13 @@ def test_bm25_over_word_pieces(tmp_path: Path, queries: Path) -> None:
     build_index(encoded_files([folder]), tmp_path / "index")
     found = costs("--index", tmp_path / "index", "--queries", queries, output=tmp_path / "costs.json")["costs"]
     assert found["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
-    with pytest.raises(LearnedSparseError, match="scored by BM25; give their --index"):
+    with pytest.raises(LearnedSparseError, match="scored by BM25; give the index"):
         main(["--vectors", str(folder), "--queries", str(queries)])
 
 
-def test_timed_queries_are_spread() -> None:
-    assert spread(range(1000), 3) == [0, 333, 666]
-    assert spread(range(2), 5) == [0, 1]
+def test_timed_queries_are_evenly_spaced() -> None:
+    assert evenly_spaced(1000, 3) == [0, 333, 666]
+    assert evenly_spaced(2, 5) == [0, 1]
 
 
 def test_errors_say_what_is_missing(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.measures.measures import evaluate
-from learned_sparse.collections.collection import load_collection
-from learned_sparse.collections.trec import read_qrels
+from eval.measures import evaluate
+from learned_sparse.collections import load_collection, read_qrels
 from learned_sparse.index import build_bm25_index
 from learned_sparse.lucene import search_bm25
 
@@ -24,7 +23,7 @@ def test_bm25_on_scifact_scores_as_published(shared_data: Path, tmp_path: Path) 
     assert "nDCG@10" in split.measures
     assert build_bm25_index(collection.documents(), tmp_path / "index") == 5183
     run = search_bm25(tmp_path / "index", collection.queries("test"), k=1000)
-    scores = evaluate(collection.qrels("test"), run, split.measures, remove_query=True)
+    scores = evaluate(run, collection.qrels("test"), split.measures, remove_query=True)
     assert len(scores.per_query["nDCG@10"]) == 300
     assert scores.mean["nDCG@10"] == pytest.approx(ANSERINI_BM25_FLAT, abs=0.001)
 
@@ -48,10 +47,10 @@ def test_registered_judgements_measure_the_perfect_run_as_perfect(
     }
     at_level = f"(rel={level})"
     measures = ["nDCG@10", f"MAP{at_level}", f"R{at_level}@1000", f"MRR{at_level}@10"]
-    # a query without a document of the level has nothing to find, and counts as zero
+    # a query without a document of that grade scores zero
     found = sum(any(grade >= level for grade in grades.values()) for grades in qrels.values()) / queries
-    scores = evaluate(qrels, perfect, measures)
+    scores = evaluate(perfect, qrels, measures)
     assert scores.mean["nDCG@10"] == 1
     assert [scores.mean[measure] for measure in measures[1:]] == pytest.approx([found] * 3, abs=5e-5)
     second = {query: [("before", 9.0), *hits] for query, hits in perfect.items()}
-    assert evaluate(qrels, second, measures).mean[measures[3]] == pytest.approx(found / 2, abs=5e-5)
+    assert evaluate(second, qrels, measures).mean[measures[3]] == pytest.approx(found / 2, abs=5e-5)

@@ -1,10 +1,10 @@
-"""Tables line up, and the best numbers stand out."""
+"""Tables are aligned, and Markdown shows the best numbers in bold."""
 
 from __future__ import annotations
 
 import pytest
 
-from eval.measures.table import Cell, Column, format_table
+from eval.measures import Cell, Column, format_table
 
 COLUMNS = [
     Column("run"),
@@ -33,22 +33,13 @@ MARKDOWN = """\
 | sparterm   | **0.8391** | **1.00** |   nan |"""
 
 
-def test_plain() -> None:
+def test_plain_and_markdown() -> None:
     assert format_table(COLUMNS, ROWS) == PLAIN
-
-
-def test_markdown() -> None:
     assert format_table(COLUMNS, ROWS, markdown=True) == MARKDOWN
-
-
-def test_one_row_is_not_the_best_of_anything() -> None:
-    assert "**" not in format_table(COLUMNS, ROWS[:1], markdown=True)
-
-
-def test_no_rows() -> None:
+    assert "**" not in format_table(COLUMNS, ROWS[:1], markdown=True)  # one row is not the best of anything
     assert format_table(["a", "bc"], []) == "a  bc\n-  --"
 
 
-def test_a_row_of_another_length_is_a_fault() -> None:
+def test_rows_must_have_one_cell_per_column() -> None:
     with pytest.raises(ValueError, match="zip"):
         format_table(["a", "b"], [["1"]])

@@ -1,4 +1,4 @@
-"""Times of queries: what is asked of which searcher, and what is made of the times, by a clock of our own."""
+"""Latency by a fake clock, and the calls of the searcher that are timed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from eval.costs import latency
-from eval.costs.latency import ROUNDS, WARM, Milliseconds, milliseconds, time_searches
-from learned_sparse.core.records import Query
-from learned_sparse.index.note import IndexNote
+from eval.costs.latency import ROUNDS, WARM_UP, Milliseconds, milliseconds, time_searches
+from learned_sparse.core import Query
+from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Counts, Manifest
 from learned_sparse.search import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
@@ -22,7 +22,7 @@ ROWS = [{"hives": 2, "itch": 1}, {"skin": 3}]
 
 
 class Clock:
-    """Goes on only when it is told to."""
+    """Advances only when a test says so."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -33,13 +33,13 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(latency, "time", made)
-    return made
+    fake = Clock()
+    monkeypatch.setattr(latency, "time", fake)
+    return fake
 
 
 def test_times_are_of_warm_queries_and_robust(clock: Clock) -> None:
-    """Query n takes n milliseconds, but a second while it is cold and a minute in one of the rounds."""
+    """Query n takes n milliseconds, but a second during warm-up and a minute in one of the rounds."""
     asked: list[int] = []
 
     def ask(number: int) -> None:
@@ -48,29 +48,29 @@ def test_times_are_of_warm_queries_and_robust(clock: Clock) -> None:
         clock.now += 1.0 if times_asked <= 2 else 60.0 if times_asked == 4 else number / 1000
 
     found = milliseconds(ask, range(100))
-    assert len(asked) == WARM + ROUNDS * 100  # twice each, then three rounds
+    assert len(asked) == WARM_UP + ROUNDS * 100  # twice each, then three rounds
     assert found.median == pytest.approx(49.5)
     assert found.p99 == pytest.approx(98.01)  # between the 99th and the 100th: 0.99 * 99 = 98.01
 
 
-def test_many_queries_are_each_asked_once_to_warm_up(clock: Clock) -> None:
+def test_the_warm_up_runs_every_query_at_least_once(clock: Clock) -> None:
     asked: list[int] = []
-    assert milliseconds(asked.append, range(WARM + 50)) == Milliseconds(0.0, 0.0)
-    assert asked == list(range(WARM + 50)) * (1 + ROUNDS)
+    assert milliseconds(asked.append, range(WARM_UP + 50)) == Milliseconds(0.0, 0.0)
+    assert asked == list(range(WARM_UP + 50)) * (1 + ROUNDS)
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """``(place, scoring, exact)`` of each searcher that is opened, then ``(queries, hits, threads)`` of each search."""
+    """``(path, scoring, exact)`` of each opened searcher, then ``(queries, hits, threads)`` of each search."""
     seen: list[tuple[Any, ...]] = []
 
     @contextlib.contextmanager
-    def open_searcher(place: Path, scoring: str, *, exact: ExactSearcher | None) -> Iterator[Any]:
+    def open_searcher(path: Path, scoring: str, *, exact: ExactSearcher | None) -> Iterator[Any]:
         def search(queries: Mapping[str, Any], hits: int, threads: int) -> dict[str, Any]:
             seen.append((dict(queries), hits, threads))
             return {}
 
-        seen.append((place, scoring, exact))
+        seen.append((path, scoring, exact))
         yield search
 
     monkeypatch.setattr(latency, "open_searcher", open_searcher)
@@ -85,7 +85,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         ("bm25-text", None, {"q1": "one"}),
     ],
 )
-def test_our_searcher_is_asked_one_query_at_a_time(
+def test_one_query_is_searched_at_a_time(
     asked: list[tuple[Any, ...]], scoring: str, encoded: Any, first: dict[str, Any]
 ) -> None:
     time_searches(Path("index"), IndexNote(scoring, (), {}), QUERIES, encoded, 10)
@@ -95,7 +95,7 @@ def test_our_searcher_is_asked_one_query_at_a_time(
     assert [next(iter(queries)) for queries, _, _ in asked[1:5]] == ["q1", "q2", "q1", "q2"]
 
 
-def test_in_an_index_of_segments_more_are_asked_for(asked: list[tuple[Any, ...]], tmp_path: Path) -> None:
+def test_an_index_of_segments_is_asked_for_more_hits(asked: list[tuple[Any, ...]], tmp_path: Path) -> None:
     cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     folder = write_folder(
         tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)

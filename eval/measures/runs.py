@@ -1,0 +1,125 @@
+"""Runs, splits and tokenizers as commands name them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from encoders.checkpoints import locate
+from encoders.encoding import TOKENIZER, read_tokenizer
+from eval.measures.scores import Qrels, parse_measure
+from learned_sparse.collections import Collection, Run, load_collection, read_run
+from learned_sparse.core import Document, LearnedSparseError
+
+_BATCH = 10_000  # texts tokenised at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The judged queries of one split of a collection; documents are read on demand."""
+
+    collection: Collection
+    split: str
+    queries: dict[str, str]
+    """Query id → text, judged queries only."""
+    qrels: Qrels
+    measures: tuple[str, ...]
+    remove_query: bool
+    """Ignore a hit whose id is that of the query (BEIR)."""
+
+    def documents(self, ids: set[str]) -> dict[str, Document]:
+        """The documents with these ids, from one pass over the collection; an error if one is missing."""
+        documents = {}
+        for document in self.collection.documents(on_bad_line="skip"):
+            if document.id in ids:
+                documents[document.id] = document
+                if len(documents) == len(ids):
+                    return documents
+        missing = ids - documents.keys()
+        raise LearnedSparseError(
+            f"collection {self.collection.name}: {len(missing)} of {len(ids)} documents are missing or have no text "
+            f"(for instance {min(missing)!r}); is it the collection of the run?"
+        )
+
+
+def add_judged_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--run``, ``--collection``, ``--data``, ``--split`` and ``--measures``."""
+    add = parser.add_argument
+    add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
+    add("--collection", required=True, metavar="NAME|PATH", help="the collection that was searched")
+    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    add("--split", help="split of the queries (default: the only one)")
+    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 MAP (default: those of the split)")
+
+
+def load_judged(options: argparse.Namespace) -> Judged:
+    """Load the split that the options of ``add_judged_options`` name."""
+    collection = load_collection(options.collection, data=options.data)
+    name = chosen_split(collection, options.split)
+    split = collection.split(name)
+    measures = tuple(options.measures or split.measures)
+    for measure in measures:
+        parse_measure(measure)
+    return Judged(
+        collection=collection,
+        split=name,
+        queries={query.id: query.text for query in collection.queries(name)},
+        qrels=collection.qrels(name),
+        measures=measures,
+        remove_query=split.remove_query,
+    )
+
+
+def chosen_split(collection: Collection, split: str | None) -> str:
+    """``split``, or the only split of the collection if it is None."""
+    if split is None and len(collection.splits) > 1:
+        known = ", ".join(collection.splits)
+        raise LearnedSparseError(f"collection {collection.name} has several splits; give --split, one of {known}")
+    return split or next(iter(collection.splits), "test")  # Collection.split reports a collection without splits
+
+
+def read_runs(arguments: Sequence[str]) -> dict[str, Run]:
+    """``{name: run}`` of arguments ``NAME=FILE`` or ``FILE``; the default name is the file's without its suffix."""
+    runs: dict[str, Run] = {}
+    for argument in arguments:
+        name, equals, file = argument.partition("=")
+        path = Path(file)
+        if not equals or Path(argument).is_file():  # the file name itself may contain "="
+            path = Path(argument)
+            name = path.stem
+        if name in runs:
+            raise LearnedSparseError(f"--run {argument}: another run is named {name}; write NAME={path}")
+        if not path.is_file():
+            raise LearnedSparseError(f"--run {argument}: no such run")
+        runs[name] = read_run(path)
+    return runs
+
+
+def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[str]], list[frozenset[int]]]:
+    """Function from texts to the distinct ids of their word pieces, untruncated and without special tokens.
+
+    ``name`` is a folder or Hub id with a ``tokenizer.json``, or ``minilm``.
+    """
+    tokenizer = read_tokenizer(tokenizer_folder(name, revision))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def pieces(texts: Sequence[str]) -> list[frozenset[int]]:
+        ids: list[frozenset[int]] = []
+        for start in range(0, len(texts), _BATCH):
+            encodings = tokenizer.encode_batch(list(texts[start : start + _BATCH]), add_special_tokens=False)
+            ids += [frozenset(encoding.ids) for encoding in encodings]
+        return ids
+
+    return pieces
+
+
+def tokenizer_folder(name: str, revision: str | None = None) -> Path:
+    """Folder with the ``tokenizer.json`` of a folder, a Hub id or ``minilm``."""
+    if name != "minilm":
+        return locate(name, revision, [TOKENIZER])
+    from encoders.backbone import minilm_folder
+
+    return minilm_folder()

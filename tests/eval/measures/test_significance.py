@@ -1,0 +1,143 @@
+"""P-values by hand and by SciPy, Holm's correction, and the comparison of two runs."""
+
+from __future__ import annotations
+
+import math
+from math import erfc
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval.measures import compare, confidence_interval, differences, p_value, p_values
+from eval.measures.scores import holm
+
+P_VALUES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12).map(
+    lambda values: {f"run {number}": p for number, p in enumerate(values)}
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [
+        ([0.0, 0.0], 1.0),
+        ([1.0], 1.0),  # one query proves nothing
+        ([0.0, 0.5], 1.0),  # nor does one query that differs
+        ([1.0, 1.0, 1.0], 2 / 8),
+        ([2.0, -1.0, 0.0], 1.0),  # all four sums of +-2 and +-1 are at least 1 away from 0
+        ([3.0, 2.0, -1.0], 4 / 8),  # sums at least 4 away from 0: 6, 4 and their negatives
+        ([0.1, 0.2, -0.3], 1.0),  # the sum is 5e-17 instead of 0 in floats
+        ([0.1] * 14, 2 / 2**14),  # the largest exact test
+    ],
+)
+def test_exact_randomisation_by_hand(values: list[float], p: float) -> None:
+    assert p_value(np.array(values)) == pytest.approx(p, abs=1e-12)
+
+
+def test_random_signs_agree_with_scipys_permutations() -> None:
+    values = np.random.default_rng(1).normal(0.25, 1.0, size=60)
+    expected = scipy.stats.permutation_test(
+        (values,), np.mean, permutation_type="samples", n_resamples=20_000, batch=1000, rng=np.random.default_rng(2)
+    ).pvalue
+    assert 0.02 < expected < 0.9
+    assert p_value(values) == pytest.approx(expected, abs=0.02)  # five standard errors of 20,000 resamples
+
+
+def test_random_signs_are_near_the_normal_distribution() -> None:
+    """The sum of 200 signs is at least 28 away from 0."""
+    values = np.array([1.0] * 114 + [-1.0] * 86)
+    expected = erfc(27 / np.sqrt(2 * 200))  # 27: the sums are even, so half a step below 28
+    assert p_value(values) == pytest.approx(expected, abs=0.01)
+    assert p_value(np.ones(200)) == pytest.approx(2 / 20_001)  # no random signs are as extreme; both tails count one
+
+
+def test_equal_values_have_equal_p_values() -> None:
+    values = np.random.default_rng(3).normal(0.2, 1.0, size=40)
+    assert p_value(values) == p_value(values.copy())
+
+
+@given(st.lists(st.integers(-40, 40), min_size=2, max_size=30))
+def test_t_test_and_interval_are_scipys(values: list[int]) -> None:
+    better = np.array(values, dtype=np.float64) / 8
+    if len(set(values)) == 1:
+        assert p_value(better, "t-test") == (1.0 if values[0] == 0 else 0.0)
+        assert confidence_interval(better) == (better[0], better[0])
+    else:
+        expected = scipy.stats.ttest_rel(better + 1, np.ones(len(values)))
+        assert p_value(better, "t-test") == pytest.approx(expected.pvalue, abs=1e-12)
+        assert confidence_interval(better) == pytest.approx(tuple(expected.confidence_interval(0.95)), abs=1e-9)
+
+
+def test_one_query_has_no_interval() -> None:
+    assert p_value(np.array([1.0]), "t-test") == 1.0
+    assert confidence_interval(np.array([1.0])) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("raw", "corrected"),
+    [
+        ({}, {}),
+        ({"a": 0.02}, {"a": 0.02}),
+        ({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}, {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}),  # 4, 3, 2, 1
+        ({"a": 0.5, "b": 0.6}, {"a": 1.0, "b": 1.0}),
+        ({"a": 0.02, "b": 0.02}, {"a": 0.04, "b": 0.04}),
+    ],
+)
+def test_holm_by_hand(raw: dict[str, float], corrected: dict[str, float]) -> None:
+    assert holm(raw) == pytest.approx(corrected)
+    assert list(holm(raw)) == list(raw)
+
+
+@given(P_VALUES, st.floats(0.001, 0.5))
+def test_holm_rejects_step_by_step(raw: dict[str, float], level: float) -> None:
+    """Holm's procedure: reject from the smallest p-value on, up to the first that is at least level / (number left).
+
+    Corrected p-values lie between the raw ones and Bonferroni's, in the same order.
+    """
+    corrected = holm(raw)
+    for name, p in raw.items():
+        assert p <= corrected[name] <= min(1.0, len(raw) * p)
+        assert all(corrected[name] <= corrected[other] for other in raw if p <= raw[other])
+    rejected = set()
+    for rank, (name, p) in enumerate(sorted(raw.items(), key=lambda item: item[1])):
+        if p * (len(raw) - rank) >= level:
+            break
+        rejected.add(name)
+    assert {name for name, p in corrected.items() if p < level} == rejected
+
+
+def test_p_values_are_corrected_for_each_measure() -> None:
+    runs = {
+        name: {measure: {str(i): value for i, value in enumerate(values)} for measure in ("MAP", "P@1")}
+        for name, values in {"a": [0.0] * 8, "b": [1.0] * 8, "c": [1.0] * 8, "d": [0.5] * 4 + [-0.5] * 4}.items()
+    }
+    runs["c"]["P@1"] = runs["a"]["P@1"]
+    smallest = 2 / 2**8
+    assert p_values(runs, "a") == {
+        "b": {"MAP": 3 * smallest, "P@1": 3 * smallest},
+        "c": {"MAP": 3 * smallest, "P@1": 1.0},  # tied with b in MAP: not twice its own p-value
+        "d": {"MAP": 1.0, "P@1": 1.0},
+    }
+    by_t = p_values({name: runs[name] for name in "ad"}, "a", "t-test")
+    expected = scipy.stats.ttest_rel(list(runs["d"]["MAP"].values()), [0.0] * 8).pvalue
+    assert by_t["d"]["MAP"] == pytest.approx(expected)
+
+
+def test_differences_are_paired_by_query() -> None:
+    assert differences({"q2": 1.0, "q1": 0.5}, {"q1": 0.25, "q2": 0.0}).tolist() == [0.25, 1.0]
+
+
+@pytest.mark.jvm
+def test_two_runs_are_compared_over_all_judged_queries() -> None:
+    qrels = {f"q{i}": {"d1": 1} for i in range(4)}
+    run_a = {query: [("d2", 2.0), ("d1", 1.0)] for query in qrels}
+    run_b = {query: [("d1", 1.0)] for query in ("q0", "q1", "q2", "unjudged")}
+    found = compare(run_a, run_b, qrels, "MRR@10", test="t-test")
+    assert (found.mean_a, found.mean_b, found.difference) == (0.5, 0.75, 0.25)
+    expected = scipy.stats.ttest_1samp([0.5, 0.5, 0.5, -0.5], 0.0)
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert found.confidence_interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    exact = compare(run_a, run_b, qrels, "MRR@10")
+    assert exact.p_value == pytest.approx(10 / 16)  # +-0.5 four times: sums of at least 1 in absolute value
