@@ -231,6 +231,6 @@ def test_a_score_that_is_no_number_is_an_error(here: Path, monkeypatch: pytest.M
         def scores(self, queries: Any, documents: Any, pairs: Sequence[Any], done: Any) -> np.ndarray:
             return np.array([1.0, np.nan, 2.0, 3.0])[: len(pairs)]
 
-    monkeypatch.setattr("eval.rerank.load_scorer", lambda options: Broken())
+    monkeypatch.setattr("eval.rerank.__main__.load_scorer", lambda options: Broken())
     with pytest.raises(LearnedSparseError, match="query 'q1', document 'd2': the score is not finite"):
         main(["--collection", "./tiny", "--run", "first.txt", "--model", "any"])
