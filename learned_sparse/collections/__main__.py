@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -255,8 +255,8 @@ def _number(count: int | None) -> str:
     return "?" if count is None else f"{count:,}"
 
 
-def _size(file: str | Sequence[str]) -> str:
-    path = Path(str(file))
+def _size(file: str) -> str:
+    path = Path(file)
     return f" ({_bytes(path.stat().st_size)})" if path.is_file() else ""
 
 
