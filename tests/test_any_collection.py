@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector import Manifest, read_vectors
 from tests.catalogue_data import catalogued
-from tests.fake_encoder import fake_module
+from tests.fake_encoder import install_loader
 from tests.toy_data import TEXTS, save_collection
 
 FILED = "ir_datasets--learned-sparse-test--tiny"
@@ -57,7 +56,7 @@ def name(tmp_home: Path) -> Iterator[str]:
 def test_documents_are_encoded_once_for_all_parts(
     name: str, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module())
+    install_loader(monkeypatch)
     words = ["--model", "fake", "--checkpoint", "nowhere", "--collection", f"{name}/dev/small"]
     assert encode.main(words) == 0
     vectors = vectors_folder(FILED, "fake")

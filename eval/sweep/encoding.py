@@ -10,7 +10,7 @@ import numpy as np
 from encoders.encoding import BatchSize, tokenize_texts
 from eval.sweep.model import VariantSide
 from learned_sparse.core import Document, Quantizer, Query, SparseBatch
-from learned_sparse.encode import PART_SIZE, WINDOW, windows
+from learned_sparse.encode import WINDOW, slice_size, windows
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ def encode_documents(
 ) -> tuple[list[str], list[Encoded]]:
     """Ids, and the impacts of all documents for each of ``variants``; ``progress`` is told how many more are done.
 
-    As in ``learned_sparse.encode``, batches are formed within parts, and quantisers calibrated on the first part. The
+    As in ``learned_sparse.encode``, batches are formed within slices, and quantisers calibrated on the first slice. The
     impacts of all variants are in memory at once, 5 to 8 bytes each.
     """
     ids: list[str] = []
     quantizers: list[Quantizer] = []
     impacts: list[list[SparseBatch]] = [[] for _ in variants]
-    for window in windows(documents, PART_SIZE):
+    for window in windows(documents, slice_size(variants[0].encoder)):
         expanded = variants[0].encoder.uses_expanded
         texts = [document.with_expanded if expanded else document.text for document in window.documents]
         weights = encode_together(variants, texts, batch_size)

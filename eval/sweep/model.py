@@ -20,7 +20,7 @@ from encoders.checkpoints import (
 from encoders.encoding import CheckpointEncoder
 from eval.sweep.shared_modules import Remembering, RememberingWinners, share
 from learned_sparse.core import LearnedSparseError, Quantizer, Side, sha256
-from learned_sparse.encode import Calibration, EncodeOptions, choose_quantizer
+from learned_sparse.encode import Calibration, choose_quantizer
 
 
 @dataclass(frozen=True)
@@ -103,5 +103,4 @@ class SweepModel:
             batch_size=self.batch_size,
             uses_expanded=side == "document" and self.family.uses_expanded(settings),
         )
-        options = EncodeOptions(model=self.name, queries=side == "query")
-        return VariantSide(encoder, choose_quantizer(options, stored, "impact"))
+        return VariantSide(encoder, choose_quantizer(side, "impact", stored))

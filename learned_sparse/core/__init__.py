@@ -26,7 +26,7 @@ from learned_sparse.core.files import (
 )
 from learned_sparse.core.html_page import escape, page
 from learned_sparse.core.lazy import lazy_names
-from learned_sparse.core.quantize import MAX_IMPACT, Quantizer, check_weights
+from learned_sparse.core.quantize import MAX_IMPACT, QuantizationStatistics, Quantizer, check_weights
 from learned_sparse.core.records import (
     EXPANDED,
     Document,
@@ -52,6 +52,7 @@ __all__ = [
     "Encoder",
     "LearnedSparseError",
     "LuceneTerms",
+    "QuantizationStatistics",
     "Quantizer",
     "Query",
     "Reading",

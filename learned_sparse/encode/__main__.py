@@ -1,24 +1,25 @@
-"""``python -m learned_sparse.encode``: documents or queries to impact vectors that Pyserini and Anserini read."""
+"""``python -m learned_sparse.encode``: encode documents or queries into impact vectors for Pyserini and Anserini."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import logging
 import sys
 import time
-from typing import Any
 
 from learned_sparse.core import LearnedSparseError, checkpoint_folder
 from learned_sparse.encode.options import EncodeOptions, parse_arguments
 from learned_sparse.encode.parts import check_output
-from learned_sparse.encode.source import Source, open_source
+from learned_sparse.encode.run import Source, encode_source, load_side, open_source, query_side
 from learned_sparse.jsonvector import Manifest
+
+_log = logging.getLogger(__name__)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Encode, and say where everything is."""
+    """Encode, and print counts and output files."""
     options = parse_arguments(argv)
-    if options.output is None and not options.overwrite:  # what is at a model's own place is gone on with, or confirmed
+    if options.output is None and not options.overwrite:  # default folders are continued, or found complete
         options = dataclasses.replace(options, resume=True)
     checkpoint = options.checkpoint or _default_checkpoint(options.model)
     source = open_source(options)
@@ -29,24 +30,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def encode(options: EncodeOptions, checkpoint: str, source: Source) -> Manifest:
-    """Encode ``source`` with one side of ``checkpoint`` as ``options`` say; the finished manifest."""
-    from learned_sparse.encode.queries import encode_queries
-    from learned_sparse.encode.setup import document_encoding, load_side, plan_run
-    from learned_sparse.encode.workers import encode_on_devices
+    """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
+    from tqdm import tqdm
 
     check_output(source.output, resume=options.resume, overwrite=options.overwrite)
-    if options.devices:
-        with _progress(source.name) as progress:
-            return encode_on_devices(options, checkpoint, source, options.devices, say=_say, progress=progress)
+    _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)
     encoder = load_side(options, checkpoint)
-    quantizer, describe = plan_run(options, checkpoint, source, encoder)
-    if options.queries:
-        return encode_queries(
-            source.output, source.queries(), encoder, quantizer, describe,
-            resume=options.resume, overwrite=options.overwrite, say=_say,
-        )  # fmt: skip
-    with _progress(source.name) as progress:
-        return document_encoding(options, source, encoder, quantizer, say=_say, progress=progress).run(describe)
+    queries = query_side(options, checkpoint)
+    hidden = True if options.queries else None  # None shows the bar on a terminal only
+    with tqdm(desc=source.name, unit=" documents", disable=hidden) as progress:
+        return encode_source(options, checkpoint, source, encoder, queries, progress)
 
 
 def _default_checkpoint(model: str) -> str:
@@ -60,40 +53,27 @@ def _default_checkpoint(model: str) -> str:
 
 def _report(manifest: Manifest, source: Source, seconds: float) -> None:
     counts = manifest.counts
-    what = f"segments of {counts.segmented:,} documents" if counts.segmented else manifest.kind
-    print(f"{counts.written:,} {what} of {source.name} by {manifest.model} ({manifest.checkpoint})")
+    texts = f"segments of {counts.segmented:,} documents" if counts.segmented else manifest.kind
+    print(f"{counts.written:,} {texts} of {source.name} by {manifest.model} ({manifest.checkpoint})")
     details = {
         "with an empty vector (kept)": counts.empty_vectors,
-        "with text that expands them": counts.expanded,
-        "cut at the maximum length": counts.truncated,
+        "with expanded text": counts.expanded,
+        "truncated at the maximum length": counts.truncated,
         "in other shards": counts.other_shards,
         **{f"lines skipped: {reason}": count for reason, count in manifest.counts.skipped.items()},
         "impacts clipped": counts.clipped,
-        "weights rounded to nothing": counts.lost_to_rounding,
-        "weights of terms Lucene cannot hold, left out": counts.unwritable,
+        "weights rounded to 0": counts.lost_to_rounding,
+        "weights of terms that Lucene cannot hold, left out": counts.unwritable,
     }
     print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all")
-    for what, count in details.items():
+    for detail, count in details.items():
         if count:
-            print(f"  {count:,} {what}")
-    for line in source.places():
+            print(f"  {count:,} {detail}")
+    for line in source.output_lines():
         print(f"  {line}")
     for warning in manifest.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"next: {source.next_command()}")
-
-
-def _say(remark: str) -> None:
-    from tqdm import tqdm
-
-    tqdm.write(remark, file=sys.stderr)
-
-
-def _progress(name: str) -> contextlib.AbstractContextManager[Any]:
-    from tqdm import tqdm
-
-    bar: contextlib.AbstractContextManager[Any] = tqdm(desc=name, unit=" documents", disable=None)
-    return bar
 
 
 if __name__ == "__main__":

@@ -1,193 +1,383 @@
-"""Documents through an encoder into part files: read ahead, encoded, and written, all at the same time."""
+"""Encode documents into part files; reading, encoding and writing run at the same time."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
-from itertools import chain
+import logging
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from learned_sparse.collections import DocumentReader, SegmentReader
-from learned_sparse.core import Encoder, LearnedSparseError, LuceneTerms, Quantizer
-from learned_sparse.encode.outcome import Outcome, finish
-from learned_sparse.encode.parts import Describe, Note, PartFolder, Window, windows
-from learned_sparse.encode.quantizers import Calibration
-from learned_sparse.encode.slices import Finished, Halves, Slice, one_ahead, slice_size, slices
-from learned_sparse.encode.writer import Encoded, background_writer
-from learned_sparse.jsonvector import Counts, Manifest
+from learned_sparse.core import (
+    Document,
+    Encoder,
+    LuceneTerms,
+    QuantizationStatistics,
+    Quantizer,
+    SparseBatch,
+)
+from learned_sparse.encode.parts import Describe, PartFolder, PartRecord, Window, windows
+from learned_sparse.encode.quantizers import QUERY_QUANTIZER, WORD_COUNTS, Calibration, choose_quantizer
+from learned_sparse.jsonvector import Counts, Manifest, PartFile, versions
 
+PART_SIZE = 2048
+"""Documents of a part file."""
+SLICE_SIZE = 1024
+"""Documents of one call of the encoder. An encoder that sorts a slice by length pads 5 % of the tokens of batches of 32
+then; with slices of 256 it pads 21 %."""
+MAX_SLICE_WEIGHTS = 2**25
+"""Weights of a slice if every document had every term: 256 MB. It bounds the slices of models with many terms."""
+WRITE_WEIGHTS = 2**18
+"""Weights that are quantised and written at once, about 50 bytes each."""
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DocumentPlan:
-    """How a collection becomes part files."""
-
-    folder: Path
-    part_size: int
-    num_shards: int = 1
-    shard_id: int = 0
-    workers: int = 1
-    """Processes that share the parts of this shard and write into the same folder."""
-    worker: int = 0
-    compress: bool = False
-    resume: bool = False
-    overwrite: bool = False
-
-    def in_shard(self, part: int) -> bool:
-        """Whether a part belongs to this shard."""
-        return part % self.num_shards == self.shard_id
-
-    def mine(self, part: int) -> bool:
-        """Whether a part is to be written by this process."""
-        return self.in_shard(part) and part // self.num_shards % self.workers == self.worker
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class Progress(Protocol):
-    """A progress bar, as tqdm is one."""
+    """A progress bar, such as tqdm's."""
 
     def update(self, n: int) -> Any:
-        """``n`` more documents are done."""
+        """Count ``n`` more documents."""
+
+
+def write_vectors(
+    folder: str | Path,
+    documents: Iterable[Document],
+    encoder: Encoder,
+    *,
+    quantizer: Quantizer | None = None,
+    query_encoder: Encoder | None = None,
+    model: str = "",
+    collection: str | None = None,
+    part_size: int = PART_SIZE,
+    compress: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Encode ``documents`` into a folder as ``python -m learned_sparse.encode`` does; returns the manifest.
+
+    ``quantizer``: default the encoder's own; without one, 8 bits are calibrated on the first documents.
+    ``query_encoder``: if given, the manifest records it, and a search refuses any other query encoder.
+    ``model`` and ``collection``: names for the manifest; ``model`` is by default the class name of the encoder.
+    ``compress``: write ``.jsonl.gz``. ``resume``: continue an interrupted call. ``overwrite``: replace earlier output.
+
+    Empty texts are encoded like any other. Repeated ids raise ``LearnedSparseError``.
+
+    >>> vectors = write_vectors("vectors", [Document("d1", "hives itch")], encoder)  # doctest: +SKIP
+    """
+    folder = Path(folder)
+    description = dict(encoder.description)
+    scoring = description.get("scoring", "impact")
+    choice = quantizer or choose_quantizer("document", scoring, encoder.quantizer)
+    query_quantizer = None
+    if query_encoder is not None:
+        query_quantizer = WORD_COUNTS if scoring == "bm25" else query_encoder.quantizer or QUERY_QUANTIZER
+    kind = type(encoder).__name__
+
+    def describe(quantizer: Quantizer) -> Manifest:
+        return Manifest(
+            kind="documents",
+            collection=collection,
+            model=model or kind,
+            checkpoint=model or kind,
+            architecture=description.get("architecture", kind),
+            scoring=scoring,
+            encoder=description,
+            query_encoder=None if query_encoder is None else dict(query_encoder.description),
+            quantizer=quantizer,
+            query_quantizer=query_quantizer,
+            options={"part_size": part_size, "gzip": compress},
+            versions=versions(),
+        )
+
+    encoding = DocumentEncoding(PartFolder(folder, compress=compress), _as_reader(documents), encoder, part_size)
+    return encoding.run(choice, describe, resume=resume, overwrite=overwrite, progress=progress)
+
+
+def slice_size(encoder: Encoder) -> int:
+    """Documents of one call of ``encoder``, a power of two.
+
+    The size depends on the encoder only, so that a resumed run forms the same batches.
+    """
+    width = max(1, min(encoder.description.get("top_k") or len(encoder.terms), len(encoder.terms)))
+    return min(SLICE_SIZE, 1 << max(0, (MAX_SLICE_WEIGHTS // width).bit_length() - 1))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Documents ``start`` to ``end - 1`` of a window, for one call of the encoder."""
+
+    window: Window
+    start: int
+    end: int
+    prepared: Any
+    """Result of ``Encoder.prepare``."""
+    written: bool
+    """False for the first slice of another shard, which only calibrates the quantiser."""
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """The documents, in order."""
+        return self.window.documents[self.start : self.end]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Weights of a slice, and the counts of the encoder."""
+
+    slice: Slice
+    weights: SparseBatch
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A window whose part an earlier run wrote."""
+
+    window: Window
+    record: PartRecord
 
 
 class DocumentEncoding:
-    """One run over a collection; ``run`` returns the finished manifest.
+    """Encodes a collection, or one shard of it, once.
 
-    Part ``p`` holds documents ``p * part_size`` and following, in the order of the input, and belongs to shard
-    ``p % num_shards``: the parts of all shards together are, byte for byte, those of a run without shards.
-    While a slice of documents goes through the model, the next is read and tokenised, and the one before is written.
+    Part ``p`` holds the documents from number ``p * part_size`` on, in input order, and belongs to shard
+    ``p % num_shards``: the parts of all shards together have the same bytes as those of a run without shards. While
+    the encoder computes a slice, the next slice is read and tokenised and the previous one is written.
     """
 
     def __init__(
         self,
-        plan: DocumentPlan,
+        parts: PartFolder,
         reader: DocumentReader | SegmentReader,
         encoder: Encoder,
-        quantizer: Quantizer | Calibration,
+        part_size: int = PART_SIZE,
         *,
-        say: Callable[[str], None],
-        progress: Progress,
+        num_shards: int = 1,
+        shard_id: int = 0,
     ) -> None:
-        """``say`` is given remarks for the user, ``progress`` is told of the documents this process is done with."""
-        self._plan, self._reader, self._encoder, self._quantizer = plan, reader, encoder, quantizer
-        self._say, self._progress = say, progress
-        self._parts = PartFolder(plan.folder, compress=plan.compress)
-        self._halves = Halves(encoder)
-        self._windows = windows(reader, plan.part_size)
-        self._first: Window | None = None
-        self._size: int | None = None
-        self._begun: Encoded | None = None  # the first slice of the first part, if it went through the model already
-        self._calibrates = isinstance(quantizer, Calibration)
-        self._elsewhere = 0
+        self._parts, self._reader, self._encoder = parts, reader, encoder
+        self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
+        self._other_shards = 0
 
-    def run(self, describe: Describe) -> Manifest:
-        """Encode the documents; ``describe`` gives the manifest but for the outcome."""
-        manifest = self.begin(describe)
-        return finish(self._parts, manifest, self.encode_parts(), self._say)
+    def run(
+        self,
+        quantizer: Quantizer | Calibration,
+        describe: Describe,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> Manifest:
+        """Encode and write all parts that are not finished; returns the finished manifest.
 
-    def begin(self, describe: Describe) -> Manifest:
-        """Find the quantiser, and say in the folder that it is being worked on; the unfinished manifest."""
-        asked = self._quantizer if isinstance(self._quantizer, Quantizer) else None
-        stored = self._parts.begin(describe, asked, resume=self._plan.resume, overwrite=self._plan.overwrite)
-        self._quantizer = stored.quantizer if stored is not None else self._quantizer
-        self._first_window()  # an input without documents is an error before anything is written
-        if isinstance(self._quantizer, Calibration):
-            self._quantizer = self._calibrate(self._quantizer)
-        manifest = stored or describe(self._quantizer)
-        manifest = dataclasses.replace(manifest, complete=False, counts=Counts(), parts=(), warnings=())
-        manifest.save(self._plan.folder)
-        return manifest
+        Every shard calibrates on the first slice of the whole input, so that the quantisers of all shards agree.
+        """
+        fixed = quantizer if isinstance(quantizer, Quantizer) else None
+        stored = self._parts.begin(describe, fixed, resume=resume, overwrite=overwrite)
+        if stored is not None:
+            quantizer = stored.quantizer
+        terms = LuceneTerms(self._encoder.terms)
+        records: dict[int, PartRecord] = {}
+        with contextlib.closing(_one_ahead(self._read(calibrate=isinstance(quantizer, Calibration)))) as work:
+            encoded = map(self._encode, work)
+            first = list(islice(encoded, 1))  # raises for an input without documents, before anything is written
+            if isinstance(quantizer, Calibration):
+                quantizer = _calibrate(quantizer, first)
+            manifest = self._parts.save_unfinished(stored or describe(quantizer))
+            with _background_writer(self._parts, terms, quantizer) as writer:
+                items = chain(first, encoded)
+                del first  # ``items`` frees the first slice once it is written
+                for item in items:
+                    if isinstance(item, Finished):
+                        records[item.window.number] = item.record
+                        documents = len(item.window.documents)
+                    else:
+                        documents = writer.add(item) if item.slice.written else 0
+                    if progress is not None:
+                        progress.update(documents)
+        return self._finish(manifest, {**records, **writer.records})
 
-    def encode_parts(self) -> Outcome:
-        """Encode and write the parts of this process that are not there yet, into a folder that was begun."""
-        if not isinstance(self._quantizer, Quantizer):
-            raise TypeError("the quantiser must be calibrated before parts are written")
-        finished: dict[int, Note] = {}
-        with (
-            background_writer(self._parts, LuceneTerms(self._encoder.terms)) as writer,
-            contextlib.closing(one_ahead(self._items(self._slice_size()))) as items,
-        ):
-            for item in items:
-                if isinstance(item, Finished):
-                    finished[item.window.number] = item.note
-                    self._progress.update(len(item.window.documents))
-                else:
-                    encoded = self._encode(item) if isinstance(item, Slice) else item
-                    writer.add(encoded, self._quantizer)
-                    self._progress.update(len(encoded.part.documents))
-        return Outcome.of(
-            self._reader,
-            {**finished, **writer.notes},
-            elsewhere=self._elsewhere,
-            reads_expanded=self._halves.reads_expanded,
+    def _read(self, *, calibrate: bool) -> Iterator[Slice | Finished]:
+        """Work for each part of this shard; runs in the thread that reads ahead."""
+        for window in windows(self._reader, self._part_size):
+            size = slice_size(self._encoder)
+            if window.number % self._num_shards != self._shard_id:
+                self._other_shards += len(window.documents)
+                if calibrate and window.number == 0:
+                    yield self._slice(window, 0, size, written=False)
+            elif record := self._parts.finished(window):
+                yield Finished(window, record)
+            else:
+                for start in range(0, len(window.documents), size):
+                    yield self._slice(window, start, size, written=True)
+
+    def _slice(self, window: Window, start: int, size: int, *, written: bool) -> Slice:
+        end = min(start + size, len(window.documents))
+        expanded = self._encoder.uses_expanded
+        texts = [document.with_expanded if expanded else document.text for document in window.documents[start:end]]
+        return Slice(window, start, end, self._encoder.prepare(texts), written)
+
+    def _encode(self, item: Slice | Finished) -> Encoded | Finished:
+        if isinstance(item, Finished):
+            return item
+        encoder, documents = self._encoder, item.documents
+        truncated, dropped = encoder.truncated, encoder.dropped
+        weights = encoder.encode_prepared(item.prepared)
+        if len(weights) != len(documents):
+            raise RuntimeError(f"the encoder returned {len(weights)} vectors for {len(documents)} texts")
+        if weights.terms is not encoder.terms and list(weights.terms) != list(encoder.terms):
+            raise RuntimeError("the encoder returned a batch with terms other than Encoder.terms")
+        counts = Counts(
+            read=len(documents),
+            expanded=sum(bool(document.expanded) for document in documents) if encoder.uses_expanded else 0,
+            truncated=encoder.truncated - truncated,
+            unwritable=encoder.dropped - dropped,
         )
+        return Encoded(item, weights, counts)
 
-    def _items(self, size: int) -> Iterator[Finished | Slice | Encoded]:
-        """What there is to do for each part of this process; runs in the reader's thread."""
-        for window in chain([self._first_window()], self._windows):
-            if not self._plan.in_shard(window.number):
-                self._elsewhere += len(window.documents)
-            if not self._plan.mine(window.number):
-                continue
-            note, problem = self._parts.finished(window)
-            if problem is not None:
-                self._say(problem)
-            if note is not None:
-                yield Finished(window, note)
-                continue
-            done = 0
-            if self._begun is not None and window.number == 0:
-                done = self._begun.part.end
-                yield self._begun
-            self._begun = self._first = None  # no longer needed, so not to be kept
-            yield from slices(window, size, self._halves.prepare, start=done)
-
-    def _encode(self, part: Slice) -> Encoded:
-        before = _left_out(self._encoder)
-        weights = self._halves.encode(part.prepared)
-        if len(weights) != len(part.documents):
-            raise RuntimeError(f"the encoder returned {len(weights)} vectors for {len(part.documents)} texts")
-        truncated, unwritable = np.subtract(_left_out(self._encoder), before).tolist()
-        expanded = sum(bool(document.expanded) for document in part.documents) if self._halves.reads_expanded else 0
-        return Encoded(part, weights, expanded, truncated, unwritable)
-
-    def _calibrate(self, calibration: Calibration) -> Quantizer:
-        """On the first slice of the whole input (as a rule the first part), whoever is to write it."""
-        self._begun = self._encode_first(self._slice_size())
-        documents = self._begun.part.documents
-        quantizer = calibration.find(self._begun.weights, [document.id for document in documents])
-        self._say(
-            f"quantiser calibrated on the first {len(documents)} documents: "
-            f"factor {quantizer.scale:.6g}, {quantizer.bits} bits"
+    def _finish(self, manifest: Manifest, records: dict[int, PartRecord]) -> Manifest:
+        reader = self._reader
+        segments = reader if isinstance(reader, SegmentReader) else None
+        counts = dataclasses.replace(
+            Counts.total(record.counts for record in records.values()),
+            read=reader.read + sum(reader.skipped.values()),
+            skipped=dict(reader.skipped),
+            other_shards=self._other_shards,
+            segmented=segments.documents if segments else 0,
+            largest_segments=segments.largest if segments else 0,
         )
-        return quantizer
-
-    def _encode_first(self, size: int) -> Encoded:
-        return self._encode(next(slices(self._first_window(), size, self._halves.prepare)))
-
-    def _slice_size(self) -> int:
-        if self._size is None:
-            self._size = slice_size(self._encoder, self._probe, self._plan.part_size)
-        return self._size
-
-    def _probe(self, size: int) -> npt.NDArray[np.int64]:
-        """The terms of each of the first documents, which are a slice then, unless a larger one is to be calibrated."""
-        encoded = self._encode_first(size)
-        if not self._calibrates:
-            self._begun = encoded
-        return np.diff(encoded.weights.indptr)
-
-    def _first_window(self) -> Window:
-        if self._first is None:
-            self._first = next(self._windows, None)
-        if self._first is None:
-            raise LearnedSparseError(f"{self._reader.source}: no documents; {self._reader.summary()}")
-        return self._first
+        in_parts = sum(record.part.documents for record in records.values())
+        if not reader.read - self._other_shards == counts.written == in_parts:
+            raise RuntimeError(
+                f"{reader.read - self._other_shards} documents read, {counts.written} written, {in_parts} in the parts"
+            )
+        if self._encoder.uses_expanded and counts.written and not counts.expanded:
+            _log.warning(
+                "this model reads expanded text too, but no document has any "
+                '("expanded" or "predicted_queries" in JSON lines)'
+            )
+        return self._parts.finish(manifest, records, counts)
 
 
-def _left_out(encoder: Encoder) -> tuple[int, int]:
-    """Texts cut and weights left out so far, by encoders that count them."""
-    return encoder.truncated, encoder.dropped
+class _PartWriter:
+    """Quantises and writes slices in a background thread, in the order given; see :func:`_background_writer`."""
+
+    def __init__(
+        self,
+        parts: PartFolder,
+        terms: LuceneTerms,
+        quantizer: Quantizer,
+        thread: ThreadPoolExecutor,
+        open_file: contextlib.ExitStack,
+    ) -> None:
+        """``open_file`` holds the part file that is being written, so that an error removes it."""
+        self.records: dict[int, PartRecord] = {}
+        """Records of the parts written so far, by number."""
+        self._parts, self._terms, self._quantizer = parts, terms, quantizer
+        self._thread, self._open_file = thread, open_file
+        self._pending: Future[None] | None = None
+        self._file: PartFile
+        self._counts: list[Counts] = []
+
+    def add(self, encoded: Encoded) -> int:
+        """Write a slice; returns its number of documents. An error of the previous slice is raised here."""
+        self.wait()  # so that at most one slice waits for the disk, and memory stays bounded
+        self._pending = self._thread.submit(self._write, encoded)
+        return len(encoded.slice.documents)
+
+    def wait(self) -> None:
+        """Wait until everything is written."""
+        if self._pending is not None:
+            self._pending.result()
+            self._pending = None
+
+    def _write(self, encoded: Encoded) -> None:
+        window, documents = encoded.slice.window, encoded.slice.documents
+        if encoded.slice.start == 0:
+            self._file = self._open_file.enter_context(self._parts.open(window.number, self._terms))
+            self._counts = []
+        for start, end in _row_ranges(encoded.weights):
+            ids, texts = [d.id for d in documents[start:end]], [d.text for d in documents[start:end]]
+            impacts, statistics = self._quantizer.quantize(encoded.weights.rows(start, end), ids)
+            self._file.add(ids, texts, impacts)
+            self._counts.append(impact_counts(impacts, statistics))
+        self._counts.append(encoded.counts)
+        if encoded.slice.end == len(window.documents):
+            self._open_file.pop_all().close()  # gives the file its name
+            counts = Counts.total(self._counts)
+            self.records[window.number] = self._parts.record(window, self._file.written(), counts)
+
+
+@contextlib.contextmanager
+def _background_writer(parts: PartFolder, terms: LuceneTerms, quantizer: Quantizer) -> Iterator[_PartWriter]:
+    """Yield a writer; everything is written when the block ends without an exception."""
+    with (
+        contextlib.ExitStack() as open_file,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="part-writer") as thread,
+    ):
+        writer = _PartWriter(parts, terms, quantizer, thread, open_file)
+        yield writer
+        writer.wait()
+
+
+def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:
+    """Counts of quantised vectors."""
+    filled = np.flatnonzero(np.diff(impacts.indptr))
+    sums = np.add.reduceat(impacts.values.astype(np.int64), impacts.indptr[filled]) if len(filled) else filled
+    return Counts(
+        postings=statistics.postings,
+        clipped=statistics.clipped,
+        lost_to_rounding=statistics.lost_to_rounding,
+        largest_impact=int(impacts.values.max(initial=0)),
+        largest_sum=int(sums.max(initial=0)),
+    )
+
+
+def _calibrate(calibration: Calibration, first: Sequence[Encoded | Finished]) -> Quantizer:
+    for item in first:
+        if isinstance(item, Encoded):
+            return calibration.find(item.weights, [document.id for document in item.slice.documents])
+    raise RuntimeError("no slice to calibrate the quantiser on")
+
+
+def _row_ranges(batch: SparseBatch) -> Iterator[tuple[int, int]]:
+    """``(start, end)`` of consecutive rows with at most ``WRITE_WEIGHTS`` values, or of one longer row."""
+    start = 0
+    while start < len(batch):
+        fitting = int(np.searchsorted(batch.indptr, batch.indptr[start] + WRITE_WEIGHTS, side="right")) - 1
+        end = min(max(fitting, start + 1), len(batch))
+        yield start, end
+        start = end
+
+
+def _one_ahead(items: Iterable[T]) -> Generator[T, None, None]:
+    """``items``; a background thread makes the next item while the caller uses one. Errors are raised here."""
+    end: Any = object()
+    iterator = iter(items)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader") as reader:
+        coming = reader.submit(next, iterator, end)
+        while (item := coming.result()) is not end:
+            coming = reader.submit(next, iterator, end)
+            yield item
+
+
+def _as_reader(documents: Iterable[Document]) -> DocumentReader | SegmentReader:
+    """A reader that counts ``documents`` and refuses repeated ids."""
+    if isinstance(documents, DocumentReader | SegmentReader):
+        return documents
+    records = ((f"document {number}", _identity, document) for number, document in enumerate(documents, start=1))
+    return DocumentReader(records, source="documents", files=(), on_bad_line="error")
+
+
+def _identity(document: Document) -> Document:
+    return document

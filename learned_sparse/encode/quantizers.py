@@ -1,49 +1,68 @@
-"""Which quantiser a run uses: as asked for, as the checkpoint stores it, or calibrated on the first part."""
+"""Choice of the quantiser: given by the user, stored with the model, or calibrated on the first documents."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learned_sparse.core import LearnedSparseError, Quantizer, SparseBatch, check_weights
-from learned_sparse.encode.options import CALIBRATED_BITS, EncodeOptions
+from learned_sparse.core import LearnedSparseError, Quantizer, Side, SparseBatch, check_weights
 
+CALIBRATED_BITS = 8
 QUERY_QUANTIZER = Quantizer(100.0)
-"""For queries of a checkpoint that stores none: two decimals of each weight, as SPLADE's authors publish theirs."""
+"""For queries of a model without a stored quantiser: two decimals of each weight, as in the published SPLADE models."""
 WORD_COUNTS = Quantizer(1.0)
-"""BM25 counts words: weights are whole numbers already, and must stay the same."""
+"""For BM25, whose weights are word counts: integers already."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A quantiser that is still to be found."""
+    """A quantiser to be calibrated on the first texts; see ``Quantizer.calibrate``."""
 
     bits: int
-    percentile: float
+    percentile: float = 100.0
 
-    def find(self, weights: SparseBatch, ids: list[str]) -> Quantizer:
-        """The quantiser for ``weights``, those of the first part of the whole input."""
+    def __post_init__(self) -> None:
+        Quantizer(1.0, self.bits)  # raises before anything is encoded if the bits are out of range
+
+    def find(self, weights: SparseBatch, ids: Sequence[str]) -> Quantizer:
+        """Quantiser for ``weights``, those of the texts ``ids`` at the beginning of the input."""
         check_weights(weights, ids)
         try:
-            return Quantizer.calibrate(weights.values, self.bits, self.percentile)
+            quantizer = Quantizer.calibrate(weights.values, self.bits, self.percentile)
         except LearnedSparseError as error:
             raise LearnedSparseError(f"first {len(ids)} texts: {error}") from None
+        _log.info(
+            "quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(ids), quantizer.scale, self.bits
+        )
+        return quantizer
 
 
-def choose_quantizer(options: EncodeOptions, stored: Quantizer | None, scoring: str) -> Quantizer | Calibration:
-    """``--quantization-factor``, else ``--bits``, else the checkpoint's own (``stored``), else a default by side."""
+def choose_quantizer(
+    side: Side,
+    scoring: str,
+    stored: Quantizer | None,
+    *,
+    factor: float | None = None,
+    bits: int | None = None,
+    percentile: float = 100.0,
+) -> Quantizer | Calibration:
+    """The first that is given of: ``factor``, ``bits`` (to be calibrated), the ``stored`` quantiser, a default.
+
+    ``scoring`` is ``"impact"``, or ``"bm25"`` for word counts, which are never multiplied.
+    """
     if scoring == "bm25":
-        if options.quantization_factor not in {None, 1.0} or options.bits is not None:
-            raise LearnedSparseError("this model is scored by BM25, which counts words: leave the quantisation away")
+        if factor not in {None, 1.0} or bits is not None:
+            raise LearnedSparseError(
+                "this model is scored by BM25, which counts words: omit --bits and --quantization-factor"
+            )
         return WORD_COUNTS
-    if options.quantization_factor is not None:
-        return Quantizer(options.quantization_factor, options.bits)
-    if options.bits is not None:
-        return _calibration(options, options.bits)
+    if factor is not None:
+        return Quantizer(factor, bits)
+    if bits is not None:
+        return Calibration(bits=bits, percentile=percentile)
     if stored is not None:
         return stored
-    return QUERY_QUANTIZER if options.queries else _calibration(options, CALIBRATED_BITS)
-
-
-def _calibration(options: EncodeOptions, bits: int) -> Calibration:
-    Quantizer(1.0, bits)  # complains about bits out of range before anything is encoded
-    return Calibration(bits=bits, percentile=options.calibration)
+    return QUERY_QUANTIZER if side == "query" else Calibration(bits=CALIBRATED_BITS, percentile=percentile)

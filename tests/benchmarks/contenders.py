@@ -10,9 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from learned_sparse.encode.options import EncodeOptions
-from learned_sparse.encode.setup import document_encoding, load_side, plan_run
-from learned_sparse.encode.source import open_source
+from learned_sparse.encode import EncodeOptions, encode_source, load_side, open_source, query_side
 from learned_sparse.lucene.java import start_jvm
 
 SCALE = 256 / 5
@@ -31,25 +29,13 @@ def ours(folder: Path, corpus: Path, output: Path, *, dtype: str, max_length: in
         model=folder.name, checkpoint=str(folder), input=corpus, output=output, overwrite=True, device="cpu",
         dtype=dtype, max_length=max_length, quantization_factor=scale,
     )  # fmt: skip
-    encoder = load_side(options, str(folder))
-    quantizer, describe = plan_run(options, str(folder), open_source(options), encoder)
-    silent = _Silent()
+    encoder, queries = load_side(options, str(folder)), query_side(options, str(folder))
 
     def encode() -> None:
         source = open_source(options)  # can be read once
-        document_encoding(options, source, encoder, quantizer, say=silent.say, progress=silent).run(describe)
+        encode_source(options, str(folder), source, encoder, queries)
 
     return encode
-
-
-class _Silent:
-    """No remarks, no progress bar."""
-
-    def say(self, line: str) -> None:
-        """Nothing."""
-
-    def update(self, n: int) -> None:
-        """Nothing."""
 
 
 def pyserini_smaller(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:

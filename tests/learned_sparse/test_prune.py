@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import sys
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +24,7 @@ from learned_sparse.jsonvector import Manifest, read_vectors, vector_files
 from learned_sparse.jsonvector.prune_rule import Rule
 from learned_sparse.prune_vectors import prune as prune_folders
 from learned_sparse.search import __main__ as search
-from tests.fake_encoder import fake_module
+from tests.fake_encoder import install_loader
 from tests.learned_sparse.encoded_folder import Vectors, WordCounts, dot_products, write_folder
 
 VECTORS: dict[str, dict[str, int]] = {
@@ -128,7 +126,7 @@ def test_the_manifest_says_what_was_done(tmp_path: Path) -> None:
 def test_what_removes_nothing_changes_the_manifest_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: list[str], rule: Rule
 ) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module())
+    install_loader(monkeypatch)
     texts = [f"one two-{number % 3} é{number}" for number in range(11)] + ["empty"]
     (tmp_path / "corpus.tsv").write_text("".join(f"d{number}\t{text}\n" for number, text in enumerate(texts)))
     words = ["--model", "m", "--checkpoint", "c", "--input", str(tmp_path / "corpus.tsv"), "--part-size", "5"]
@@ -228,9 +226,7 @@ def test_mistakes(words: str, message: str, tmp_path: Path, monkeypatch: pytest.
 def test_a_pruned_index_is_searched_with_the_same_encoder(
     tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        importlib.import_module("encoders.encoding.loading"), "load_encoder", lambda *_, **__: WordCounts()
-    )
+    install_loader(monkeypatch, lambda *_, **__: WordCounts())
     write_folder(tmp_home / "vectors" / "pydoc" / "words", VECTORS)
     assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
     command = capsys.readouterr().out.splitlines()[-1].removeprefix("next: python -m learned_sparse.index ")

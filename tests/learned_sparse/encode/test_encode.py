@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from eval import demo
+from learned_sparse.collections import Collection, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
+from learned_sparse.encode import run
 from learned_sparse.encode.__main__ import main
-from learned_sparse.encode.options import EncodeOptions
-from learned_sparse.encode.quantizers import Calibration, choose_quantizer
+from learned_sparse.encode.options import DEMO_MODELS, EncodeOptions, parse_arguments
+from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector import Manifest, read_topics, read_vectors
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.search import ExactSearcher
-from tests.fake_encoder import FakeEncoder, fake_module
+from tests.fake_encoder import FakeEncoder, install_loader
+from tests.toy_data import save_collection
 
 TEXTS = [f"w{number % 7} w{number} v{number * number % 31}" for number in range(25)] + ["empty"]
 
@@ -35,7 +39,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "encoders.encoding.loading", fake_module())
+    install_loader(monkeypatch)
 
 
 def encode(*arguments: str | Path) -> int:
@@ -143,17 +147,28 @@ def test_what_is_encoded_is_found(tmp_path: Path, corpus: Path) -> None:
     assert len({hits[0][0] for hits in run.values()}) > 6
 
 
-def test_defaults_are_the_embedded_collection_below_home(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_folders_are_below_home(
+    tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy = save_collection(tmp_path / "toy", ["dev", "test"])
+    names: list[str] = []
+
+    def load_toy(name: str, data: Path | None) -> Collection:
+        names.append(name)
+        return load_collection(str(toy), data=data)
+
+    monkeypatch.setattr(run, "load_collection", load_toy)  # it is smaller than pydoc
     with pytest.raises(LearnedSparseError, match=r"no checkpoint of 'sparterm'; `make demo` trains one, --checkpoint"):
         main(["--model", "sparterm"])
     (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
     assert main(["--model", "sparterm"]) == 0
-    manifest = Manifest.load(tmp_home / "vectors" / "pydoc" / "sparterm")
-    assert (manifest.collection, manifest.counts.written > 5000) == ("pydoc", True)
+    manifest = Manifest.load(tmp_home / "vectors" / "toy" / "sparterm")
+    assert (manifest.collection, manifest.counts.written) == ("toy", 12)
     assert "next: python -m learned_sparse.index --model sparterm --collection pydoc" in capsys.readouterr().out
     assert main(["--model", "sparterm", "--queries"]) == 0
-    assert (tmp_home / "queries" / "pydoc" / "test" / "sparterm" / "queries.tsv").is_file()
+    assert (tmp_home / "queries" / "toy" / "test" / "sparterm" / "queries.tsv").is_file()
     assert "next: python -m learned_sparse.search --model sparterm --split test" in capsys.readouterr().out
+    assert names == ["pydoc", "pydoc"]
 
 
 def test_a_place_that_is_taken(tmp_path: Path, corpus: Path) -> None:
@@ -178,24 +193,24 @@ def test_a_place_that_is_taken(tmp_path: Path, corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--num-shards", "2", "--shard-id", "2"], "--shard-id 2: with --num-shards 2 give 0 to 1"),
-        (["--part-size", "0"], "--part-size 0: give at least 1"),
-        (["--resume", "--overwrite"], "give one of them"),
+        (
+            ["--num-shards", "2", "--shard-id", "2", "--collection", "pydoc"],
+            "--shard-id 2: with --num-shards 2 give 0 to 1",
+        ),
+        (["--part-size", "0", "--collection", "pydoc"], "--part-size 0: give at least 1"),
+        (["--resume", "--overwrite", "--collection", "pydoc"], "give one of them"),
         (["--input", "x.jsonl"], "--input needs --output"),
-        (["--split", "test"], "--split is for --queries"),
-        (["--queries", "--num-shards", "2"], "--num-shards is for documents"),
-        (["--device", "cpu", "--devices", "cpu", "cpu"], "give one of them"),
-        (["--queries", "--devices", "cpu", "cpu"], "--devices is for documents"),
-        (["--devices", "cpu", "cuda:0"], "--devices cpu cuda:0: give devices of one kind"),
-        (["--queries", "--split", "tset"], "did you mean 'test'"),
-        (["--bits", "40", "--output", "{tmp}/x"], "40 bits: give 1 to 31"),
-        (["--quantization-factor", "0", "--output", "{tmp}/x"], "quantisation factor 0.0"),
+        (["--split", "test", "--collection", "pydoc"], "--split is for --queries"),
+        (["--queries", "--num-shards", "2", "--collection", "pydoc"], "--num-shards is for documents"),
+        (["--queries", "--split", "tset", "--collection", "pydoc"], "did you mean 'test'"),
+        (["--bits", "40", "--input", "{corpus}", "--output", "{tmp}/x"], "40 bits: give 1 to 31"),
+        (["--quantization-factor", "0", "--input", "{corpus}", "--output", "{tmp}/x"], "quantisation factor 0.0"),
         (["--input", "{tmp}/none.jsonl", "--output", "{tmp}/x"], "none.jsonl: no such file"),
     ],
 )
-def test_options_that_cannot_be(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_invalid_options(tmp_path: Path, corpus: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
-        encode(*(argument.format(tmp=tmp_path) for argument in arguments))
+        encode(*(argument.format(tmp=tmp_path, corpus=corpus) for argument in arguments))
     assert not (tmp_path / "x").exists()
 
 
@@ -214,33 +229,104 @@ class _Broken(FakeEncoder):
 def test_a_nan_is_an_error_that_names_the_document(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr(sys.modules["encoders.encoding.loading"], "load_encoder", lambda _, side, **__: _Broken(side))
+    install_loader(monkeypatch, lambda _, side, **__: _Broken(side))
     with pytest.raises(LearnedSparseError, match=r"document 'd\d+': term 't\d+' has the weight nan"):
         encode("--input", corpus, "--output", tmp_path / "out", *arguments)
     if (tmp_path / "out").exists():
         assert not Manifest.load(tmp_path / "out").complete
 
 
-def test_which_quantiser() -> None:
+def test_changes_of_settings_reach_both_sides_and_the_manifest(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: dict[str, Any] = {}
+
+    def load(_: str, side: str, **options: Any) -> FakeEncoder:
+        received[side] = options["settings"]
+        return FakeEncoder(side)
+
+    install_loader(monkeypatch, load)
+    encode("--input", corpus, "--output", tmp_path / "out", "--set", "alpha=0.3")
+    assert received == {"document": {"alpha": 0.3}, "query": {"alpha": 0.3}}
+    assert Manifest.load(tmp_path / "out").options["changes"] == {"alpha": 0.3}
+
+
+def test_choice_of_the_quantiser() -> None:
     stored = Quantizer(7.0, 8)
     options = EncodeOptions(model="m")
-    assert choose_quantizer(options, stored, "impact") == stored
-    assert choose_quantizer(options, None, "impact") == Calibration(bits=8, percentile=100.0)
-    assert choose_quantizer(dataclasses.replace(options, queries=True), None, "impact") == Quantizer(100.0)
-    asked = dataclasses.replace(options, bits=4, calibration=99.0)
-    assert choose_quantizer(asked, stored, "impact") == Calibration(bits=4, percentile=99.0)
-    both = dataclasses.replace(options, bits=4, quantization_factor=3.0)
-    assert choose_quantizer(both, stored, "impact") == Quantizer(3.0, 4)
-    # BM25 counts words: a stored factor or a calibration would multiply them
-    assert choose_quantizer(options, stored, "bm25") == Quantizer(1.0)
-    with pytest.raises(LearnedSparseError, match="counts words"):
-        choose_quantizer(asked, stored, "bm25")
+    assert options.choose_quantizer("document", "impact", stored) == stored
+    assert options.choose_quantizer("document", "impact", None) == Calibration(bits=8)
+    assert options.choose_quantizer("query", "impact", None) == Quantizer(100.0)
+    four_bits = dataclasses.replace(options, bits=4, calibration=99.0)
+    assert four_bits.choose_quantizer("document", "impact", stored) == Calibration(bits=4, percentile=99.0)
+    assert four_bits.choose_quantizer("query", "impact", stored) == stored  # the options are about documents
+    with_factor = dataclasses.replace(options, bits=4, quantization_factor=3.0)
+    assert with_factor.choose_quantizer("document", "impact", stored) == Quantizer(3.0, 4)
+    # BM25 counts words: a stored factor or a calibration would multiply the counts.
+    assert options.choose_quantizer("document", "bm25", stored) == Quantizer(1.0)
+    with pytest.raises(LearnedSparseError, match="counts words: omit --bits"):
+        four_bits.choose_quantizer("document", "bm25", stored)
 
 
-def test_every_option_that_changes_vectors_is_recorded() -> None:
-    elsewhere = {"model", "checkpoint", "collection", "queries", "split"}  # fields of the manifest itself
-    no_matter = {"output", "resume", "overwrite", "data", "devices"}
+def test_the_manifest_records_every_option_that_affects_vectors() -> None:
+    fields_of_the_manifest = {"model", "checkpoint", "collection", "queries", "split"}
+    without_effect = {"output", "resume", "overwrite", "data"}
     fields = {field.name for field in dataclasses.fields(EncodeOptions)}
     options = EncodeOptions(model="m", changes={"k": 1}, segment_length=9, compile=True)
-    assert options.recorded().keys() == fields - elsewhere - no_matter
-    assert EncodeOptions(model="m", devices=("cuda:0", "cuda:1")).recorded()["device"] == "cuda"
+    assert options.recorded().keys() == fields - fields_of_the_manifest - without_effect
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--model", "my-model"], ["--model", "splade", "--checkpoint", "naver/splade-v3"]]
+)
+def test_only_models_of_the_demo_have_a_default_collection(arguments: list[str]) -> None:
+    with pytest.raises(LearnedSparseError, match=r"give --input FILE or --collection NAME to say what to encode"):
+        main(arguments)
+
+
+def test_a_model_of_the_demo_says_what_it_encodes(caplog: pytest.LogCaptureFixture) -> None:
+    assert set(demo.MODELS) | set(demo.MORE) == DEMO_MODELS
+    caplog.set_level("INFO")
+    options = parse_arguments(["--model", "spade-k2", "--checkpoint", "home/checkpoints/spade"])
+    assert options.collection == "pydoc"
+    assert "encoding the embedded collection pydoc" in caplog.text
+
+
+def test_devices_are_shards(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError) as error:
+        encode("--input", tmp_path, "--output", tmp_path, "--devices", "cuda:0", "cuda:1")
+    assert "--devices: one process encodes on one device" in str(error.value)
+    assert "--device cuda:1 --num-shards 2 --shard-id 1" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "shards"),
+    [
+        ({}, [], (1, 0)),
+        ({"WORLD_SIZE": "4", "RANK": "2"}, [], (4, 2)),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, [], (4, 3)),
+        ({"WORLD_SIZE": "2", "RANK": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, [], (2, 1)),
+        ({"WORLD_SIZE": "1", "RANK": "0", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, [], (4, 3)),
+        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "4"], (4, 2)),
+        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "3"], (3, 0)),
+        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "3", "--shard-id", "1"], (3, 1)),
+        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "1", "--shard-id", "0"], (1, 0)),
+        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--queries"], (1, 0)),
+    ],
+)
+def test_shards_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variables: dict[str, str],
+    arguments: list[str],
+    shards: tuple[int, int],
+) -> None:
+    for name in ("WORLD_SIZE", "RANK", "SLURM_NTASKS", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    caplog.set_level("INFO")
+    options = parse_arguments(["--model", "m", "--collection", "pydoc", *arguments])
+    assert (options.num_shards, options.shard_id) == shards
+    from_environment = shards != (1, 0) and "--shard-id" not in arguments and shards != (3, 0)
+    assert (f"encoding shard {shards[1]} of {shards[0]}, from" in caplog.text) == from_environment

@@ -1,0 +1,87 @@
+"""Settings from YAML and from ``--set KEY=VALUE``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from learned_sparse.core import LearnedSparseError, parse, parse_changes, read_yaml
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: str
+    kind: Literal["max", "sum"] = "max"
+    count: int | None = None
+    layers: tuple[int, ...] = ()
+    inner: Inner = Inner()
+    paths: dict[str, Path] = field(default_factory=dict)
+
+
+def test_values_are_converted_to_the_types_of_the_fields() -> None:
+    values = {"name": "x", "count": None, "layers": [2, 12], "inner": {"rate": 1}, "paths": {"a": "b/c"}}
+    assert parse(Settings, values, "file") == Settings("x", layers=(2, 12), inner=Inner(1.0), paths={"a": Path("b/c")})
+    assert parse(Inner, {"rate": "1e-3"}, "file") == Inner(0.001)  # YAML 1.1 reads 1e-3 as text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "file: 'name' is missing"),
+        ({"nam": "x"}, "file: unknown key 'nam'; did you mean 'name'?"),
+        ({"name": 3}, "file: name: expected str, got 3"),
+        ({"name": "x", "kind": "mean"}, "file: kind: 'mean' is not one of 'max', 'sum'"),
+        ({"name": "x", "count": True}, "file: count: expected int, got True"),
+        ({"name": "x", "layers": [1, "2"]}, r"file: layers[1]: expected int, got '2'"),
+        ({"name": "x", "inner": {"rate": "fast"}}, "file: inner: rate: expected a number, got 'fast'"),
+        ({"name": "x", "inner": 3}, "file: inner: expected Mapping, got 3"),
+    ],
+)
+def test_errors_name_the_key(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError) as error:
+        parse(Settings, values, "file")
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file"),
+        (b"a: [", "not readable as YAML"),
+        (b"\xff", "not readable as YAML"),
+        (b"- 1", "got list"),
+    ],
+)
+def test_unreadable_yaml(tmp_path: Path, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "a.yaml").write_bytes(content)
+    with pytest.raises(LearnedSparseError, match=message):
+        read_yaml(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ([], {}),
+        (["alpha=1", "k=[2, 3]"], {"alpha": 1, "k": [2, 3]}),
+        (["a=b=c", "b=null", "c=true"], {"a": "b=c", "b": None, "c": True}),
+    ],
+)
+def test_changes(words: list[str], changes: dict[str, Any]) -> None:
+    assert parse_changes(words) == changes
+
+
+@pytest.mark.parametrize(
+    "words", [["alpha"], ["=1"], ["alpha="], ["a=1", "a=1"], ["a=[1"], ["a=2020-01-01"], ["a=.nan"]]
+)
+def test_invalid_changes(words: list[str]) -> None:
+    with pytest.raises(LearnedSparseError, match="--set " + words[-1].replace("[", r"\[")):
+        parse_changes(words)

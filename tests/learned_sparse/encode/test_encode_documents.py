@@ -1,0 +1,200 @@
+"""The pipeline: reading, encoding and writing at the same time, in order, with the errors of each."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learned_sparse.collections import read_documents
+from learned_sparse.core import LearnedSparseError, Quantizer, SparseBatch
+from learned_sparse.encode import documents as pipeline
+from learned_sparse.encode import slice_size, write_vectors
+from learned_sparse.jsonvector import Manifest
+from tests.fake_encoder import FakeEncoder
+
+COUNT = 23
+TIMEOUT = 20.0
+
+
+class TwoHalves(FakeEncoder):
+    """A fake encoder with ``prepare`` and ``encode_prepared``, which records calls and threads."""
+
+    def __init__(self) -> None:
+        super().__init__("document", Quantizer(9.0))
+        self.truncated = self.dropped = 0
+        self.sizes: list[int] = []
+        self.threads: dict[str, set[int]] = {"prepare": set(), "encode": set()}
+
+    def prepare(self, texts: Sequence[str]) -> list[str]:
+        self.threads["prepare"].add(threading.get_ident())
+        if any("untokenisable" in text for text in texts):
+            raise LearnedSparseError("this text cannot be tokenised")
+        return list(texts)
+
+    def encode_prepared(self, prepared: list[str]) -> SparseBatch:
+        self.threads["encode"].add(threading.get_ident())
+        self.sizes.append(len(prepared))
+        self.truncated += sum("w3" in text.split() for text in prepared)
+        return super().encode(prepared)
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        raise AssertionError("the pipeline calls the two halves")
+
+
+class Counter:
+    """A progress bar that only counts."""
+
+    def __init__(self) -> None:
+        self.documents = 0
+
+    def update(self, n: int) -> None:
+        self.documents += n
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write(tmp_path / "corpus.jsonl", [f"n{number} w{number % 5} x y{number % 3}" for number in range(COUNT)])
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of 2 documents, written in pieces of up to 5 weights."""
+    monkeypatch.setattr(pipeline, "SLICE_SIZE", 2)
+    monkeypatch.setattr(pipeline, "WRITE_WEIGHTS", 5)
+
+
+def write(path: Path, texts: Sequence[str]) -> Path:
+    path.write_text("".join(json.dumps({"_id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    return path
+
+
+def run(encoder: FakeEncoder, corpus: Path, out: Path, **options: Any) -> Manifest:
+    return write_vectors(out, read_documents(corpus), encoder, **{"model": "m", "part_size": 5, **options})
+
+
+def vectors(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*.json*") if path.name != "manifest.json"}
+
+
+def test_the_two_halves_give_the_result_of_encode(tmp_path: Path, corpus: Path) -> None:
+    encoder, progress = TwoHalves(), Counter()
+    manifest = run(encoder, corpus, tmp_path / "halves", progress=progress)
+    run(FakeEncoder("document"), corpus, tmp_path / "whole", quantizer=Quantizer(9.0))
+    assert manifest.counts.truncated == encoder.truncated == 4
+    records = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "halves" / "progress").iterdir())]
+    assert [record["counts"]["truncated"] for record in records] == [1, 1, 1, 1, 0]
+    assert vectors(tmp_path / "halves" / "vectors") == vectors(tmp_path / "whole" / "vectors")
+    assert progress.documents == COUNT
+    assert encoder.threads["encode"] == {threading.get_ident()}
+    assert threading.get_ident() not in encoder.threads["prepare"]
+
+
+def test_the_next_slice_is_prepared_while_one_is_encoded_and_no_more_are_read(tmp_path: Path, corpus: Path) -> None:
+    prepared: list[str] = []
+    second = threading.Event()
+    reader = read_documents(corpus)
+    documents_read: list[int] = []
+
+    class Waiting(TwoHalves):
+        def prepare(self, texts: Sequence[str]) -> list[str]:
+            prepared.append(texts[0])
+            if len(prepared) == 2:
+                second.set()
+            return super().prepare(texts)
+
+        def encode_prepared(self, batch: list[str]) -> SparseBatch:
+            if not documents_read:
+                assert second.wait(TIMEOUT), "the second slice was not prepared while the first was encoded"
+                threading.Event().wait(0.2)  # time for the reader to read more, if it did
+            documents_read.append(reader.read)
+            return super().encode_prepared(batch)
+
+    write_vectors(tmp_path / "out", reader, Waiting(), part_size=5)
+    assert documents_read[0] == 10  # the window that is encoded and the next one
+    assert all(count <= 5 * (number + 2) for number, count in enumerate(documents_read))
+
+
+@pytest.mark.parametrize("part_size", [2, 5, 30])
+def test_an_error_of_the_tokenizer_is_raised(tmp_path: Path, part_size: int) -> None:
+    corpus = write(tmp_path / "corpus.jsonl", [*(f"w{number}" for number in range(9)), "untokenisable"])
+    threads = threading.active_count()
+    with pytest.raises(LearnedSparseError, match=r"^this text cannot be tokenised$"):
+        run(TwoHalves(), corpus, tmp_path / "out", part_size=part_size)
+    assert not (tmp_path / "out").exists() or not Manifest.load(tmp_path / "out").complete
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert threading.active_count() == threads
+
+
+def test_reading_ahead_keeps_order_and_raises_errors() -> None:
+    assert list(pipeline._one_ahead([])) == []
+    assert list(pipeline._one_ahead([None, 1, 2])) == [None, 1, 2]
+
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more")
+
+    items = pipeline._one_ahead(broken())
+    assert next(items) == 1
+    with pytest.raises(ValueError, match="no more"):
+        next(items)
+
+
+@pytest.mark.parametrize("options", [{}, {"part_size": 7}, {"part_size": 50}, {"compress": True}])
+def test_slices_do_not_change_the_bytes(
+    tmp_path: Path, corpus: Path, options: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    run(TwoHalves(), corpus, tmp_path / "whole", **options)
+    request.getfixturevalue("small_slices")
+    encoder = TwoHalves()
+    manifest = run(encoder, corpus, tmp_path / "sliced", **options)
+    assert vectors(tmp_path / "sliced") == vectors(tmp_path / "whole")
+    assert manifest.counts.written == sum(encoder.sizes) == COUNT
+    assert max(encoder.sizes) == 2
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_the_quantiser_is_calibrated_on_the_first_slice(
+    tmp_path: Path, corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    encoder = TwoHalves()
+    encoder.quantizer = None
+    manifest = run(encoder, corpus, tmp_path / "out")
+    largest = FakeEncoder("document").encode(["n0 w0 x y0", "n1 w1 x y1"]).values.max()
+    assert manifest.quantizer.scale == pytest.approx(255 / float(largest))
+    assert caplog.messages[0].startswith("quantiser calibrated on the first 2 texts")
+    assert sum(encoder.sizes) == COUNT  # the first slice is encoded once
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_an_error_in_the_middle_of_a_part_leaves_no_part(tmp_path: Path, corpus: Path) -> None:
+    class Nan(TwoHalves):
+        def encode_prepared(self, prepared: list[str]) -> SparseBatch:
+            batch = super().encode_prepared(prepared)
+            if any(text.startswith("n8 ") for text in prepared):
+                batch.values[:] = np.nan
+            return batch
+
+    with pytest.raises(LearnedSparseError, match=r"document 'd[78]'"):
+        run(Nan(), corpus, tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out" / "vectors").iterdir()] == ["part-00000.jsonl"]
+    run(TwoHalves(), corpus, tmp_path / "out", resume=True)
+    run(TwoHalves(), corpus, tmp_path / "whole")
+    assert vectors(tmp_path / "out") == vectors(tmp_path / "whole")
+
+
+def test_models_with_many_terms_get_smaller_slices() -> None:
+    encoder = FakeEncoder("document")
+    assert slice_size(encoder) == 1024
+    encoder.terms = range(2**19)  # type: ignore[assignment]  # only the length counts
+    assert slice_size(encoder) == 64  # 2**25 weights at most
+    encoder.terms = range(500_000)  # type: ignore[assignment]
+    assert slice_size(encoder) == 64  # the power of two below 67
+    encoder.description["top_k"] = 1000
+    assert slice_size(encoder) == 1024

@@ -1,0 +1,76 @@
+"""``write_vectors`` with a user's own encoder: the folder of the command, accepted by every reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse.core import Document, Encoder, LearnedSparseError, Quantizer, SparseBatch
+from learned_sparse.encode import write_vectors
+from learned_sparse.encode.__main__ import main
+from learned_sparse.jsonvector import Manifest, load_vectors, read_vectors
+from learned_sparse.jsonvector.__main__ import main as check
+from tests.fake_encoder import FakeEncoder, install_loader
+
+TEXTS = {"d1": "hives itch itch", "d2": "", "d3": "wing itch"}
+DOCUMENTS = [Document(name, text) for name, text in TEXTS.items()]
+
+
+class WordCounts(Encoder):
+    """The three required members of an encoder, and no key in ``description``."""
+
+    terms = ("hives", "itch", "wing")
+    description: Mapping[str, Any] = {}
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        rows = [{term: text.split().count(term) for term in self.terms if term in text.split()} for text in texts]
+        return SparseBatch.from_dicts(rows, terms=self.terms)
+
+
+def test_an_encoder_with_the_required_members_only(tmp_path: Path) -> None:
+    manifest = write_vectors(tmp_path / "out", DOCUMENTS, WordCounts(), quantizer=Quantizer(1.0), part_size=2)
+    vectors = {"d1": {"hives": 1, "itch": 2}, "d2": {}, "d3": {"itch": 1, "wing": 1}}
+    assert dict(read_vectors(tmp_path / "out")) == vectors
+    ids, batch = load_vectors([tmp_path / "out"])
+    assert {name: batch.row(row) for row, name in enumerate(ids)} == vectors
+    assert batch.to_scipy().sum() == 5
+    assert check(["check", str(tmp_path / "out")]) == 0
+    assert Manifest.load(tmp_path / "out") == manifest
+    assert (manifest.complete, manifest.architecture, manifest.scoring) == (True, "WordCounts", "impact")
+    assert (manifest.counts.written, manifest.counts.empty_vectors, len(manifest.parts)) == (3, 1, 2)
+    assert manifest.query_encoder is None
+
+
+def test_the_folder_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_loader(monkeypatch)
+    (tmp_path / "corpus.tsv").write_text("".join(f"d{number}\tw{number} v\n" for number in range(9)))
+    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(tmp_path / "corpus.tsv"), "--part-size", "4"]
+    assert main([*named, "--output", str(tmp_path / "command")]) == 0
+    documents = (Document(f"d{number}", f"w{number} v") for number in range(9))
+    encoders = FakeEncoder("document"), FakeEncoder("query")
+    write_vectors(tmp_path / "api", documents, encoders[0], query_encoder=encoders[1], model="fake", part_size=4)
+    command, api = Manifest.load(tmp_path / "command"), Manifest.load(tmp_path / "api")
+    assert command.parts == api.parts  # names, documents, SHA-256
+    for field in ("model", "architecture", "encoder", "query_encoder", "quantizer", "query_quantizer", "counts"):
+        assert getattr(command, field) == getattr(api, field)
+
+
+def test_errors(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="duplicate id"):
+        write_vectors(tmp_path / "out", [*DOCUMENTS, DOCUMENTS[0]], WordCounts())
+    with pytest.raises(LearnedSparseError, match="no documents"):
+        write_vectors(tmp_path / "none", [], WordCounts())
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "letter.txt").touch()
+    with pytest.raises(LearnedSparseError, match="not empty"):
+        write_vectors(tmp_path / "used", DOCUMENTS, WordCounts())
+
+    class OtherTerms(WordCounts):
+        def encode(self, texts: Sequence[str]) -> SparseBatch:
+            return SparseBatch.from_dicts([{"hives": 1.0}] * len(texts))
+
+    with pytest.raises(RuntimeError, match=r"terms other than Encoder\.terms"):
+        write_vectors(tmp_path / "terms", DOCUMENTS, OtherTerms())
