@@ -18,8 +18,8 @@ from learned_sparse.core import (
     run_file,
     run_main,
 )
-from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import MANIFEST, Manifest
+from learned_sparse.index import IndexNote, encoded_files
+from learned_sparse.jsonvector import MANIFEST
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -150,7 +150,8 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
         return index, read_note(index, options.checkpoint), None
     folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
-    manifests = tuple(Manifest.load(folder) for folder in folders if (folder / MANIFEST).is_file())
+    encoded = [folder for folder in folders if (folder / MANIFEST).is_file()]
+    manifests = encoded_files(encoded).manifests if encoded else ()
     return folders[0], IndexNote("impact", manifests, {}), ExactSearcher.load(*folders)
 
 

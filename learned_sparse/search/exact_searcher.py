@@ -60,24 +60,11 @@ class ExactSearcher:
     def load(cls, *paths: str | Path) -> ExactSearcher:
         """Read ``JsonVectorCollection`` files: of each path, the file itself or all files below the folder.
 
-        Every line is checked as ``read_vectors`` does. The files of a folder that ``learned_sparse.encode`` wrote must
-        be those of its manifest; several such folders must be shards of one encoding.
+        Lines and manifests are checked as by ``load_vectors``; an id may occur only once.
         """
-        from learned_sparse.index import encoded_files
-        from learned_sparse.jsonvector import MANIFEST, read_vector_files, vector_files
+        from learned_sparse.jsonvector import load_vectors
 
-        folders = [Path(path) for path in paths]
-        encoded = [folder for folder in folders if (folder / MANIFEST).is_file()]
-        files = [file for folder in folders if folder not in encoded for file in vector_files(folder)]
-        if encoded:
-            vectors = encoded_files(encoded)
-            if vectors.scoring != "impact":
-                raise LearnedSparseError(
-                    f"{encoded[0]}: scored by BM25, which exact search does not compute; index the folder with "
-                    "learned_sparse.index and search the index"
-                )
-            files += vectors.files
-        return cls.from_vectors(read_vector_files(files))
+        return cls(*load_vectors(paths))
 
     @classmethod
     def from_vectors(cls, vectors: Iterable[tuple[str, Mapping[str, int]]]) -> ExactSearcher:
