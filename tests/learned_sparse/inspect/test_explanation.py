@@ -1,23 +1,10 @@
-"""Words and terms ready to be shown."""
+"""Words and terms of a text, and the terms of a score."""
 
 from __future__ import annotations
 
-import io
-import re
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from learned_sparse.core import Reading, Share, Sources, Token
-from learned_sparse.core.html_page import escape
-from learned_sparse.core.records import EXPANDED
-from learned_sparse.inspect.html import to_html
-from learned_sparse.inspect.score import explain_score
-from learned_sparse.inspect.setup import Inspection
-from learned_sparse.inspect.terminal import to_terminal, visible, wants_colour
-from learned_sparse.inspect.view import heaviest_words, make_view, pieces, shade
-from tests.learned_sparse.explaining import HOSTILE, Explaining
+from learned_sparse.core import EXPANDED, Reading, Share, Sources, Token
+from learned_sparse.inspect.explanation import explain_score, make_view
+from tests.learned_sparse.inspect.explaining import Explaining
 
 TEXT = f"Wingers, hives{EXPANDED}the wing"
 TOKENS = (
@@ -50,10 +37,10 @@ def test_a_word_is_as_heavy_as_its_heaviest_piece() -> None:
     assert [(word.start, word.end, word.sequence, word.weight) for word in view.words] == [
         (0, 7, 0, 3.0), (7, 8, 0, 0.0), (9, 14, 0, 0.0), (0, 3, 1, 2.0), (4, 8, 1, 3.0),
     ]  # fmt: skip
-    assert [piece for piece, _ in pieces(view, 0)] == ["Wingers", ",", " ", "hives"]
-    assert [piece for piece, _ in pieces(view, 1)] == ["the", " ", "wing"]
+    assert [piece for piece, _ in view.pieces(0)] == ["Wingers", ",", " ", "hives"]
+    assert [piece for piece, _ in view.pieces(1)] == ["the", " ", "wing"]
     assert view.texts == ("Wingers, hives", "the wing")
-    assert view.notes == ("cut at 9 tokens: the rest was not read",)
+    assert view.notes == ("truncated at 9 tokens",)
     assert [term.literal for term in view.terms] == [True, True, True]
 
 
@@ -78,7 +65,7 @@ def test_where_dimensions_are_no_words_a_word_is_as_heavy_as_what_it_gives() -> 
 def test_shares_are_joined_by_word() -> None:
     shares = [Share(1, 1.0), Share(2, 2.0), Share(8, 4.0), Share(0, 1.0), Share(5, 3.0, "b1"), Share(5, 3.5, "b2")]
     view = make_view("document", TEXT, read({"x": shares}, spelled=True), None)
-    assert heaviest_words(view, shares) == [
+    assert view.heaviest_words(shares) == [
         ("wing", "", 4.0), ("hives", "b2", 3.5), ("Wingers", "", 3.0), ("hives", "b1", 3.0), ("[CLS]", "", 1.0),
     ]  # fmt: skip
 
@@ -93,47 +80,3 @@ def test_the_words_that_meet_in_a_score() -> None:
         ("a", 9, "a", "a"), ("##allergy", 4, "b", "a"),
     ]  # fmt: skip
     assert score.total == 13
-    assert score.names == {"a", "##allergy"}
-
-
-@given(st.text(), st.floats(0.001, 1000), st.floats(0, 1))
-def test_shades(text: str, heaviest: float, share: float) -> None:
-    assert 0 <= shade(share * heaviest, heaviest) <= 5
-    assert shade(heaviest, heaviest) == 5
-
-
-@given(st.text())
-def test_whatever_a_text_holds_the_terminal_shows_it_and_obeys_nothing(text: str) -> None:
-    shown = visible(text)
-    assert all(character.isprintable() or character in "\n\u200c\u200d" for character in shown)
-    view = make_view("document", text, Explaining().explain(text), None)
-    plain = to_terminal(Inspection(model="m", index=None, document=view), terms=5, colour=False)
-    assert "\x1b" not in plain
-    words = text.partition(EXPANDED)[0].split()
-    assert "".join(piece for piece, _ in pieces(view, 0)) == text.partition(EXPANDED)[0] or not words
-
-
-def test_a_page_escapes_what_is_not_shaded_too() -> None:
-    view = make_view("document", f"{HOSTILE}{EXPANDED}<b>", None, {"<i>": 1}, id="<u>", notes=["<s>"])
-    page = to_html(Inspection(model="<em>", index="<q>", document=view), terms=5)
-    assert not re.search("<(script|b|i|u|s|em|q)>", page)
-    assert escape(HOSTILE) in page
-
-
-@pytest.mark.parametrize(
-    ("terminal", "option", "environment", "expected"),
-    [
-        (True, False, {}, True),
-        (True, False, {"NO_COLOR": ""}, True),
-        (True, False, {"NO_COLOR": "1"}, False),
-        (True, False, {"TERM": "dumb"}, False),
-        (True, True, {}, False),
-        (False, False, {}, False),
-    ],
-)
-def test_colour_is_for_terminals(
-    terminal: bool, option: bool, environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
-    assert wants_colour(stream, option, environment) is expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.jsonvector import Counts
 from learned_sparse.lucene import stock as lucene
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
-from tests.learned_sparse.explaining import (
+from tests.learned_sparse.inspect.explaining import (
     DOCUMENTS,
     EXPANSION,
     Explaining,
     as_json,
     explain_everything,
+    replace_encoders,
     save_index,
     shown,
     vectors,
@@ -49,24 +49,23 @@ def test_a_text_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
         "here\n"
         "\n"
         "document\n"
-        "  hives[8] are[4] hives[8]\n"
-        "  3 terms, 2 of the text itself (+: an expansion)\n"
-        "          8   hives      <- hives\n"
-        "          4   are        <- are\n"
-        "          3 + ##allergy  <- are 67% (expansion), hives 33% (expansion)  (gate 0.88: [CLS] 1.25, hives 0.75)\n"
+        "hives[8] are[4] hives[8]\n"
+        "3 terms, 2 of the text itself (+: an expansion)\n"
+        "weight     term       words it comes from\n"
+        "     8     hives      hives\n"
+        "     4     are        are\n"
+        "     3  +  ##allergy  are 67% (expansion), hives 33% (expansion)  (gate 0.88: [CLS] 1.25, hives 0.75)\n"
     )
 
 
-def test_a_text_whose_weights_nobody_can_quantise(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_text_without_a_quantiser(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(Explaining, "quantizer", None)
     (term, *_), notes = (
         as_json(capsys, "--checkpoint", "c", "--text", "a")["document"][key] for key in ("terms", "notes")
     )
     assert (term["weight"], term["impact"]) == (2.0, None)
-    assert notes == ["no impacts: the checkpoint does not say how to quantise its weights"]
-    assert "2   a" in shown(capsys, "--checkpoint", "c", "--text", "a")
+    assert notes == ["no impacts: the checkpoint stores no quantiser"]
+    assert "     2    a     a\n" in shown(capsys, "--checkpoint", "c", "--text", "a")
 
 
 def test_a_text_that_holds_the_mark_of_expansion_is_one_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,12 +118,12 @@ def test_a_pair_on_the_terminal(index: Path, capsys: pytest.CaptureFixture[str])
     text = shown(capsys, "--index", index, "--query", "rash and hives", "--document", "d10", "--terms", "2")
     assert text.endswith(
         "score 41, from 3 of 4 terms of the query; Lucene says 41\n"
-        "  term      query    document       product   share  words they come from\n"
-        "  and           4 x         4 =          16   39.0%  and | and\n"
-        "  rash          4 x         4 =          16   39.0%  rash | rash\n"
-        "  1 more terms = 9\n"
-        "  only in the query (1): hives 4\n"
-        "  only in the document (1): itch 4\n"
+        "term    query  document  product  share  query's word  document's word\n"
+        "and         4         4       16  39.0%  and           and\n"
+        "rash        4         4       16  39.0%  rash          rash\n"
+        "1 more                         9\n"
+        "only in the query (1): hives 4\n"
+        "only in the document (1): itch 4\n"
     )
 
 
@@ -148,7 +147,7 @@ def test_a_text_as_the_encoder_of_an_index_reads_it(
         content = as_json(capsys, "--index", index, "--text", "a\x1fb", "--side", side)
         assert [token["text"] for token in content[side]["tokens"]] == ["[CLS]", "a", "b"]
         assert (encoder[-1]["side"], encoder[-1]["checkpoint"], encoder[-1]["max_length"]) == (side, "words", 64)
-    assert "--set: what an index holds" in refused("--index", index, "--text", "a", "--set", "k=1")
+    assert "--set: the documents are encoded already" in refused("--index", index, "--text", "a", "--set", "k=1")
 
 
 @pytest.mark.jvm
@@ -158,7 +157,7 @@ def test_vectors_that_somebody_else_made(tmp_path: Path, capsys: pytest.CaptureF
     build_index(plain_files([tmp_path / "in"]), tmp_path / "index")
     content = as_json(capsys, "--index", tmp_path / "index", "--document", "d")
     assert [(term["term"], term["impact"]) for term in content["document"]["terms"]] == [("a", 2)]
-    assert "does not say what it was made of" in content["document"]["notes"][0]
+    assert "does not record what it was made from" in content["document"]["notes"][0]
     assert "does not say which encoder" in refused("--index", tmp_path / "index", "--document", "d", "--query", "a")
 
 
@@ -170,10 +169,10 @@ def test_a_document_without_its_text(tmp_path: Path, capsys: pytest.CaptureFixtu
     content = as_json(capsys, "--index", index, "--document", "d10")
     assert {term["term"]: term["impact"] for term in content["document"]["terms"]} == vectors()["d10"]
     (note,) = content["document"]["notes"]
-    assert "corpus.tsv: what was encoded is not there any more; name it with --collection" in note
+    assert "corpus.tsv: the encoded documents are not there; name them with --collection" in note
     quiet = as_json(capsys, "--index", index, "--document", "d10", "--no-sources")
     assert quiet["document"]["notes"] == []
-    assert "4   and" in shown(capsys, "--index", index, "--document", "d10", "--no-sources")
+    assert "     4    and" in shown(capsys, "--index", index, "--document", "d10", "--no-sources")
 
 
 @pytest.mark.jvm
@@ -181,14 +180,14 @@ def test_a_text_that_has_changed_is_noticed(tmp_path: Path, capsys: pytest.Captu
     index = save_index(tmp_path)
     (tmp_path / "corpus.tsv").write_text("d10\titch and more\n", encoding="utf-8")
     content = as_json(capsys, "--index", index, "--document", "d10")
-    assert content["document"]["notes"] == ["2 of 4 impacts are not what the encoder gives now; the index's are shown"]
+    assert content["document"]["notes"] == ["2 of 4 impacts of the index differ from those the encoder gives now"]
     assert {term["term"]: term["impact"] for term in content["document"]["terms"]} == vectors()["d10"]
 
 
 @pytest.mark.jvm
 def test_another_encoder_is_not_believed(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     other = lambda *_, **__: Explaining(side="document", max_length=8)  # noqa: E731
-    monkeypatch.setattr(importlib.import_module("encoders.encoding.loading"), "load_encoder", other)
+    replace_encoders(monkeypatch, other)
     (note,) = as_json(capsys, "--index", index, "--document", "d1")["document"]["notes"]
     assert "not the encoder of these vectors" in note
     assert "max_length" in note
@@ -197,10 +196,10 @@ def test_another_encoder_is_not_believed(index: Path, monkeypatch: pytest.Monkey
 @pytest.mark.jvm
 def test_an_encoder_that_cannot_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     other = lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {}))  # noqa: E731
-    monkeypatch.setattr(importlib.import_module("encoders.encoding.loading"), "load_encoder", other)
+    replace_encoders(monkeypatch, other)
     content = as_json(capsys, "--index", save_index(tmp_path), "--query", "rash", "--document", "d10")
     assert content["score"]["total"] == 2 * 4
-    assert "this encoder cannot say which tokens its weights come from" in content["query"]["notes"]
+    assert "no sources: this encoder does not explain its weights" in content["query"]["notes"]
     assert content["query"]["tokens"] == []
 
 
@@ -229,13 +228,13 @@ def test_an_empty_vector(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     build_index(encoded_files([write_folder(tmp_path / "in", {"e": {}, "d": {"a": 1}})]), tmp_path / "index")
     content = as_json(capsys, "--index", tmp_path / "index", "--query", "a", "--document", "e", "--no-sources")
     assert content["document"]["terms"] == []
-    assert content["document"]["notes"] == ["an empty vector: no query finds it"]
+    assert content["document"]["notes"] == ["an empty vector: no query matches it"]
     assert content["score"]["total"] == content["score"]["lucene"] == 0
 
 
 @pytest.mark.jvm
 def test_a_score_that_is_not_lucenes_is_an_error(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learned_sparse.lucene.explain.score_of", lambda *_: 1.0)
+    monkeypatch.setattr("learned_sparse.lucene.score_of", lambda *_: 1.0)
     assert "the terms add up to 32, Lucene scores 1.0" in refused(
         "--index", index, "--query", "hives", "--document", "d1"
     )
@@ -243,8 +242,8 @@ def test_a_score_that_is_not_lucenes_is_an_error(index: Path, monkeypatch: pytes
 
 @pytest.mark.jvm
 def test_unknown_documents_and_unfit_indexes(index: Path, tmp_path: Path) -> None:
-    assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; ids after it: 'd2', 'ü/3'")
-    assert refused("--index", index, "--document", "\U0001f600").endswith("; it comes after all ids there")
+    assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; next ids: 'd2', 'ü/3'")
+    assert refused("--index", index, "--document", "\U0001f600").endswith("; it would come after all ids of the index")
     assert "learned_sparse.json: no such file; make the index" in refused("--index", tmp_path, "--document", "d1")
 
     build_index(encoded_files([write_folder(tmp_path / "in", {"d": {"a": 2}}, scoring="bm25")]), tmp_path / "bm25")
@@ -257,11 +256,11 @@ def test_what_goes_together() -> None:
     assert "give --text TEXT or --document ID" in refused("--model", "m")
     assert "give --text TEXT or --document ID" in refused("--model", "m", "--text", "a", "--document", "d")
     assert "--text TEXT --side query" in refused("--model", "m", "--text", "a", "--query", "b")
-    assert "one of them" in refused("--model", "m", "--document", "a", "--query", "b", "--query-id", "c")
+    assert "only one of them" in refused("--model", "m", "--document", "a", "--query", "b", "--query-id", "c")
     assert "give --model NAME, --index DIR, --checkpoint DIR" in refused("--text", "a")
     assert refused("--document", "a").endswith("give --model NAME, --index DIR")
-    assert "--side is for --text" in refused("--model", "m", "--document", "a", "--side", "query")
-    assert "give it too" in refused("--model", "m", "--document", "a", "--split", "test")
+    assert "--side is only for --text" in refused("--model", "m", "--document", "a", "--side", "query")
+    assert "need --query-id" in refused("--model", "m", "--document", "a", "--split", "test")
     assert "--set is for" in refused("--model", "m", "--document", "a", "--set", "k=1")
     assert "--terms 0" in refused("--model", "m", "--text", "a", "--terms", "0")
 

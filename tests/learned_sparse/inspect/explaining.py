@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from learned_sparse.core import Reading, Share, Sources, Token
-from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import SparseBatch
+from learned_sparse.core import Encoder, Quantizer, Reading, Share, Sources, SparseBatch, Token
 from learned_sparse.index.vectors import build_index, encoded_files
 from learned_sparse.inspect import __main__ as inspect
+from learned_sparse.inspect import inspection
+from learned_sparse.search import query_encoder
 from tests.learned_sparse.encoded_folder import WordCounts, write_folder
 
 HOSTILE = 'hives <script>alert(1)</script> \x1b[31mred\x1b[0m \u202eevil & "quoted" it\'s'
@@ -90,15 +89,21 @@ def save_index(folder: Path, **changes: Any) -> Path:
 
 
 def explain_everything(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """``load_encoder`` gives ``Explaining``; what it was asked for."""
-    asked: list[dict[str, Any]] = []
+    """Make ``load_encoder`` return ``Explaining``; the arguments of its calls."""
+    calls: list[dict[str, Any]] = []
 
     def load_encoder(checkpoint: str, side: str, **options: Any) -> Explaining:
-        asked.append({"checkpoint": checkpoint, "side": side, **options})
+        calls.append({"checkpoint": checkpoint, "side": side, **options})
         return Explaining(**({"side": "document"} if side == "document" else {}))
 
-    monkeypatch.setattr(importlib.import_module("encoders.encoding.loading"), "load_encoder", load_encoder)
-    return asked
+    replace_encoders(monkeypatch, load_encoder)
+    return calls
+
+
+def replace_encoders(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., Encoder]) -> None:
+    """Replace ``load_encoder`` for documents, texts and queries."""
+    for module in (inspection, query_encoder):
+        monkeypatch.setattr(module, "load_encoder", load_encoder)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:

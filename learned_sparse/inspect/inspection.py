@@ -1,0 +1,218 @@
+"""Inspect a text, a document of an index, or the score of a document of an index for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.collections import Segmentation, load_collection, read_documents
+from learned_sparse.core import (
+    RESERVED,
+    Document,
+    Encoder,
+    LearnedSparseError,
+    Quantizer,
+    Query,
+    Reading,
+    load_encoder,
+    without_mark,
+)
+from learned_sparse.index import IndexNote
+from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
+from learned_sparse.jsonvector import Manifest, differences
+from learned_sparse.search import MaxP, QueryEncoder
+
+ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
+"""Keys of an encoder's description that are options of ``load_encoder`` too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Current places of what an index was made from; None: as recorded in the index."""
+
+    checkpoint: str | None = None
+    device: str | None = None
+    collection: str | None = None
+    data: Path | None = None
+
+
+def inspect_text(text: str, side: str, model: str, checkpoint: str, **options: Any) -> Inspection:
+    """``text`` as one side (``query`` or ``document``) of a checkpoint encodes it, with options of ``load_encoder``."""
+    encoder = load_encoder(checkpoint, "query" if side == "query" else "document", model=model, **options)
+    return _text_inspection(model, None, _view(side, without_mark(text), encoder, encoder.quantizer))
+
+
+class IndexInspector:
+    """Inspects documents of one impact index, and queries and texts with the encoders it was made with."""
+
+    def __init__(self, index: Path, overrides: Overrides) -> None:
+        self._index, self._overrides = index, overrides
+        self._note = IndexNote.load(index)
+        if self._note.scoring == "bm25-text":
+            raise LearnedSparseError(f"{index}: an index of plain text, without impacts; name one of encoded documents")
+        self._model = self._note.manifests[0].model if self._note.manifests else "unknown"
+
+    def text(self, text: str, side: str, settings: Mapping[str, Any]) -> Inspection:
+        """``text`` as the encoder of the index reads it; ``settings`` change those of the query side."""
+        if side == "query":
+            view = self._query(Query("", text), settings)
+        elif settings:
+            raise LearnedSparseError("--set: the documents are encoded already; name the encoder with --checkpoint")
+        else:
+            manifest = self._manifest()
+            view = _view(side, without_mark(text), self._document_encoder(manifest), manifest.quantizer)
+        return _text_inspection(self._model, self._index, view)
+
+    def document(self, name: str, *, sources: bool = True) -> Inspection:
+        """The terms of the document ``name``; with ``sources``, its text is looked up and encoded again."""
+        impacts = self._impacts(name)
+        if name not in impacts:
+            segments = ", ".join(impacts)
+            raise LearnedSparseError(f"{self._index}: {name!r} is cut into segments; name one of them: {segments}")
+        view = self._document(name, impacts[name], [], sources=sources)
+        return Inspection(model=self._model, index=str(self._index), document=view)
+
+    def pair(self, query: Query, name: str, settings: Mapping[str, Any], *, sources: bool = True) -> Inspection:
+        """The score of the document ``name``, or of the best of its segments, for a query, term by term."""
+        from learned_sparse.lucene import score_of
+
+        if self._note.scoring != "impact":
+            raise LearnedSparseError(f"{self._index}: scored by BM25, so a score is not a sum of products of impacts")
+        query_view = self._query(query, settings)
+        weights = {term.term: term.impact for term in query_view.terms if term.impact}
+        impacts = self._impacts(name)
+        scores = {id: sum(weights.get(term, 0) * impact for term, impact in row.items()) for id, row in impacts.items()}
+        best = name if name in impacts else min(scores, key=lambda id: (-scores[id], id))
+        notes = [] if best == name else [f"the best of the {len(impacts)} segments of {name}"]
+        document_view = self._document(best, impacts[best], notes, sources=sources)
+        score = explain_score(query_view, document_view, score_of(self._index, weights, best))
+        score.check(f"{self._index}: {best!r}")
+        return Inspection(
+            model=self._model, index=str(self._index), query=query_view, document=document_view, score=score
+        )
+
+    def _manifest(self) -> Manifest:
+        """Manifest of the first shard; all shards are encoded alike."""
+        if not self._note.manifests:
+            raise LearnedSparseError(f"{self._index}: does not record what it was made from, so no text can be read")
+        return self._note.manifests[0]
+
+    def _impacts(self, name: str) -> dict[str, dict[str, int]]:
+        """``{id: {term: impact}}`` of the document, or of all its segments; raise if there is neither."""
+        from learned_sparse.lucene import ids_near, postings_of
+
+        maxp = MaxP.from_note(self._note)
+        segments = [f"{name}{maxp.delimiter}{number}" for number in range(maxp.max_segments)] if maxp else []
+        names = [name, *segments]
+        postings = postings_of(self._index, names)
+        if not postings:
+            near = ", ".join(map(repr, ids_near(self._index, name)))
+            raise LearnedSparseError(
+                f"{self._index}: no document {name!r}"
+                + (f"; next ids: {near}" if near else "; it would come after all ids of the index")
+            )
+        return {id: postings[id] for id in names if id in postings}
+
+    def _query(self, query: Query, settings: Mapping[str, Any]) -> TextView:
+        device = {"device": self._overrides.device} if self._overrides.device else {}
+        encoder = QueryEncoder.from_note(
+            self._note, self._index, self._overrides.checkpoint, settings=settings, **device
+        )
+        return _view("query", without_mark(query.text), encoder.encoder, encoder.quantizer, query.id or None)
+
+    def _document(self, name: str, row: Mapping[str, int], notes: list[str], *, sources: bool) -> TextView:
+        """View of an indexed document; if its text cannot be encoded again, a note says why."""
+        impacts = {term: impact for term, impact in row.items() if term not in RESERVED}
+        text, reading = None, None
+        if not impacts:
+            notes.append("an empty vector: no query matches it")
+        if sources:
+            try:
+                text, reading, more = self._encode_again(name, impacts)
+                notes += more
+            except LearnedSparseError as error:
+                notes.append(f"only what the index holds, without text and sources: {error}")
+        return make_view("document", text, reading, impacts, id=name, indexed=True, notes=notes)
+
+    def _encode_again(self, name: str, impacts: Mapping[str, int]) -> tuple[str, Reading | None, list[str]]:
+        """Text, explanation and notes of an indexed document, by the encoder that encoded it."""
+        manifest = self._manifest()
+        document = self._find_document(manifest, name)
+        encoder = self._document_encoder(manifest)
+        if segmentation := Segmentation.recorded(manifest.options):
+            spans = segmentation.spans(encoder.word_spans([document.text])[0])
+            start, end = spans[int(name.rpartition(segmentation.delimiter)[2])]
+            document = Document(name, document.text[start:end], document.expanded)
+        text = document.with_expanded if encoder.uses_expanded else document.text
+        reading, notes = _explain(encoder, text)
+        current = manifest.quantizer.quantize(encoder.encode([text]))[0].row(0)
+        changed = sum(current.get(term) != impacts.get(term) for term in current.keys() | impacts.keys())
+        if changed:
+            notes.append(f"{changed} of {len(impacts)} impacts of the index differ from those the encoder gives now")
+        return text, reading, notes
+
+    def _document_encoder(self, manifest: Manifest) -> Encoder:
+        """The encoder that encoded the documents; raise if the checkpoint gives another one."""
+        recorded = manifest.encoder
+        options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
+        options |= {"revision": manifest.options.get("revision"), "device": self._overrides.device}
+        checkpoint = self._overrides.checkpoint or manifest.checkpoint
+        encoder = load_encoder(checkpoint, "document", model=manifest.model, **options)
+        if lines := differences(recorded, dict(encoder.description)):
+            raise LearnedSparseError(
+                f"{checkpoint}: not the encoder of these vectors: {'; '.join(lines)}; name that one with --checkpoint"
+            )
+        return encoder
+
+    def _find_document(self, manifest: Manifest, name: str) -> Document:
+        """The document ``name``, or the whole document that the segment ``name`` was cut from."""
+        segmentation = Segmentation.recorded(manifest.options)
+        wanted = name.rpartition(segmentation.delimiter)[0] if segmentation else name
+        source, documents = self._documents(manifest)
+        for document in documents:
+            if document.id == wanted:
+                return document
+        raise LearnedSparseError(
+            f"document {wanted!r} is not in {source}; name the collection that was encoded with --collection, --data"
+        )
+
+    def _documents(self, manifest: Manifest) -> tuple[str, Iterator[Document]]:
+        """The encoded files if they still exist and no collection is named, else the collection; with its name."""
+        files = [Path(entry["file"]) for entry in manifest.input]
+        named = self._overrides.collection is not None or self._overrides.data is not None
+        if files and not named and all(file.is_file() for file in files):
+            documents = (document for file in files for document in read_documents(file, on_bad_line="skip"))
+            return ", ".join(map(str, files)), documents
+        name = self._overrides.collection or manifest.collection
+        if name is None:
+            missing = ", ".join(map(str, files)) or "its input"
+            raise LearnedSparseError(f"{missing}: the encoded documents are not there; name them with --collection")
+        return name, load_collection(name, data=self._overrides.data).documents("skip")
+
+
+def _text_inspection(model: str, index: Path | None, view: TextView) -> Inspection:
+    where = None if index is None else str(index)
+    if view.kind == "query":
+        return Inspection(model=model, index=where, query=view)
+    return Inspection(model=model, index=where, document=view)
+
+
+def _view(side: str, text: str, encoder: Encoder, quantizer: Quantizer | None, name: str | None = None) -> TextView:
+    reading, notes = _explain(encoder, text)
+    if quantizer is None:
+        notes.append("no impacts: the checkpoint stores no quantiser")
+        if reading is None:
+            raise LearnedSparseError("this encoder neither stores a quantiser nor explains its weights")
+        return make_view(side, text, reading, None, id=name, notes=notes)
+    impacts = quantizer.quantize(encoder.encode([text]))[0].row(0)
+    return make_view(side, text, reading, impacts, id=name, notes=notes)
+
+
+def _explain(encoder: Encoder, text: str) -> tuple[Reading | None, list[str]]:
+    """Explanation of ``text`` and no note, or None and a note if the encoder gives none."""
+    try:
+        return encoder.explain(text), []
+    except LearnedSparseError as error:
+        return None, [f"no sources: {error}"]

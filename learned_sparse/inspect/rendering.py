@@ -1,0 +1,218 @@
+"""An inspection as a table layout of rich: in colour, as plain text, or as one HTML page."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from learned_sparse.inspect.explanation import Inspection, Score, ScoreTerm, Term, TextView
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SHADES = tuple(f"#1a1a1a on {colour}" for colour in ("#fdf0e0", "#fbd9b5", "#f8bd85", "#f59e55", "#ef7d2b"))
+"""Styles of words, from hardly any weight to the heaviest word."""
+MAX_SOURCES = 5
+"""Words shown for each term, as in Figure 4 of the SparTerm paper."""
+HTML_WIDTH = 110
+PLAIN_WIDTH = 1_000
+"""Columns of a page, and of plain text, whose lines are as long as the text."""
+_JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in some scripts
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>TITLE</title>
+<style>
+{stylesheet}
+body {{ color: {foreground}; background: {background}; margin: 1.5rem; }}
+pre {{ font: 0.9375rem/1.5 ui-monospace, Menlo, Consolas, monospace; white-space: pre-wrap; }}
+</style>
+</head>
+<body>
+<pre>{code}</pre>
+</body>
+</html>
+"""
+
+
+def print_to_terminal(inspection: Inspection, *, terms: int, color: bool = True) -> None:
+    """Print to standard output, in colour if it is a terminal that shows colours and ``NO_COLOR`` is not set.
+
+    ``terms`` is the number of terms shown for each text.
+    """
+    console = Console(markup=False, emoji=False, highlight=False, no_color=None if color else True)
+    if console.no_color or console.is_dumb_terminal or not console.is_terminal:
+        console.file.write(to_text(inspection, terms=terms))
+    else:
+        console.print(*_render(inspection, terms, shaded=True), sep="\n")
+
+
+def to_text(inspection: Inspection, *, terms: int) -> str:
+    """Plain text: each word has its weight behind it."""
+    file = io.StringIO()
+    console = _console(file, PLAIN_WIDTH)
+    console.print(*_render(inspection, terms, shaded=False), sep="\n")
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def to_html(inspection: Inspection, *, terms: int) -> str:
+    """One HTML page that needs no other file and runs no script; equal inspections give equal pages."""
+    console = _console(io.StringIO(), HTML_WIDTH)
+    console.print(*_render(inspection, terms, shaded=True), sep="\n")
+    ids = [view.id for view in (inspection.query, inspection.document) if view is not None and view.id]
+    title = html.escape(visible(f"{inspection.model}: {' and '.join(ids) or 'a text'}"))
+    page = _PAGE.replace("TITLE", title.replace("{", "{{").replace("}", "}}"))
+    return console.export_html(code_format=page, inline_styles=False)
+
+
+def visible(text: str) -> str:
+    r"""``text`` with control and format characters written as escapes; line breaks stay.
+
+    >>> visible("a\x1b[31mb\u202ec")
+    'a\\x1b[31mb\\u202ec'
+    """
+    return "".join(
+        character if character.isprintable() or character == "\n" or character in _JOINERS else ascii(character)[1:-1]
+        for character in text.replace("\r\n", "\n").replace("\t", "    ")
+    )
+
+
+def number(value: float) -> str:
+    """Impacts as integers, weights with three digits.
+
+    >>> number(1234), number(12.0), number(0.123456), number(3.14159)
+    ('1234', '12', '0.123', '3.14')
+    """
+    return str(int(value)) if value == int(value) else f"{value:.3g}"
+
+
+def shade(weight: float, heaviest: float) -> int:
+    """0 for no weight, else 1 to 5.
+
+    >>> [shade(weight, 10.0) for weight in (0.0, 0.1, 2.0, 2.1, 10.0)]
+    [0, 1, 1, 2, 5]
+    """
+    return min(len(SHADES), -int(-len(SHADES) * weight // heaviest)) if weight > 0 else 0
+
+
+def _console(file: io.StringIO, width: int) -> Console:
+    """A console that depends on no terminal and no environment variable."""
+    return Console(
+        file=file, width=width, record=True, markup=False, emoji=False, highlight=False, color_system=None,
+        force_terminal=False, legacy_windows=False, _environ={},
+    )  # fmt: skip
+
+
+def _render(inspection: Inspection, terms: int, *, shaded: bool) -> Iterator[RenderableType]:
+    where = f", {inspection.index}" if inspection.index else ""
+    yield Text(visible(f"{inspection.model}{where}"), style="bold")
+    shared = frozenset(term.term for term in inspection.score.terms) if inspection.score else frozenset()
+    for view in (inspection.query, inspection.document):
+        if view is not None:
+            yield Text()
+            yield from _render_view(view, shared, terms, shaded=shaded)
+    if inspection.score is not None:
+        yield Text()
+        yield from _render_score(inspection.score, terms)
+
+
+def _render_view(view: TextView, shared: frozenset[str], terms: int, *, shaded: bool) -> Iterator[RenderableType]:
+    yield Text(visible(" ".join(filter(None, [view.kind, view.id]))), style="bold")
+    for note in view.notes:
+        yield Text(visible(f"note: {note}"), style="italic")
+    for sequence in (0, 1):
+        if view.texts[sequence]:
+            yield _render_words(view, sequence, shared, shaded=shaded)
+    literal = [term.literal for term in view.terms if term.literal is not None]
+    of_text = f", {sum(literal):,} of the text itself (+: an expansion)" if literal else ""
+    more = f"; the heaviest {terms:,}" if terms < len(view.terms) else ""
+    yield Text(f"{len(view.terms):,} terms{of_text}{more}")
+    rows = [
+        (number(term.value), "+" if term.literal is False else "", visible(term.term), _sources(view, term))
+        for term in view.terms[:terms]
+    ]
+    if rows:
+        yield _table(("weight", "", "term", "words it comes from"), rows, right=(0,))
+
+
+def _render_words(view: TextView, sequence: int, shared: frozenset[str], *, shaded: bool) -> Text:
+    """The text; words with a term that counts in the score are underlined (framed in Table 8 of the SpaDE paper)."""
+    heaviest = max(word.weight for word in view.words) if view.words else 0.0
+    text = Text("expanded by: " * sequence)
+    for piece, word in view.pieces(sequence):
+        if word is None or not word.weight > 0:
+            text.append(visible(piece))
+        elif shaded:
+            counts = any(view.tokens[at].text in shared for at in word.tokens)
+            style = SHADES[shade(word.weight, heaviest) - 1]
+            text.append(visible(piece), style=f"underline {style}" if counts else style)
+        else:
+            text.append(f"{visible(piece)}[{number(word.weight)}]")
+    return text
+
+
+def _sources(view: TextView, term: Term) -> str:
+    """Words that a term's weight comes from, with their shares; for a gated term also what opened the gate."""
+    if term.sources is None:
+        return ""
+    rows = view.heaviest_words(term.sources.shares)
+    total = sum(weight for *_, weight in rows)
+    words = [
+        word + (f" {weight / total:.0%}" if len(rows) > 1 else "") + (f" ({part})" if part else "")
+        for word, part, weight in rows[:MAX_SOURCES]
+    ]
+    if len(rows) > MAX_SOURCES:
+        words.append(f"{len(rows) - MAX_SOURCES} more")
+    text = ", ".join(words)
+    if term.sources.gate:
+        logits = view.heaviest_words(term.sources.gate)[:MAX_SOURCES]
+        opened = ", ".join(f"{word} {number(logit)}" for word, _, logit in logits)
+        text += f"  (gate {term.sources.probability:.2f}: {opened})"
+    return visible(text)
+
+
+def _render_score(score: Score, terms: int) -> Iterator[RenderableType]:
+    of_query = len(score.terms) + len(score.only_in_query)
+    yield Text.assemble(
+        (f"score {score.total:,}", "bold"),
+        f", from {len(score.terms):,} of {of_query:,} terms of the query; Lucene says {score.lucene:,.10g}",
+    )
+    rows = [_score_row(term, score.total) for term in score.terms[:terms]]
+    if rest := score.terms[terms:]:
+        rows.append((f"{len(rest):,} more", "", "", f"{sum(term.product for term in rest):,}", "", "", ""))
+    header = ("term", "query", "document", "product", "share", "query's word", "document's word")
+    if rows:
+        yield _table(header, rows, right=(1, 2, 3, 4))
+    for side, impacts in (("query", score.only_in_query), ("document", score.only_in_document)):
+        if impacts:
+            yield Text(_only_in(side, impacts, terms))
+
+
+def _score_row(term: ScoreTerm, total: int) -> tuple[str, ...]:
+    words = (visible(word or "") for word in (term.word_in_query, term.word_in_document))
+    numbers = (f"{value:,}" for value in (term.query, term.document, term.product))
+    return (visible(term.term), *numbers, f"{term.product / total:.1%}", *words)
+
+
+def _only_in(side: str, impacts: Mapping[str, int], terms: int) -> str:
+    named = ", ".join(f"{visible(term)} {impact}" for term, impact in list(impacts.items())[:terms])
+    more = f", {len(impacts) - terms:,} more" if len(impacts) > terms else ""
+    return f"only in the {side} ({len(impacts):,}): {named}{more}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column, name in enumerate(header):
+        table.add_column(name, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
