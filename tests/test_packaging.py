@@ -129,8 +129,8 @@ def test_contents_of_the_wheel(wheel: Path, checkout: Path) -> None:
         f"learned_sparse-{release}.data",
     }
     for package in ("learned_sparse", "encoders", "eval"):
-        sources = {str(path.relative_to(checkout)) for path in (checkout / package).rglob("*.py")}
-        assert sources <= set(files)
+        needed = [p for p in (checkout / package).rglob("*.*") if p.suffix in {".py", ".css", ".js", ".class"}]
+        assert {str(path.relative_to(checkout)) for path in needed} <= set(files)
         assert f"{package}/py.typed" in files
     assert any(file.endswith("licenses/LICENSE") for file in files)
     for folder in ("eval/matrices", "eval/report/static", "eval/report/templates"):

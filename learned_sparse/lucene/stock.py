@@ -1,67 +1,71 @@
-"""Pyserini's searchers: the only module that knows them."""
+"""Run what Anserini and Pyserini offer: indexing, stock commands, the English analyzer, registered topics."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import re
 import runpy
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, Query
-from learned_sparse.lucene.bm25 import BM25_B, BM25_K1, Bm25Searcher, longest_analyzed
-from learned_sparse.lucene.impacts import ImpactSearcher
-from learned_sparse.lucene.java import start_jvm
-from learned_sparse.lucene.open_index import Hits, allow_clauses
+from learned_sparse.core import LearnedSparseError, did_you_mean
+from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, lucene_calls, start_jvm
 
-__all__ = [
-    "BM25_B",
-    "BM25_K1",
-    "Bm25Searcher",
-    "Hits",
-    "ImpactSearcher",
-    "allow_clauses",
-    "analyze",
-    "impact_searcher",
-    "longest_analyzed",
-    "make_encoders_known",
-    "run_stock",
-    "search_bm25",
-    "search_impacts",
-]
+LOG = "anserini.log"
+"""Name of the log file in the folder of an index that Anserini has written."""
 
 
-def search_impacts(
-    index: Path, queries: Mapping[str, Mapping[str, int]], k: int = 1000, *, threads: int = 1
-) -> dict[str, Hits]:
-    """The ``k`` best documents of each query ``{term: impact}``, with the dot products as scores."""
-    with ImpactSearcher(index) as searcher:
-        return searcher.search_batch(queries, k, threads)
+@dataclass(frozen=True)
+class IndexedCounts:
+    """Counts at the end of Anserini's log; ``empty`` documents are not in the index."""
+
+    documents: int
+    empty: int
 
 
-def search_bm25(
-    index: Path, queries: Iterable[Query], k: int = 1000, k1: float = BM25_K1, b: float = BM25_B, *, threads: int = 1
-) -> dict[str, Hits]:
-    """The ``k`` best documents of each query by BM25, in an index of plain text (Anserini's English analyzer)."""
-    with Bm25Searcher(index, k1, b) as searcher:
-        return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
+def index_collection(
+    kind: str, source: Path, index: Path, options: Sequence[str], *, threads: int, heap: str | None = None
+) -> IndexedCounts:
+    """Index the files below ``source``, of Anserini's collection class ``kind``, into the folder ``index``.
+
+    Anserini reads each file on one thread. It runs in a child process, so that this process survives if Java runs out
+    of memory. Its log stays in ``index``.
+    """
+    java = find_java()
+    index.mkdir(parents=True, exist_ok=True)
+    command = [str(java.java), *jvm_options(java, heap), "-cp", str(anserini_jar())]
+    command += ["io.anserini.index.IndexCollection", "-collection", kind, "-input", str(source), "-index", str(index)]
+    command += ["-threads", str(threads), "-generator", "DefaultLuceneDocumentGenerator", "-optimize", *options]
+    log = index / LOG
+    with log.open("wb") as file:
+        status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+    return read_log(log.read_text(encoding="utf-8", errors="replace"), status)
 
 
-def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:
-    """Pyserini's searcher of impacts; it is asked for a query by its id in ``queries``, and to be closed in the end."""
-    start_jvm()
-    from pyserini.search.lucene import LuceneImpactSearcher
+def read_log(text: str, status: int = 0) -> IndexedCounts:
+    """The counts in a log of Anserini. ``LearnedSparseError``: it reports an error, or it is not complete.
 
-    allow_clauses(max(map(len, queries.values()), default=0))
-    with _no_idf_table():
-        return LuceneImpactSearcher(str(index), _Prepared(queries), -1)  # min_idf: keep terms that every document has
+    When a broken line ends the reading of a file, Anserini exits with 0 and counts no error; only the exception in the
+    log reports the loss.
+    """
+    indexed = re.search(r"Indexing Complete! ([\d,]+) documents? indexed", text)
+    empty = re.search(r"\bempty:\s+([\d,]+)", text)
+    bad = [line for line in text.splitlines() if re.search(r"\b(ERROR|FATAL)\b|Exception\b|OutOfMemoryError", line)]
+    if status or bad or not indexed or not empty:
+        last = "\n".join(f"  {line}" for line in (bad or text.splitlines()[-5:])[:5])
+        way_out = "; give Java more memory with --heap" if "OutOfMemory" in text or "totalFiles" in text else ""
+        raise LearnedSparseError(
+            f"Anserini could not index everything (exit status {status}){way_out}; its log says:\n{last}"
+        )
+    return IndexedCounts(*(int(count[1].replace(",", "")) for count in (indexed, empty)))
 
 
 def analyze(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The words of each text as Anserini's English analyzer indexes them."""
+    """The terms that Anserini's English analyzer makes of each text."""
     start_jvm()
     from pyserini.analysis import Analyzer, get_lucene_analyzer
 
@@ -69,11 +73,18 @@ def analyze(texts: Iterable[str]) -> Iterator[list[str]]:
     return (list(analyzer.analyze(text)) for text in texts)
 
 
-def run_stock(module: str, arguments: Sequence[str]) -> int:
-    """Run ``python -m pyserini.<module> <arguments>`` inside this process, on our JVM; its exit status.
+def allow_clauses(count: int) -> None:
+    """Let queries of this process have ``count`` terms; Lucene rejects more than 1,024 by default.
 
-    A message given to ``sys.exit`` goes to standard error, status 1, as Python itself does it. With a ``--min-idf``
-    below zero, which keeps every term, no table of all terms of the index is made.
+    Our own searchers do this themselves; stock ones need it.
+    """
+    lucene_calls().allowClauses(count)
+
+
+def run_stock(module: str, arguments: Sequence[str]) -> int:
+    """Run ``python -m pyserini.<module> <arguments>`` in this process, on our JVM; returns its exit status.
+
+    A message given to ``sys.exit`` goes to standard error with status 1, as in Python itself.
     """
     start_jvm()
     module = f"pyserini.{module.removeprefix('pyserini.')}"
@@ -82,83 +93,73 @@ def run_stock(module: str, arguments: Sequence[str]) -> int:
     before = sys.argv
     sys.argv = [module, *arguments]
     try:
-        with _no_idf_table() if _keeps_every_term(arguments) else contextlib.nullcontext():
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as stop:
-        return _status(stop.code)
+        if stop.code is None or isinstance(stop.code, int):
+            return int(stop.code or 0)
+        print(stop.code, file=sys.stderr)
+        return 1
     finally:
         sys.argv = before
     return 0
 
 
 def make_encoders_known(encoder_for: Callable[[str], Any | None]) -> None:
-    """Let ``--encoder NAME`` of stock commands mean ``encoder_for(NAME)``; where that is None, its stock meaning."""
+    """Let ``--encoder NAME`` of stock commands mean ``encoder_for(NAME)``, or the stock meaning if that is None."""
     start_jvm()
     from pyserini.search.lucene import LuceneImpactSearcher
 
-    stock = LuceneImpactSearcher._init_query_encoder_from_str  # noqa: SLF001  (there is no other hook)
+    stock = LuceneImpactSearcher._init_query_encoder_from_str  # noqa: SLF001  (Pyserini has no hook)
 
     def ours_or_stock(name: str | None) -> Any:
-        ours = encoder_for(name) if name is not None else None
-        return stock(name) if ours is None else ours
+        encoder = encoder_for(name) if name is not None else None
+        return stock(name) if encoder is None else encoder
 
     LuceneImpactSearcher._init_query_encoder_from_str = staticmethod(ours_or_stock)  # noqa: SLF001
 
 
-class _EveryTerm:
-    """Stands for Pyserini's ``{term: idf}`` where no term is to be left out: all are there, and rare enough."""
+def registered_topics(name: str) -> dict[str, str]:
+    """``{query id: title}`` of the topics registered in Pyserini as ``name`` (``dl19-passage``).
 
-    def __contains__(self, _: str) -> bool:
-        return True
+    Pyserini downloads them at first use. ``LearnedSparseError``: not registered, or not downloadable.
+    """
+    start_jvm()
+    from pyserini.search import get_topics
+    from pyserini.search._base import topics_mapping
 
-    def __getitem__(self, _: str) -> float:
-        return float("inf")
+    topics = _download(name, "topics", topics_mapping, get_topics)
+    return {str(query_id): fields["title"] for query_id, fields in topics.items()}
 
 
-@contextlib.contextmanager
-def _no_idf_table() -> Iterator[None]:
-    """Searchers made meanwhile hold no table of all terms: a second or more, and memory, for nothing."""
-    from pyserini.search.lucene import LuceneImpactSearcher
+def registered_qrels_file(name: str) -> Path:
+    """The file of the judgements registered in Pyserini as ``name``; downloads and errors as for topics."""
+    start_jvm()
+    from pyserini.search import get_qrels_file
+    from pyserini.search._base import qrels_mapping
 
-    stock = LuceneImpactSearcher.__dict__["_compute_idf"]
-    LuceneImpactSearcher._compute_idf = staticmethod(lambda _: _EveryTerm())  # noqa: SLF001  (there is no other hook)
+    return Path(_download(name, "judgements", qrels_mapping, get_qrels_file))
+
+
+def _download(name: str, what: str, known: dict[str, object], download: Callable[[str], Any]) -> Any:
+    if name not in known:
+        close = did_you_mean(name, known)  # if no name is close, it lists hundreds of names
+        raise LearnedSparseError(f"{what} {name!r}: not registered in Pyserini{close if '?' in close else ''}")
     try:
-        yield
-    finally:
-        LuceneImpactSearcher._compute_idf = stock  # noqa: SLF001
-
-
-def _keeps_every_term(arguments: Sequence[str]) -> bool:
-    """Whether ``--min-idf`` is given and below zero (an idf never is)."""
-    joined = " ".join(arguments)
-    given = re.findall(r"(?:^|\s)--min-idf[=\s]\s*(-?\d+)", joined)
-    return bool(given) and int(given[-1]) < 0
-
-
-class _Prepared:
-    """A query encoder whose texts are the ids of queries that are encoded already."""
-
-    def __init__(self, queries: Mapping[str, Mapping[str, int]]) -> None:
-        self._queries = queries
-
-    def encode(self, text: str, **_: Any) -> Mapping[str, int]:
-        return self._queries[text]
+        return download(name)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}".splitlines()[0][:200]  # the other lines are a Java stack trace
+        raise LearnedSparseError(
+            f"{what} {name!r}: Pyserini cannot download them ({cause}); without a network, use a file"
+        ) from error
 
 
 def _runnable(module: str) -> bool:
-    """Whether ``python -m module`` would find something; the packages above it are imported."""
+    """Whether ``python -m module`` finds a module; imports the packages above it."""
     try:
         spec = importlib.util.find_spec(module)
     except ModuleNotFoundError as error:
         if error.name and module.startswith(error.name):
             return False
-        raise
+        raise  # a dependency of Pyserini is missing
     is_package = spec is not None and spec.submodule_search_locations is not None
     return _runnable(f"{module}.__main__") if is_package else spec is not None
-
-
-def _status(code: object) -> int:
-    if code is None or isinstance(code, int):
-        return int(code or 0)
-    print(code, file=sys.stderr)
-    return 1

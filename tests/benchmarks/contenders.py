@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from learned_sparse.encode import EncodeOptions, encode_source, load_side, open_source, query_side
-from learned_sparse.lucene.java import start_jvm
+from learned_sparse.lucene import start_jvm
 
 SCALE = 256 / 5
 """Impact per unit of weight: Pyserini's is fixed, so all contenders write these integers."""

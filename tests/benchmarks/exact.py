@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.index.vectors import VectorFiles, build_index
+from learned_sparse.index import VectorFiles, build_index
 from learned_sparse.search import ExactSearcher
 from tests.benchmarks import harness
 from tests.benchmarks.exact_peers import Found, Queries, Scipy, Search, Seismic, lucene, stock_pyserini

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.lucene.stock import ImpactSearcher, impact_searcher
+from learned_sparse.lucene import ImpactSearcher
 from learned_sparse.search import best_rows as best
+from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 Queries = Mapping[str, Mapping[str, int]]
 Found = Mapping[str, Sequence[tuple[str, float]]]

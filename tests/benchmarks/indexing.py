@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from learned_sparse import lucene
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.index.direct_index import index_directly
+from learned_sparse.index.direct import index_directly
 from learned_sparse.jsonvector import write_part
-from learned_sparse.lucene import anserini
 from tests.benchmarks import harness
 
 SEED = 0
@@ -115,7 +115,7 @@ def index(way: str, folder: Path, threads: int) -> dict[str, Any]:
     place = folder.with_name("index")
     shutil.rmtree(place, ignore_errors=True)
     if way == "anserini":
-        anserini.index_collection("JsonVectorCollection", folder, place, OPTIONS, threads=threads)
+        lucene.index_collection("JsonVectorCollection", folder, place, OPTIONS, threads=threads)
         return {}
     return harness.child("tests.benchmarks.indexing:direct", folder=str(folder), place=str(place), threads=threads)
 
@@ -130,7 +130,7 @@ def direct(folder: str, place: str, threads: int) -> dict[str, Any]:
 def stock(folder: str, place: str, threads: int) -> dict[str, Any]:
     """Anserini once more, from a process whose only child it is: its memory."""
     began = time.perf_counter()
-    anserini.index_collection("JsonVectorCollection", Path(folder), Path(place), OPTIONS, threads=threads)
+    lucene.index_collection("JsonVectorCollection", Path(folder), Path(place), OPTIONS, threads=threads)
     took = round(time.perf_counter() - began, 3)
     java_mb = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6, 1)
     return {"java_mb": java_mb, "first_seconds": took}
@@ -153,8 +153,8 @@ def once(way: str, folder: Path, threads: int) -> dict[str, Any]:
 def size(folder: Path) -> dict[str, Any]:
     """What the index beside ``folder`` holds, and its size on disk."""
     place = folder.with_name("index")
-    contents = anserini.read_contents(place)
-    files = [file.stat().st_size for file in place.iterdir() if file.name != anserini.LOG]
+    contents = lucene.read_contents(place)
+    files = [file.stat().st_size for file in place.iterdir() if file.name != lucene.LOG]
     return {
         "documents": contents.documents,
         "postings": contents.postings,

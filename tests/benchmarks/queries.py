@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.lucene.java import start_jvm
+from learned_sparse.lucene import start_jvm
 from learned_sparse.search import QueryEncoder
 from tests.benchmarks import harness
 from tests.benchmarks.agreement import agreement, require_same, spread

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from learned_sparse.index.vectors import build_index, plain_files
-from learned_sparse.lucene import stock as lucene
-from learned_sparse.lucene.impacts import ImpactSearcher
+from learned_sparse.index import build_index, plain_files
+from learned_sparse.lucene import ImpactSearcher
 from tests.benchmarks import harness
+from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 SEED = 0
 TOGETHER = 1_000
@@ -94,7 +94,7 @@ def write_vectors(folder: Path, documents: int, terms: int, parts: int = 2) -> P
 def _race(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int) -> tuple[dict[str, list[float]], bool]:
     """Seconds for all queries, and whether both found the same. Pyserini's hits stay in Java, ours come to Python."""
     names = list(queries)
-    stock = lucene.impact_searcher(index, queries)
+    stock = impact_searcher(index, queries)
     with ImpactSearcher(index) as ours:
         contenders: dict[str, Callable[[], object]] = {
             "pyserini search, one by one": lambda: [stock.search(name, hits) for name in names],

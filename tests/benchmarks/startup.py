@@ -17,8 +17,7 @@ from typing import Any
 import orjson
 
 from learned_sparse.core.records import Document
-from learned_sparse.index.bm25_index import build_bm25_index
-from learned_sparse.index.vectors import build_index, encoded_files, plain_files
+from learned_sparse.index import build_bm25_index, build_index, encoded_files, plain_files
 from learned_sparse.jsonvector import read_vectors
 from tests.benchmarks import harness
 
@@ -75,7 +74,7 @@ def write_vectors(folder: Path, documents: int) -> Path:
 
 def first_hits(who: str, index: str) -> dict[str, Any]:
     """Make a searcher and ask it once, in this process, which starts Java and imports first what it takes."""
-    from learned_sparse.lucene.java import start_jvm
+    from learned_sparse.lucene import start_jvm
 
     start_jvm()
     if who == STOCK:
@@ -88,7 +87,7 @@ def first_hits(who: str, index: str) -> dict[str, Any]:
         began, cpu = time.perf_counter(), time.process_time()
         hits = [hit.docid for hit in LuceneImpactSearcher(index, Encoded(), -1).search("x", 10)]
     else:
-        from learned_sparse.lucene.impacts import ImpactSearcher
+        from learned_sparse.lucene import ImpactSearcher
 
         began, cpu = time.perf_counter(), time.process_time()
         hits = [name for name, _ in ImpactSearcher(Path(index)).search(QUERY, 10)]

@@ -38,11 +38,9 @@ def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureR
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_pyserini(kind: str, request: pytest.FixtureRequest) -> None:
     """Its integers are round(weight / 5 * 256)."""
-    from learned_sparse.lucene.java import start_jvm
-    from learned_sparse.lucene.openai_placeholder import install_openai_placeholder
+    from learned_sparse.lucene import start_jvm
 
     start_jvm()
-    install_openai_placeholder()
     from pyserini.encode import SpladeQueryEncoder
 
     folder = str(request.getfixturevalue(f"tiny_{kind}"))

@@ -20,7 +20,7 @@ from eval.profile.scores import KINDS, score_parts
 from eval.profile.stop import Cut, Tenth, cuts, stop_chart, tenths
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.index import build_index, encoded_files
 from learned_sparse.jsonvector import topic_text
 from learned_sparse.jsonvector.prune_rule import Rule
 from tests.learned_sparse.encoded_folder import dot_products, write_folder

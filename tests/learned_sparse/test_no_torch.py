@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.encode.__main__ import main as encode
-from learned_sparse.index.note import IndexNote
+from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Manifest
 
 ENCODE_QUERIES = """

@@ -17,9 +17,8 @@ from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256
 from learned_sparse.encode import __main__ as encode
+from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.index import __main__ as index
-from learned_sparse.index.note import IndexNote
-from learned_sparse.index.vectors import encoded_files
 from learned_sparse.jsonvector import Manifest, read_vectors, vector_files
 from learned_sparse.jsonvector.prune_rule import Rule
 from learned_sparse.prune_vectors import prune as prune_folders

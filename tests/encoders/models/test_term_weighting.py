@@ -139,11 +139,9 @@ def test_towers_and_scales() -> None:
 @pytest.mark.jvm
 def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
     """On the same parameters, but for the [SEP] that it weighs too."""
-    from learned_sparse.lucene.java import start_jvm
-    from learned_sparse.lucene.openai_placeholder import install_openai_placeholder
+    from learned_sparse.lucene import start_jvm
 
     start_jvm()
-    install_openai_placeholder()
     from pyserini.encode import UniCoilDocumentEncoder, UniCoilQueryEncoder
     from pyserini.encode._unicoil import UniCoilEncoder
     from transformers import BertConfig

@@ -13,8 +13,7 @@ import pytest
 from eval.costs.__main__ import evenly_spaced, index_bytes, main
 from eval.reproduce.claims import COSTS
 from learned_sparse.core import Document, LearnedSparseError
-from learned_sparse.index import build_bm25_index
-from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.index import build_bm25_index, build_index, encoded_files
 from learned_sparse.lucene import analyze
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.toy_data import save_beir

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.core import Encoder, Quantizer, Reading, Share, Sources, SparseBatch, Token
-from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.index import build_index, encoded_files
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.inspect import inspection
 from learned_sparse.search import query_encoder

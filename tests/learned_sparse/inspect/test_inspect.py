@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from learned_sparse import lucene
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.index.note import IndexNote
-from learned_sparse.index.vectors import build_index, encoded_files, plain_files
+from learned_sparse.index import IndexNote, build_index, encoded_files, plain_files
 from learned_sparse.inspect import __main__ as inspect
 from learned_sparse.jsonvector import Counts
-from learned_sparse.lucene import stock as lucene
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
 from tests.learned_sparse.inspect.explaining import (
     DOCUMENTS,

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from learned_sparse import lucene
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
 from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.lucene import stock as lucene
 from learned_sparse.search import QueryEncoder
 from tests.encoders.models.cases import SMALLEST
 from tests.toy_data import TEXTS, WORDS, save_beir

@@ -140,7 +140,7 @@ def test_encoders_by_name(index: Path, loaded: list[dict[str, Any]], tmp_home: P
 
 @pytest.mark.jvm
 def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from learned_sparse.index.vectors import build_index, encoded_files
+    from learned_sparse.index import build_index, encoded_files
     from learned_sparse.lucene import allow_clauses, make_encoders_known
 
     wide = {f"w{number}": 1 for number in range(3_000)}

@@ -13,8 +13,7 @@ import pytest
 from learned_sparse import pyserini
 from learned_sparse.collections import read_run
 from learned_sparse.core import Document, LearnedSparseError
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, build_bm25_index
-from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.index import INDEX_MANIFEST, IndexNote, build_bm25_index, build_index, encoded_files
 from learned_sparse.jsonvector import Counts, Manifest
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder

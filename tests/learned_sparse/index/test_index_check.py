@@ -9,8 +9,8 @@ import pytest
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import __main__ as index
-from learned_sparse.index.check import SHOWN, Check
-from learned_sparse.lucene import postings_of
+from learned_sparse.index.vectors import MAX_SHOWN, Check
+from learned_sparse.lucene import IndexContents, postings_of
 from tests.learned_sparse.encoded_folder import write_folder
 
 VECTORS = {f"d{number}": {"all": 1, f"t{number % 3}": 2 + number, "日本": 7} for number in range(9)} | {"e": {}}
@@ -57,17 +57,16 @@ def test_each_difference_is_reported(built: Path, tmp_path: Path, capsys: pytest
         "documents: 11 in the files, 10 in the index",
         "distinct ids: 11 in the files, 10 in the index",
         "postings: 29 in the files, 28 in the index",
-        "'d1': 't0': only in the file (3)",
-        "'d1': '日本': 6 in the file, 7 in the index",
+        "'d1': 't0': only in the files (3)",
+        "'d1': '日本': 6 in the files, 7 in the index",
         "'d1': 't1': only in the index (3)",
         "'new': not in the index",
     ]
 
 
 def test_a_long_report_is_cut() -> None:
-    check = Check(3, 9, tuple(f"difference {number}" for number in range(SHOWN + 2)))
-    assert check.status == 2
-    assert check.report().splitlines()[-2:] == [f"  difference {SHOWN - 1}", "  ... and 2 more"]
+    check = Check(IndexContents(3, 3, 9, 9), 3, 9, tuple(f"difference {number}" for number in range(MAX_SHOWN + 2)))
+    assert check.report().splitlines()[-2:] == [f"  difference {MAX_SHOWN - 1}", "  ... and 2 more"]
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.lucene import anserini
+from learned_sparse.lucene.reader import open_reader
 
 END = 2**31 - 1
 
 
 def statistics(index: Path) -> dict[str, Any]:
     """Fields, totals, terms, postings and norms; documents by their ids, since threads number them as they come."""
-    reader = anserini._open(index)
+    reader = open_reader(index)
     try:
-        (leaf,) = [leaf.reader() for leaf in anserini._leaves(reader)]
+        leaf = reader.leaves().get(0).reader()
+        assert reader.leaves().size() == 1
         names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
         terms = leaf.terms("contents")
         return {

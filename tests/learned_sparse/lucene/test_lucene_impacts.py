@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene.impacts import ImpactSearcher
-from learned_sparse.lucene.java import start_jvm
-from learned_sparse.lucene.open_index import MOST
-from learned_sparse.lucene.stock import impact_searcher, search_impacts
+from learned_sparse.lucene import ImpactSearcher, search_impacts, start_jvm
+from learned_sparse.lucene.searchers import MAX_INT
+from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 DRAW = random.Random(11)
 ALPHABETS = ("d{}", "D{}", "é{}", "日本{}", "😀{}", "\uffff{}", "{}")
@@ -124,7 +123,7 @@ def test_what_cannot_be_searched(index: Path, tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"not a Lucene index .*learned_sparse.index"):
         ImpactSearcher(tmp_path / "gone")
     with ImpactSearcher(index) as searcher:
-        for impact in (-1, 0.5, MOST + 1):
+        for impact in (-1, 0.5, MAX_INT + 1):
             with pytest.raises(LearnedSparseError, match=r"'t1' has the impact .*not a whole number"):
                 searcher.search({"t1": impact})  # type: ignore[dict-item]
         for k in (0, -1):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.index import IndexNote, build_index, encoded_files
 from learned_sparse.index import __main__ as index
-from learned_sparse.index.note import IndexNote
-from learned_sparse.index.vectors import build_index, encoded_files
+from learned_sparse.lucene.reader import open_reader
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
-from tests.learned_sparse.lucene_statistics import statistics
+from tests.learned_sparse.index.lucene_statistics import statistics
 
 ODD = {
     "longest": {"x" * 254: 20_000, "y" * 253: 1, "𝔘" * 127: 3},
@@ -113,9 +113,7 @@ def test_terms_scored_by_bm25_keep_their_lengths(tmp_path: Path) -> None:
 def test_one_thread_keeps_the_order_of_the_files(tmp_path: Path) -> None:
     vectors = random_vectors(3, 250)
     build_index(encoded_files([write_folder(tmp_path / "in", vectors)]), tmp_path / "index", threads=1)
-    from learned_sparse.lucene import anserini
-
-    reader = anserini._open(tmp_path / "index")
+    reader = open_reader(tmp_path / "index")
     names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
     reader.close()
     assert names == list(vectors)

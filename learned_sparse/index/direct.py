@@ -1,0 +1,179 @@
+"""Write vector files into a Lucene index directly: each impact as one number, without repeated words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from learned_sparse.core import MAX_IMPACT, LearnedSparseError
+from learned_sparse.jsonvector import BadLineError, LineReader, numbered_lines
+from learned_sparse.lucene import DELIMITER, LuceneError, LuceneWriter, detach_thread
+
+BATCH_DOCUMENTS = 100
+"""Maximum number of documents in one call into Java."""
+BATCH_BYTES = 2**20
+MAX_THREADS = 4
+"""Default maximum. More do not help: parsing holds Python's lock and is half of the work."""
+STORABLE = ("Docvectors",)
+"""What can be stored without Anserini: term vectors with frequencies, without positions. Raw lines, contents and
+positions are the repeated words that Anserini makes of impacts."""
+
+
+@dataclass(frozen=True)
+class DirectCounts:
+    """Numbers of documents, postings and impacts that were read and given to Lucene."""
+
+    documents: int = 0
+    postings: int = 0
+    total_impacts: int = 0
+
+    def __add__(self, other: DirectCounts) -> DirectCounts:
+        return DirectCounts(
+            self.documents + other.documents, self.postings + other.postings, self.total_impacts + other.total_impacts
+        )
+
+
+@dataclass(frozen=True)
+class _Batch:
+    file: Path
+    numbers: list[int]
+    """Line numbers, from 1."""
+    lines: list[bytes]
+
+
+def index_directly(
+    files: Sequence[Path],
+    index: Path,
+    *,
+    impact: bool = True,
+    store: Sequence[str] = (),
+    threads: int | None = None,
+    heap: str | None = None,
+) -> DirectCounts:
+    """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
+
+    Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``LearnedSparseError`` names
+    file and line of a document that cannot be indexed; nothing is left in the index then.
+    """
+    if unknown := [name for name in store if name not in STORABLE]:
+        options = ", ".join(f"--store{name}" for name in unknown)
+        raise LearnedSparseError(f"{options}: only Anserini's indexing stores this; add --anserini")
+    threads = threads or min(os.cpu_count() or 1, MAX_THREADS)
+    batches, lock, stopped = _batches(files), threading.Lock(), threading.Event()
+
+    def work(writer: LuceneWriter) -> DirectCounts:
+        counts = DirectCounts()
+        try:
+            while not stopped.is_set():
+                with lock:
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                counts += _add(writer, batch)
+        except BaseException:
+            stopped.set()
+            raise
+        finally:
+            detach_thread()
+        return counts
+
+    vectors = "Docvectors" in store
+    with (
+        contextlib.closing(batches),
+        LuceneWriter(index, impact=impact, term_vectors=vectors, heap=heap) as writer,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        try:
+            workers = [pool.submit(work, writer) for _ in range(threads)]
+            return sum((worker.result() for worker in workers), DirectCounts())
+        finally:
+            stopped.set()
+
+
+def _batches(files: Sequence[Path]) -> Generator[_Batch, None, None]:
+    for file in files:
+        batch, size = _Batch(file, [], []), 0
+        with contextlib.closing(numbered_lines(file)) as lines:
+            for number, line in lines:
+                batch.numbers.append(number)
+                batch.lines.append(line)
+                size += len(line)
+                if len(batch.lines) == BATCH_DOCUMENTS or size >= BATCH_BYTES:
+                    yield batch
+                    batch, size = _Batch(file, [], []), 0
+        if batch.lines:
+            yield batch
+
+
+def _add(writer: LuceneWriter, batch: _Batch) -> DirectCounts:
+    ids: list[str] = []
+    contents: list[str] = []
+    postings = total_impacts = 0
+    for number, line in zip(batch.numbers, batch.lines, strict=True):
+        try:
+            document = orjson.loads(line)
+            vector = document["vector"]
+            total = sum(vector.values())
+            if total > MAX_IMPACT:
+                raise BadLineError(
+                    f"the impacts of {document['id']!r} add up to {total:,}, more than the {MAX_IMPACT:,} that Lucene "
+                    "holds for a document; quantise with a smaller factor or fewer bits"
+                )
+            contents.append(delimited(vector))
+            ids.append(str(document["id"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = str(error) if isinstance(error, BadLineError) else _problem(line) or str(error)
+            raise LearnedSparseError(f"{batch.file}:{number}: {reason}") from error
+        postings += len(vector)
+        total_impacts += total
+    try:
+        writer.add(ids, contents)
+    except LuceneError as error:
+        raise LearnedSparseError(_rejected(batch, error)) from error
+    return DirectCounts(len(ids), postings, total_impacts)
+
+
+def delimited(vector: dict[str, int]) -> str:
+    r"""Terms and impacts in the form that Lucene's filter reads; ``BadLineError`` if the form cannot hold them.
+
+    The JSON of a vector without special characters differs in three characters only, and rewriting it takes half the
+    time of a loop.
+
+    >>> delimited({"hives": 3, "##ing": 200})
+    'hives\x013 ##ing\x01200'
+    >>> delimited({'"': 1, ":": 2})
+    '"\x011 :\x012'
+    """
+    text = orjson.dumps(vector)
+    # A term ends at ": and the next begins after ," unless a term begins with a colon or needs a backslash in JSON.
+    if b"\\" not in text and b',":' not in text and text[:3] != b'{":' and len(text) > 2:
+        return text[2:-1].replace(b'":', b"\x01").replace(b',"', b" ").decode()
+    if not vector:
+        raise BadLineError("the vector is empty")
+    if any(DELIMITER in term for term in vector):
+        raise BadLineError(f"a term holds the character {DELIMITER!r}; index with --anserini")
+    return " ".join([f"{term}{DELIMITER}{impact}" for term, impact in vector.items()])
+
+
+def _problem(line: bytes) -> str:
+    """What the strict reader reports about a line; empty if it accepts the line."""
+    try:
+        LineReader().parse(line)
+    except BadLineError as error:
+        return str(error)
+    return ""
+
+
+def _rejected(batch: _Batch, error: LuceneError) -> str:
+    """Lucene rejects a batch as a whole: find the line."""
+    for number, line in zip(batch.numbers, batch.lines, strict=True):
+        if problem := _problem(line):
+            return f"{batch.file}:{number}: {problem}"
+    return f"{batch.file}:{batch.numbers[0]}-{batch.numbers[-1]}: {error}"

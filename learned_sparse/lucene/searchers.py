@@ -1,0 +1,180 @@
+"""Search a Lucene index: impacts by dot products, text or terms by BM25."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from learned_sparse.core import LearnedSparseError, Query
+from learned_sparse.lucene.jvm import lucene_calls
+from learned_sparse.lucene.reader import IMPACT_SIMILARITY, open_reader
+from learned_sparse.lucene.writer import detach_thread
+
+Hits = list[tuple[str, float]]
+"""``(document id, score)``: highest score first, equal scores by ascending id."""
+Impacts = Mapping[str, int]
+"""``{term: impact}``."""
+BM25_K1, BM25_B = 0.9, 0.4
+"""Anserini's defaults."""
+MAX_INT = 2**31 - 1
+QueryType = TypeVar("QueryType")
+
+
+class _Searcher(Generic[QueryType]):
+    """An open index. Close it, or use it in a ``with`` block. Several threads may search it at the same time."""
+
+    def __init__(self, index: str | Path, similarity: Any) -> None:
+        self._index = Path(index)
+        self._reader = open_reader(self._index)
+        self._calls = lucene_calls()
+        from jnius import JavaException, autoclass
+
+        self._java_exception = JavaException
+        self._searcher = autoclass("org.apache.lucene.search.IndexSearcher")(self._reader)
+        self._searcher.setSimilarity(similarity)
+
+    @abstractmethod
+    def search(self, query: QueryType, k: int = 1000) -> Hits:
+        """The ``k`` best documents that have a term of ``query``."""
+
+    def search_batch(self, queries: Mapping[str, QueryType], k: int = 1000, threads: int = 1) -> dict[str, Hits]:
+        """``{query id: hits}`` in the order of ``queries``. The first error stops all threads."""
+        if threads == 1:
+            return {query_id: self.search(query, k) for query_id, query in queries.items()}
+        results: dict[str, Hits] = {}
+        pending = deque(queries.items())
+
+        def work() -> None:
+            try:
+                while pending:
+                    try:
+                        query_id, query = pending.popleft()
+                    except IndexError:  # another thread took the last query
+                        return
+                    results[query_id] = self.search(query, k)
+            except BaseException:
+                pending.clear()
+                raise
+            finally:
+                detach_thread()
+
+        with ThreadPoolExecutor(threads) as pool:
+            for worker in [pool.submit(work) for _ in range(threads)]:
+                worker.result()
+        return {query_id: results[query_id] for query_id in queries}
+
+    def close(self) -> None:
+        """Close the files of the index."""
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def _call(self, call: Any, *arguments: Any) -> Any:
+        """``call`` on the searcher, a static method: see ``LuceneCalls.java``."""
+        try:
+            return call(self._searcher, *arguments)
+        except self._java_exception as error:
+            raise LearnedSparseError(
+                f"{self._index}: Lucene cannot search it: {error.classname}: {error.innermessage}"
+            ) from error
+
+    def _hits(self, call: Any, *arguments: Any, k: int) -> Hits:
+        if not 1 <= k <= MAX_INT:
+            raise LearnedSparseError(f"{k} hits: give 1 to {MAX_INT:,}")
+        lines = self._call(call, *arguments, k).split("\n")
+        return list(zip(lines[1::2], map(float, lines[:-1:2]), strict=True))
+
+
+class ImpactSearcher(_Searcher[Impacts]):
+    """Search an index of impacts, ours or one of Anserini's; queries are ``{term: impact}``.
+
+    Hits, their order and the cut at ``k`` are those of Pyserini's ``LuceneImpactSearcher`` with ``min_idf=-1``. Scores
+    are the dot products; Pyserini lowers equal scores by steps of 0.000001. Lucene adds 32-bit floats, which hold
+    integers up to 2**24 exactly.
+    """
+
+    def __init__(self, index: str | Path) -> None:
+        super().__init__(index, _java_object(IMPACT_SIMILARITY))
+
+    def search(self, query: Impacts, k: int = 1000) -> Hits:
+        """The ``k`` best documents that have a term of ``query``; none for an empty query."""
+        _check(query)
+        if not query:
+            return []
+        return self._hits(self._calls.searchImpacts, list(query), list(map(float, query.values())), k=k)
+
+    def score(self, query: Impacts, document_id: str) -> float:
+        """The score of one document; 0 if it has no term of ``query`` or is not in the index."""
+        _check(query)
+        terms, impacts = list(query), list(map(float, query.values()))
+        return float(self._call(self._calls.score, terms, impacts, document_id))
+
+
+class Bm25Searcher(_Searcher[str]):
+    """Search an index of text by BM25; queries are text.
+
+    Hits and their order are those of Pyserini's ``LuceneSearcher``, which rounds scores to four decimals.
+    """
+
+    def __init__(
+        self, index: str | Path, k1: float = BM25_K1, b: float = BM25_B, *, pretokenized: bool = False
+    ) -> None:
+        """``pretokenized``: queries are terms separated by spaces; else Anserini's English analyzer makes the terms."""
+        super().__init__(index, _java_object("org.apache.lucene.search.similarities.BM25Similarity", k1, b))
+        self._analyzer = _analyzer(pretokenized)
+
+    def search(self, query: str, k: int = 1000) -> Hits:
+        """The ``k`` best documents that have a term of ``query``; none for a query without terms."""
+        return self._hits(self._calls.searchText, self._analyzer, query, k=k)
+
+
+def search_impacts(index: Path, queries: Mapping[str, Impacts], k: int = 1000, *, threads: int = 1) -> dict[str, Hits]:
+    """The ``k`` best documents of each query by dot product."""
+    with ImpactSearcher(index) as searcher:
+        return searcher.search_batch(queries, k, threads)
+
+
+def search_bm25(
+    index: Path, queries: Iterable[Query], k: int = 1000, k1: float = BM25_K1, b: float = BM25_B, *, threads: int = 1
+) -> dict[str, Hits]:
+    """The ``k`` best documents of each query by BM25, in an index of plain text."""
+    with Bm25Searcher(index, k1, b) as searcher:
+        return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
+
+
+def score_of(index: Path, query: Impacts, document_id: str) -> float:
+    """The score that Lucene gives to one document (see ``ImpactSearcher.score``)."""
+    with ImpactSearcher(index) as searcher:
+        return searcher.score(query, document_id)
+
+
+def _java_object(name: str, *arguments: Any) -> Any:
+    lucene_calls()
+    from jnius import autoclass
+
+    return autoclass(name)(*arguments)
+
+
+def _analyzer(pretokenized: bool) -> Any:
+    from jnius import autoclass
+
+    if pretokenized:
+        return autoclass("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
+    return autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+
+
+def _check(query: Impacts) -> None:
+    for term, impact in query.items():
+        if int(impact) != impact or not 0 <= impact <= MAX_INT:
+            raise LearnedSparseError(
+                f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {MAX_INT:,}"
+            )

@@ -1,0 +1,119 @@
+"""Write Lucene indexes whose term frequencies are impacts, with the fields that Anserini writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.lucene.jvm import HEAP_VARIABLE, lucene_calls, start_jvm
+
+DELIMITER = "\x01"
+"""Character between a term and its impact. No tokenizer makes terms with it, and Java holds it in one byte."""
+MAX_BUFFER_MB = 512
+"""Postings (MB) that Lucene collects before it writes a segment; at most a quarter of the heap."""
+_MAX_TOKEN_LENGTH = 1_024  # of a term, the delimiter and the impact; Lucene's default of 255 would split long terms
+_OUT_OF_MEMORY = "OutOfMemoryError"
+
+
+class LuceneError(RuntimeError):
+    """A document that Lucene rejects; the caller adds file and line."""
+
+
+class LuceneWriter:
+    """Write an index of one segment. Use it in a ``with`` block: an error inside drops everything that was written.
+
+    Several threads may call ``add`` at the same time; each calls ``detach_thread`` when it ends.
+    """
+
+    def __init__(self, index: Path, *, impact: bool, term_vectors: bool = False, heap: str | None = None) -> None:
+        """``impact``: documents are scored by dot products; else by BM25, and the index holds document lengths.
+
+        ``heap`` limits the memory of Java (see ``jvm_options``); an error if this process runs Java already.
+        """
+        _start(heap)
+        from jnius import JavaException, autoclass
+
+        self._index, self._calls, self._java_exception = index, lucene_calls(), JavaException
+        self._field_type = autoclass("org.apache.lucene.document.FieldType")()
+        self._field_type.setIndexOptions(autoclass("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
+        self._field_type.setStoreTermVectors(term_vectors)
+        self._field_type.freeze()
+        directory = autoclass("org.apache.lucene.store.FSDirectory").open(
+            autoclass("java.nio.file.Paths").get(str(index.resolve()))
+        )
+        self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, _config(impact))
+        self.add([], [])  # reserves memory for the strings of the first batch
+
+    def add(self, ids: Sequence[str], contents: Sequence[str]) -> None:
+        """Index documents in their order; other Python threads run meanwhile.
+
+        Each of ``contents`` holds terms and impacts as ``term + DELIMITER + impact``, separated by spaces.
+        ``LuceneError``: Lucene rejects one of them.
+        """
+        try:
+            problem = self._calls.add(self._writer, self._field_type, list(ids), list(contents))
+        except self._java_exception as error:  # raised while pyjnius makes the strings
+            problem = _OUT_OF_MEMORY if _OUT_OF_MEMORY in str(error.classname) else str(error)
+        self._check(problem)
+
+    def __enter__(self) -> LuceneWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is not None:
+            self._calls.close(self._writer, False)
+            return
+        try:
+            self._check(self._calls.close(self._writer, True))
+        except (LuceneError, LearnedSparseError) as problem:
+            self._calls.close(self._writer, False)
+            raise LearnedSparseError(f"{self._index}: {problem}") from None
+
+    def _check(self, problem: str | None) -> None:
+        if problem == _OUT_OF_MEMORY:
+            raise LearnedSparseError(
+                f"Java ran out of memory; give it more with --heap, such as --heap 4g (or ${HEAP_VARIABLE})"
+            )
+        if problem is not None and problem.startswith("writer closed by"):
+            raise LearnedSparseError(f"{self._index}: Lucene: {problem}")
+        if problem is not None:
+            raise LuceneError(problem)
+
+
+def detach_thread() -> None:
+    """Detach the current thread from the JVM; Java keeps the data of attached threads."""
+    import jnius
+
+    jnius.detach()
+
+
+def _start(heap: str | None) -> None:
+    import jnius_config
+
+    if heap and jnius_config.vm_running:
+        raise LearnedSparseError(f"heap {heap}: this process runs Java already; set the heap in a new process")
+    start_jvm(heap=heap)
+
+
+def _config(impact: bool) -> Any:
+    from jnius import autoclass
+
+    analyzer = (
+        autoclass("org.apache.lucene.analysis.custom.CustomAnalyzer")
+        .builder()
+        .withTokenizer("whitespace", "maxTokenLen", str(_MAX_TOKEN_LENGTH))
+        .addTokenFilter("delimitedTermFrequency", "delimiter", DELIMITER)
+        .build()
+    )
+    similarity = "org.apache.lucene.search.similarities.BM25Similarity"
+    if impact:
+        similarity = "io.anserini.search.similarity.ImpactSimilarity"
+    heap_mb = int(autoclass("java.lang.Runtime").getRuntime().maxMemory()) / 2**20
+    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(analyzer)
+    config.setSimilarity(autoclass(similarity)())
+    config.setUseCompoundFile(False)
+    config.setRAMBufferSizeMB(min(MAX_BUFFER_MB, heap_mb / 4))
+    return config
