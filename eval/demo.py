@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MATRIX = "demo"
 BASELINE = "BM25"
 MODELS = ("sparterm-literal", "sparterm", "splade")
-MORE = ("spade", "uhd")
-"""Models that the demo leaves out unless asked, to stay quick."""
+OTHER_MODELS = ("spade", "uhd")
+"""Models that the demo trains only if they are named, to stay quick."""
 COLLECTION, SPLIT = "pydoc", "test"
 _COLUMNS = (
     Column("model"),
@@ -45,26 +45,26 @@ def main(argv: list[str] | None = None) -> int:
         nargs="+",
         default=MODELS,
         metavar="MODEL",
-        help=f"of {', '.join((*MODELS, *MORE))}; or all (default: {' '.join(MODELS)})",
+        help=f"of {', '.join((*MODELS, *OTHER_MODELS))}; or all (default: {' '.join(MODELS)})",
     )
-    models = chosen(parser.parse_args(argv).models)
+    models = chosen_models(parser.parse_args(argv).models)
     started = time.monotonic()
     plan = _plan(models)
     _run(plan)
     rows = [_row(cell) for cell in plan.cells]
     sizes = read_json(str(plan.cells[0].costs))
-    found = f"{sizes['documents']:,} docstrings of this Python, {sizes['queries']:,} test queries"
-    print(f"\nKnown-item search in {found}:\n")
+    collection = f"{sizes['documents']:,} docstrings of this Python, {sizes['queries']:,} test queries"
+    print(f"\nKnown-item search in {collection}:\n")
     print(format_table(_COLUMNS, rows))
-    print(f"\n{_verdict(rows)}\n")
+    print(f"\n{_summary(rows)}\n")
     print("FLOPS: mean number of terms a query and a document share. Times: medians, one query at a time, one thread.")
     print(f"Runs: {run_file(COLLECTION, SPLIT, '*')}\nEverything is in {home()}; {time.monotonic() - started:.0f} s")
     return 0
 
 
-def chosen(words: Sequence[str]) -> Sequence[str]:
+def chosen_models(words: Sequence[str]) -> Sequence[str]:
     """The models that ``--models`` names."""
-    known = (*MODELS, *MORE)
+    known = (*MODELS, *OTHER_MODELS)
     if list(words) == ["all"]:
         return known
     for word in words:
@@ -80,13 +80,13 @@ def _plan(models: Sequence[str]) -> Plan:
 
 
 def _run(plan: Plan) -> None:
-    """All steps in this process: what they import is imported once. The first error ends it."""
-    from eval.reproduce import Batch, in_this_process, only_one
+    """Run all steps in this process, which imports torch once; raise the first error."""
+    from eval.reproduce import Runner, in_this_process, only_one
 
     with only_one():
-        batch = Batch(plan.steps, in_this_process, print)
-        batch.run()
-    for error in batch.failed.values():
+        runner = Runner(plan.steps, in_this_process)
+        runner.run()
+    for error in runner.failed.values():
         raise LearnedSparseError(error)
 
 
@@ -101,13 +101,13 @@ def _row(cell: CellPlan) -> list[Cell]:
     return [name, *evaluated["scores"].values(), *sparsity, encoding, costs["ms/query"]]
 
 
-def _verdict(rows: Sequence[Sequence[Cell]]) -> str:
-    """What the table says of the learned models beside BM25, the first row."""
+def _summary(rows: Sequence[Sequence[Cell]]) -> str:
+    """The learned models above the baseline, which is the first row, in each measure."""
     baseline, *learned = rows
     sentences = []
-    for place in (1, 2):
-        above = [str(row[0]) for row in learned if float(str(row[place])) > float(str(baseline[place]))]
-        sentences.append(f"{_COLUMNS[place].heading}: above BM25: {', '.join(above) or 'none'}.")
+    for column in (1, 2):
+        above = [str(row[0]) for row in learned if float(str(row[column])) > float(str(baseline[column]))]
+        sentences.append(f"{_COLUMNS[column].heading}: above BM25: {', '.join(above) or 'none'}.")
     return " ".join(sentences)
 
 

@@ -18,9 +18,9 @@ from encoders.training.recipe_file import source
 from encoders.training.validation.validation import Validator
 from eval import dimensions
 from eval.measures import load_judged
-from eval.reproduce import pools
+from eval.reproduce import pooled
 from eval.reproduce.matrix import Column, Matrix, Row
-from eval.reproduce.plan_make import make_plan
+from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core import index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.core.errors import LearnedSparseError
@@ -126,7 +126,7 @@ def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> Non
     assert found.documents({"d5"})["d5"].text == TEXTS[5]
     run = tmp_path / "run.txt"
     run.write_text("q0 Q0 d7 1 1.0 t\n", encoding="utf-8")
-    pool = load_collection(pools.pooled(f"{name}/test", FILED, "test", run, 1))
+    pool = load_collection(pooled(f"{name}/test", FILED, "test", run, 1))
     assert sorted(pool.qrels("test")) == sorted(found.qrels)
     assert pool.name == f"{FILED}-test-pool-1"
 

@@ -1,21 +1,15 @@
-"""Room eval.reproduce."""
+"""Leaderboards: one YAML file, its matrix of rows and columns, becomes commands, and their output becomes results.
+
+Read in this order: ``matrix`` (what a leaderboard is), ``matrix_file`` (its YAML), ``steps`` and ``builder`` (commands
+and when they are done), ``plan`` (the steps of each cell), ``runner`` (runs them), ``leaderboard`` (results as JSON).
+``eval.report`` makes pages of the results. The command is ``python -m eval.reproduce``.
+"""
 
 from __future__ import annotations
 
 from eval.reproduce.matrix_file import load_matrix
-from eval.reproduce.plan import CellPlan, Plan
-from eval.reproduce.plan_make import make_plan
-from eval.reproduce.pools import pooled
-from eval.reproduce.step_batch import Batch, only_one
-from eval.reproduce.step_run import in_this_process
+from eval.reproduce.plan import CellPlan, Plan, make_plan
+from eval.reproduce.prepare import pooled
+from eval.reproduce.runner import Runner, in_this_process, only_one
 
-__all__ = [
-    "Batch",
-    "CellPlan",
-    "Plan",
-    "in_this_process",
-    "load_matrix",
-    "make_plan",
-    "only_one",
-    "pooled",
-]
+__all__ = ["CellPlan", "Plan", "Runner", "in_this_process", "load_matrix", "make_plan", "only_one", "pooled"]

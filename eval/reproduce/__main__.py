@@ -1,8 +1,9 @@
-"""``python -m eval.reproduce``: a whole leaderboard from one file, doing what is not done yet."""
+"""``python -m eval.reproduce``: run the steps of a leaderboard that are not done, and write its results and pages."""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import shlex
 import signal
 import sys
@@ -11,126 +12,117 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import data_root
-from learned_sparse.core import LearnedSparseError, home
+from learned_sparse.core import LearnedSparseError
 
 if TYPE_CHECKING:
     from eval.reproduce.plan import Plan
-    from eval.reproduce.step_batch import Batch
+    from eval.reproduce.runner import Runner
 
+_logger = logging.getLogger(__name__)
 RESULTS = Path(__file__).parent.parent / "results"
 EPILOG = """\
-Each step is a command of its own (training, encoding, indexing, searching, measuring). It is left out when it was done
-with the same inputs and settings, resumed when it was killed, and done anew when a setting has changed. Results that
-stand at their usual place, as make demo leaves them, are confirmed and taken over. The output of each step is in
-reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others go on.
-The exit status is 1 if a cell failed, or is worse than the matrix expects.
+Each step is a command of its own (training, encoding, indexing, searching, measuring). A step that was done with the
+same inputs and settings is skipped, a killed step is resumed, and a step whose settings have changed is run again.
+Existing results at their usual paths, as make demo leaves them, are checked and kept. The output of each step is in
+reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
+The exit status is 1 if a cell failed or is worse than the matrix expects.
 
 examples:
   python -m eval.reproduce --matrix demo
-  python -m eval.reproduce --matrix small-real --data DIR --dry-run         what is to be done, and how long it takes
+  python -m eval.reproduce --matrix small-real --data DIR --dry-run         the steps that would run
   python -m eval.reproduce --matrix mine.yaml --row splade --column scifact --display-commands
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the steps and write the leaderboard."""
+    """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
     if options.jobs < 1 or (options.threads or 1) < 1:
         raise LearnedSparseError(f"--jobs {options.jobs} --threads {options.threads}: give at least 1")
     from eval.reproduce.matrix_file import load_matrix
-    from eval.reproduce.plan_make import make_plan
+    from eval.reproduce.plan import make_plan
 
     matrix, name = load_matrix(options.matrix, options.data), Path(options.matrix).stem
     data = options.data or data_root()
     plan = make_plan(matrix, name, data, rows=options.row, columns=options.column, threads=options.threads)
     if options.display_commands:
-        _display(plan)
+        _print_commands(plan)
         return 0
     if options.dry_run:
-        _show(plan)
+        _print_steps(plan)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failed = _run(plan, options.jobs, options.threads)
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
-    return _write(whole, options.output or RESULTS / name, _command(options)) or int(failed)
+    return _write(whole, options.output or RESULTS / name, _command_line(options)) or int(failed)
 
 
 def _run(plan: Plan, jobs: int, threads: int | None) -> bool:
-    """Do what is to be done; whether a step failed."""
-    from eval.reproduce.step_batch import Batch, only_one
-    from eval.reproduce.step_run import OwnProcess
+    """Run the steps that are not done; returns whether one failed."""
+    from eval.reproduce.runner import OwnProcess, Runner, only_one
 
     with only_one() as lock:
         execute = OwnProcess(threads=threads, keep_open=lock)
-        batch = Batch(plan.steps, execute, _say, execute.stop)
-        _say(_outlook(plan, batch))
-        batch.run(jobs)
-    return bool(batch.failed)
+        runner = Runner(plan.steps, execute, execute.stop)
+        _logger.info(_summary(plan, runner))
+        runner.run(jobs)
+    return bool(runner.failed)
 
 
-def _show(plan: Plan) -> None:
-    from eval.reproduce.plan_estimate import Rates, as_time
-    from eval.reproduce.step_batch import Batch
-    from eval.reproduce.step_marker import changes, marker_of
+def _print_steps(plan: Plan) -> None:
+    from eval.reproduce.runner import Runner
+    from eval.reproduce.steps import changes, marker_of
 
-    batch = Batch(plan.steps, lambda _: None, _say)
-    rates = Rates.of(step for step in plan.steps if step not in batch.todo and step not in batch.failed)
-    said: set[str] = set()
+    runner = Runner(plan.steps, lambda _: None)
+    errors: set[str] = set()
     for step in plan.steps:
-        if step in batch.failed:
-            if batch.failed[step] not in said:
-                said.add(batch.failed[step])
-                _say(f"cannot be done  {step.about}, nor what needs it: {batch.failed[step]}")
-        elif step not in batch.todo:
-            _say(f"done            {step.about}")
+        if step in runner.failed:
+            error = runner.failed[step]
+            if error not in errors:
+                errors.add(error)
+                print(f"impossible  {step.title}, and the steps that need it: {error}")
+        elif step not in runner.todo:
+            print(f"done        {step.title}")
         else:
-            found = marker_of(step)
-            anew = f" (anew: {'; '.join(changes(found, step)[:3])})" if found and found.key != step.key else ""
-            _say(f"about {as_time(rates.time([step])):>9} {step.about}{anew}\n                {step.command}")
-    _say(_outlook(plan, batch))
+            marker = marker_of(step)
+            changed = marker and marker.key != step.key
+            reason = f" (again: {'; '.join(changes(marker, step)[:3])})" if marker and changed else ""
+            print(f"to do       {step.title}{reason}\n            {step.command}")
+    print(_summary(plan, runner))
 
 
-def _outlook(plan: Plan, batch: Batch) -> str:
-    """How much there is to do; an error if the disk is too full for it."""
-    from eval.reproduce.plan_estimate import Rates, as_bytes, as_time, check_room, room
+def _summary(plan: Plan, runner: Runner) -> str:
+    """Numbers of cells and steps, and disk space; raises if the disk is too full."""
+    from eval.reproduce.runner import check_disk_space
 
-    free = check_room(batch.todo)
-    time = Rates.of(step for step in plan.steps if step not in batch.todo and step not in batch.failed)
-    done = len(plan.steps) - len(batch.todo) - len(batch.failed)
-    return (
-        f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {done} done; "
-        f"about {as_time(time.time(batch.todo))} and {as_bytes(room(batch.todo))} of {as_bytes(free)} free in {home()}"
-    )
+    space = check_disk_space(runner.todo)
+    return f"{plan.matrix.title}: {len(plan.cells)} cells, {len(plan.steps)} steps, {runner.done} done; {space}"
 
 
-def _display(plan: Plan) -> None:
-    from eval.reproduce.plan_commands import commands
+def _print_commands(plan: Plan) -> None:
+    from eval.reproduce.plan import commands_by_hand
 
     for cell in plan.cells:
         seed = "" if cell.seed is None else f", seed {cell.seed}"
-        print("\n".join([f"# {cell.row}, {cell.column}{seed}", *commands(plan, cell), ""]))
+        print("\n".join([f"# {cell.row}, {cell.column}{seed}", *commands_by_hand(plan, cell), ""]))
 
 
 def _write(plan: Plan, output: Path, command: str) -> int:
-    """Write the leaderboard and its page; 1 if a cell failed or is worse than expected."""
+    """Write the results and the pages; returns 1 if a cell failed or is worse than expected."""
     from eval.report import write_report
     from eval.reproduce.leaderboard import exit_status, write_leaderboard
 
     status = exit_status(write_leaderboard(plan, output, command))
     write_report(output)
-    _say(f"written: {output}")
+    print(f"written: {output}")
     return status
 
 
-def _command(options: argparse.Namespace) -> str:
-    """What was typed, without places of this machine."""
+def _command_line(options: argparse.Namespace) -> str:
+    """The command as it was typed, without paths of this machine."""
     name = options.matrix if "/" not in options.matrix else Path(options.matrix).name
     data = ["--data", "DIR"] if options.data else []
     return shlex.join(["python", "-m", "eval.reproduce", "--matrix", name, *data])
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -140,17 +132,17 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    many: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
+    several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
     add("--matrix", required=True, metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
-    add("--data", type=Path, metavar="DIR", help='what the matrix calls "{data}" (default: the data folder)')
-    add("--row", metavar="ROW", help="only these rows", **many)  # type: ignore[arg-type]
-    add("--column", metavar="COLUMN", help="only these columns", **many)  # type: ignore[arg-type]
-    add("--dry-run", action="store_true", help="show the steps, what is done, and about how long the rest takes")
-    add("--display-commands", action="store_true", help="print, for each cell, what to type to get its numbers by hand")
-    add("--output", type=Path, metavar="DIR", help="of the leaderboard (default: results/MATRIX beside this module)")
-    add("--jobs", type=int, default=1, metavar="N", help="steps at once (default %(default)s)")
-    add("--threads", type=int, metavar="N", help="of each step (default: as each command has it)")
+    add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
+    add("--row", metavar="ROW", help="only these rows", **several)  # type: ignore[arg-type]
+    add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
+    add("--dry-run", action="store_true", help="print the steps and whether they are done")
+    add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
+    add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX of the package)")
+    add("--jobs", type=int, default=1, metavar="N", help="steps at the same time (default %(default)s)")
+    add("--threads", type=int, metavar="N", help="threads of each step (default: as each command has it)")
     return parser
 
 

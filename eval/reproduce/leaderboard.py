@@ -1,78 +1,132 @@
-"""What a leaderboard found, as JSON: scores, costs, verdicts, chances and claims, from the files its steps wrote."""
+"""The results of a leaderboard as JSON: scores, costs, comparisons and verdicts on claims, from the output of steps."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import mean, stdev
+from typing import Any, Literal
 
-from eval.measures import Test
-from eval.reproduce.claims import COSTS, Claim, Verdict, judge, judge_cost, spelled
-from eval.reproduce.leaderboard_cells import DIGITS, Cells, Measured, compared, measured, verdict
-from eval.reproduce.matrix import Row
-from eval.reproduce.plan import HOME, CellPlan, Plan
+from eval.measures import SIGNIFICANT, Differences, Test, differences, p_value, p_values
+from eval.reproduce.matrix import COSTS, Claim, Row, claim_text
+from eval.reproduce.plan import CellPlan, Plan
+from eval.reproduce.steps import HOME, Status, marker_of, status_of
 from learned_sparse.collections import data_root
-from learned_sparse.core import atomic_write, write_json
+from learned_sparse.core import atomic_write, read_json, write_json
 from learned_sparse.jsonvector import versions
 
 RESULTS, PER_QUERY = "results.json", "per_query.json"
 NOT_MEASURED = "not measured"
-"""The verdict on a claim of which a row is not done."""
-_HOME = "learned_sparse_home"  # the home folder by its default name, as a person types it
-_NONE = Measured(status="absent")
+"""Verdict on a claim if one of its rows is not done."""
+DIGITS = 6
+"""Digits of numbers in the files; trec_eval gives four."""
+_HOME = "learned_sparse_home"  # the default name of the home folder, as a person types it
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Results of one row on one column, averaged over its seeds."""
+
+    status: Status
+    error: str | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    spread: Mapping[str, float] | None = None
+    """Sample standard deviation over the seeds; None for a single training."""
+    per_query: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    costs: Mapping[str, float | None] | None = None
+    documents: int | None = None
+
+
+Cells = Mapping[tuple[str, str], Measured]
+"""By row and column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A claim compared with our numbers."""
+
+    difference: float
+    """``better`` minus ``worse``."""
+    p: float | None
+    """Two-sided p-value of the mean difference from the margin; None for costs."""
+    holds: Literal["holds", "does not hold", "not significant"]
 
 
 def write_leaderboard(plan: Plan, folder: Path, command: str) -> dict[str, Any]:
-    """Write both files of a plan for the whole of its matrix, and give what is in the first."""
+    """Write ``results.json`` and ``per_query.json`` of the whole matrix; returns the content of the first."""
     cells = measured_cells(plan)
     results = leaderboard(plan, cells, command)
-    of_queries: dict[str, dict[str, Any]] = {column: {} for column in plan.matrix.columns}
+    per_query: dict[str, dict[str, Any]] = {column: {} for column in plan.matrix.columns}
     for (row, column), cell in cells.items():
         if cell.status == "done":
-            of_queries[column][row] = cell.per_query
+            per_query[column][row] = cell.per_query
     write_json(folder / RESULTS, results)
     with atomic_write(folder / PER_QUERY) as file:
         file.write(
-            json.dumps(of_queries, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+            json.dumps(per_query, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
         )
     return results
 
 
 def exit_status(results: Mapping[str, Any]) -> int:
-    """1 if a cell failed, or a score is worse than it ought to be; else 0."""
+    """1 if a cell failed or a score is worse than expected, else 0."""
     return int(any(cell["status"] == "failed" or "worse" in cell["verdicts"].values() for cell in results["cells"]))
 
 
 def measured_cells(plan: Plan) -> Cells:
-    """Every row that is run on every column; what the plan has no cell for is absent."""
-    ours = [name for name, row in plan.matrix.rows.items() if row.kind != "published"]
-    return {(row, column): measured(_planned(plan, row, column)) for row in ours for column in plan.matrix.columns}
+    """Every row that is not published on every column; a pair without a planned cell is absent."""
+    rows = [name for name, row in plan.matrix.rows.items() if row.kind != "published"]
+    return {(row, column): measured(_planned(plan, row, column)) for row in rows for column in plan.matrix.columns}
+
+
+def measured(cells: Sequence[CellPlan]) -> Measured:
+    """The results of one row on one column, from one planned cell per seed; without numbers unless all are done."""
+    states = [status_of(cell.steps) for cell in cells]
+    errors = [error for status, error in states if status == "failed"]
+    if errors:
+        return Measured(status="failed", error=cells[0].steps[0].neutral(str(errors[0])))
+    if not cells or any(status != "done" for status, _ in states):
+        return Measured(status="absent")
+    runs = [read_json(cell.evaluated)["runs"][0] for cell in cells]
+    costs = [_costs(cell) for cell in cells if cell.costs]
+    scores = [run["scores"] for run in runs]
+    spread = {name: round(stdev(of[name] for of in scores), DIGITS) for name in scores[0]} if len(cells) > 1 else None
+    return Measured(
+        status="done",
+        scores=_means(scores),
+        spread=spread,
+        per_query={name: _means([run["per_query"][name] for run in runs]) for name in scores[0]},
+        costs={name: _mean(of["costs"].get(name) for of in costs) for name in COSTS} if costs else None,
+        documents=costs[0]["documents"] if costs else None,
+    )
 
 
 def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
-    """As ``results.json`` holds it."""
+    """The content of ``results.json``."""
     matrix = plan.matrix
     return {
         "matrix": plan.name,
         "title": matrix.title,
         "about": matrix.about,
         "command": command,
-        "versions": _versions(),
+        "versions": {**versions(), "pyserini": importlib.metadata.version("pyserini")},
         "processor": processor(),
         "baseline": matrix.baseline,
         "test": matrix.test,
         "columns": [_column(plan, name, cells) for name in matrix.columns],
         "rows": [_row(plan, name, cells) for name in matrix.rows],
-        "cells": [cell for column in matrix.columns for cell in _cells_of(plan, column, cells)],
-        "claims": [said for claim in matrix.claims for said in _judged(claim, plan, cells)],
+        "cells": [cell for column in matrix.columns for cell in _cell_results(plan, column, cells)],
+        "claims": [judged for claim in matrix.claims for judged in _judged(claim, plan, cells)],
     }
 
 
 def processor() -> str:
-    """What the system calls it."""
+    """Name of the processor as the operating system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -81,22 +135,85 @@ def processor() -> str:
     return next(names, "") or platform.processor() or platform.machine()
 
 
+def score_verdict(
+    score: float, expected: float, tolerance: float
+) -> Literal["equal", "within tolerance", "worse", "better"]:
+    """A score compared with the expected one: equal to four decimals, within the tolerance, or on which side.
+
+    >>> [score_verdict(score, 0.5, 0.001) for score in (0.50004, 0.501, 0.4985, 0.5015)]
+    ['equal', 'within tolerance', 'worse', 'better']
+    """
+    if round(score, 4) == round(expected, 4):
+        return "equal"
+    if abs(score - expected) <= tolerance + _ROUNDING:
+        return "within tolerance"
+    return "worse" if score < expected else "better"
+
+
+def judge(
+    claim: Claim, better: Mapping[str, float], worse: Mapping[str, float], test: Test = "randomization"
+) -> Verdict:
+    """The verdict on a claim about a measure, from the scores of each query.
+
+    The margin is subtracted before the test. ``not lower`` without a margin holds unless it is significantly lower,
+    which says little with few queries; with a margin it is a test of non-inferiority.
+
+    >>> claim = Claim(source="", better="a", worse="b", quantity="MRR@10")
+    >>> judge(claim, {"1": 1.0, "2": 0.5}, {"1": 1.0, "2": 0.25}).holds
+    'not significant'
+    """
+    values = differences(better, worse)
+    beyond = _beyond_margin(claim, values)
+    p, direction = p_value(beyond, test), float(beyond.mean())
+    if claim.kind == "not lower" and not claim.margin:
+        holds = not (direction < 0 and p < SIGNIFICANT)
+    elif p >= SIGNIFICANT:
+        return Verdict(difference=float(values.mean()), p=p, holds="not significant")
+    else:
+        holds = direction > 0
+    return Verdict(difference=float(values.mean()), p=p, holds="holds" if holds else "does not hold")
+
+
+def judge_cost(claim: Claim, better: float, worse: float) -> Verdict:
+    """The verdict on a claim about a cost, one number for each row."""
+    limit = worse * (1 + claim.margin if claim.kind == "higher" else 1 - claim.margin)
+    holds = {"higher": better > limit, "not lower": better >= limit, "less": better < limit}[claim.kind]
+    return Verdict(difference=better - worse, p=None, holds="holds" if holds else "does not hold")
+
+
+def training_budget(checkpoint: Path) -> dict[str, Any]:
+    """Processor, time, backbone and stages of the training of a finished checkpoint, as JSON values."""
+    from encoders.checkpoints import read_notes
+
+    notes = read_notes(checkpoint)
+    recipe = notes.recipe
+    return {
+        "processor": notes.training["device"],
+        "threads": notes.training["threads"],
+        "seconds": round(notes.training["seconds"]),
+        "backbone": recipe["backbone"],
+        "layers": recipe["num_hidden_layers"],
+        "max_length": recipe["max_length"],
+        "stages": [{key: stage[key] for key in ("name", "steps", "batch_size")} for stage in recipe["stages"]],
+    }
+
+
 def _planned(plan: Plan, row: str, column: str) -> list[CellPlan]:
-    """One for each seed."""
+    """The planned cells of a row on a column, one for each seed."""
     return [cell for cell in plan.cells if (cell.row, cell.column) == (row, column)]
 
 
 def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     column = plan.matrix.columns[name]
     done = [cell for (_, where), cell in cells.items() if where == name and cell.status == "done"]
-    first = done[0].per_query if done else {}
+    per_query = done[0].per_query if done else {}
     return {
         "name": name,
-        "collection": _named(plan, column.collection),
+        "collection": _without_data_folder(plan, column.collection),
         "split": column.split,
-        "measures": list(column.measures or first),
+        "measures": list(column.measures or per_query),
         "documents": next((cell.documents for cell in done if cell.documents is not None), None),
-        "queries": len(next(iter(first.values()), {})),
+        "queries": len(next(iter(per_query.values()), {})),
         "pool": column.pool,
     }
 
@@ -106,7 +223,7 @@ def _row(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     return {
         "name": name,
         "kind": row.kind,
-        "source": _named(plan, getattr(row, row.kind)),
+        "source": _without_data_folder(plan, getattr(row, row.kind)),
         "curve": row.curve,
         "note": row.note,
         "training": _training(plan, name, row, cells),
@@ -114,40 +231,38 @@ def _row(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     }
 
 
-def _named(plan: Plan, place: str) -> str:
-    """What lies in the data folder without the place that has on this machine."""
-    return place.removeprefix(f"{plan.data or data_root()}/")
+def _without_data_folder(plan: Plan, path: str) -> str:
+    return path.removeprefix(f"{plan.data or data_root()}/")
 
 
 def _training(plan: Plan, name: str, row: Row, cells: Cells) -> dict[str, Any] | None:
-    """What the row's (first) training was given, once something is measured of it."""
+    """Budget of the row's training with its first seed; None before the row is measured."""
     trained = [cell.checkpoint for cell in plan.cells if cell.row == name and cells[name, cell.column].status == "done"]
-    if row.recipe is None or not trained:
-        return None
-    from eval.reproduce.budgets import budget_of
-
-    return budget_of(Path(str(trained[0])))
+    return training_budget(Path(str(trained[0]))) if row.recipe is not None and trained else None
 
 
-def _cells_of(plan: Plan, column: str, cells: Cells) -> Iterator[dict[str, Any]]:
+def _cell_results(plan: Plan, column: str, cells: Cells) -> Iterator[dict[str, Any]]:
     matrix = plan.matrix
-    beside = compared(cells, column, matrix.baseline, matrix.test) if matrix.baseline else {}
+    comparison = _compared(cells, column, matrix.baseline, matrix.test) if matrix.baseline else {}
     for name, row in matrix.rows.items():
-        planned, cell = _planned(plan, name, column), cells.get((name, column), _NONE)
-        frozen = row.scores.get(column)
-        expected = row.expected.get(column)
+        cell = cells.get((name, column), Measured(status="absent"))
+        published, expected = row.scores.get(column), row.expected.get(column)
         yield {
             "row": name,
             "column": column,
             "status": _status(row, column, cell),
-            "scores": dict(cell.scores if frozen is None else frozen),
+            "scores": dict(cell.scores if published is None else published),
             "spread": cell.spread,
             "expected": expected,
-            "verdicts": _verdicts(cell.scores, expected or {}, row.tolerance),
-            "difference": beside.get(name, {}).get("difference", {}),
-            "p": beside.get(name, {}).get("p", {}),
+            "verdicts": {
+                measure: score_verdict(cell.scores[measure], value, row.tolerance)
+                for measure, value in (expected or {}).items()
+                if measure in cell.scores
+            },
+            "difference": comparison.get(name, {}).get("difference", {}),
+            "p": comparison.get(name, {}).get("p", {}),
             "costs": cell.costs,
-            "commands": _commands(planned),
+            "commands": _commands(_planned(plan, name, column)),
             "error": cell.error,
         }
 
@@ -158,41 +273,78 @@ def _status(row: Row, column: str, cell: Measured) -> str:
     return cell.status if row.published is not None or row.runs_on(column) else "left out"
 
 
-def _verdicts(scores: Mapping[str, float], expected: Mapping[str, float], tolerance: float) -> dict[str, str]:
-    return {name: verdict(scores[name], value, tolerance) for name, value in expected.items() if name in scores}
-
-
 def _commands(planned: Sequence[CellPlan]) -> list[str]:
-    """Each once, in order; the home folder by its default name, the folder of ``--data`` as a matrix names it."""
+    """The commands of all steps, each once, in order, without paths of this machine."""
     steps = [step for cell in planned for step in cell.steps]
     return list(dict.fromkeys(step.neutral(step.command).replace(HOME, _HOME) for step in steps))
 
 
+def _compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str, dict[str, dict[str, float]]]:
+    """``{row: {"difference": {measure: ...}, "p": {measure: ...}}}`` of the rows of a column from the baseline.
+
+    The p-values are corrected for the number of rows. Empty if the baseline is not measured.
+    """
+    done = {row: cell for (row, where), cell in cells.items() if where == column and cell.status == "done"}
+    if baseline not in done:
+        return {}
+    reference = done[baseline].scores
+    return {
+        row: {
+            "difference": {name: round(done[row].scores[name] - reference[name], DIGITS) for name in reference},
+            "p": {name: round(p, DIGITS) for name, p in p_by_measure.items()},
+        }
+        for row, p_by_measure in p_values({row: cell.per_query for row, cell in done.items()}, baseline, test).items()
+    }
+
+
 def _judged(claim: Claim, plan: Plan, cells: Cells) -> Iterator[dict[str, Any]]:
-    """The verdict on each column that the claim is about, and that measures it."""
+    """The verdict on each column that the claim is about and that measures its quantity."""
     for column in claim.columns or plan.matrix.columns:
-        better, worse = (cells[row, column] for row in (claim.better, claim.worse))
-        said = {"source": claim.source, "claim": spelled(claim), "column": column}
+        better, worse = cells[claim.better, column], cells[claim.worse, column]
         done = better.status == worse.status == "done"
         if done and claim.quantity not in {*COSTS, *better.scores}:
             continue
-        found = _verdict(claim, better, worse, plan.matrix.test) if done else None
-        p = None if found is None or found.p is None else round(found.p, DIGITS)
-        yield said | {
-            "difference": None if found is None else round(found.difference, DIGITS),
-            "p": p,
-            "verdict": NOT_MEASURED if found is None else found.holds,
+        verdict = _verdict(claim, better, worse, plan.matrix.test) if done else None
+        yield {
+            "claim": claim_text(claim),
+            "source": claim.source,
+            "column": column,
+            "difference": None if verdict is None else round(verdict.difference, DIGITS),
+            "p": None if verdict is None or verdict.p is None else round(verdict.p, DIGITS),
+            "verdict": NOT_MEASURED if verdict is None else verdict.holds,
         }
 
 
 def _verdict(claim: Claim, better: Measured, worse: Measured, test: Test) -> Verdict | None:
-    """None where the cost of a row is not known."""
+    """None if the cost of a row is unknown."""
     name = claim.quantity
     if name not in COSTS:
         return judge(claim, better.per_query[name], worse.per_query[name], test)
-    more, less = ((cell.costs or {}).get(name) for cell in (better, worse))
-    return None if more is None or less is None else judge_cost(claim, more, less)
+    cost, other = ((cell.costs or {}).get(name) for cell in (better, worse))
+    return None if cost is None or other is None else judge_cost(claim, cost, other)
 
 
-def _versions() -> dict[str, str]:
-    return {**versions(), "pyserini": importlib.metadata.version("pyserini")}
+def _beyond_margin(claim: Claim, values: Differences) -> Differences:
+    """Differences from the margin, positive in the claimed direction."""
+    if claim.kind == "less":
+        return -values - claim.margin
+    return values + claim.margin if claim.kind == "not lower" else values - claim.margin
+
+
+def _costs(cell: CellPlan) -> dict[str, Any]:
+    """Output of ``eval.costs``, with ``documents/s`` if the documents were encoded without an interruption."""
+    costs: dict[str, Any] = read_json(str(cell.costs))
+    encodings = [marker_of(step) for step in cell.steps if step.kind == "encode"]
+    marker = encodings[-1] if encodings else None
+    if marker and marker.fresh and marker.seconds > 0:
+        costs["costs"]["documents/s"] = round(costs["documents"] / marker.seconds, 2)
+    return costs
+
+
+def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: round(mean(of[name] for of in scores), DIGITS) for name in scores[0]}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(mean(known), DIGITS) if known else None

@@ -1,82 +1,72 @@
-"""Finds a matrix by name or file, reads it strictly, and fills in where the data are."""
+"""Reads the YAML file of a matrix and checks it: known names only, settings that fit the kind of the row."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from eval.reproduce.matrix import DATA, Matrix
-from eval.reproduce.matrix_checks import check_matrix
-from learned_sparse.collections import data_root
+from encoders.training.recipe_file import load_recipe
+from eval.measures import parse_measure
+from eval.reproduce.matrix import COSTS, DATA, KINDS, Claim, Column, Kind, Matrix, Row, Scores, slug
+from learned_sparse.collections import data_root, load_collection
 from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
 
 MATRICES = Path(__file__).parent.parent / "matrices"
+_TRAINED: tuple[Kind, ...] = ("recipe", "checkpoint")
+_LEARNED: tuple[Kind, ...] = (*_TRAINED, "model")
+_KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
+    "columns": ("bm25", *_LEARNED, "run"),
+    "changes": ("recipe",),
+    "seeds": ("recipe",),
+    "encode": _LEARNED,
+    "queries": _LEARNED,
+    "index_of": _LEARNED,
+    "options": ("bm25", *_LEARNED),
+    "expanded": ("bm25",),
+    "backend": ("bm25", *_LEARNED),
+    "scores": ("published",),
+    "expected": ("bm25", *_LEARNED, "run"),
+}
+"""The kinds of rows that a setting applies to."""
+_EMPTY = Row()
+
+Measures = Mapping[str, tuple[str, ...] | None]
+"""Measures of each column; None if they are unknown without the data."""
 
 
 def known_matrices() -> list[str]:
-    """The matrices that come with the package."""
+    """Names of the matrices in the package."""
     return sorted(path.stem for path in MATRICES.glob("*.yaml"))
 
 
 def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
-    """The matrix ``name`` (one of ``known_matrices()``, or a YAML file), checked.
+    """The matrix ``name``, one of ``known_matrices()`` or a YAML file, checked.
 
-    Every ``{data}`` in it becomes ``data``, or without that the folder where ``load_collection`` looks: paths of this
-    machine, which a report leaves out.
+    ``{data}`` becomes ``data``, or else the folder where ``load_collection`` looks for collections. Raises
+    LearnedSparseError at the first mistake; the message names the key and suggests the nearest known name.
     """
     path = _find(str(name))
     values = read_yaml(path)
-    _check_once(yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader), str(path))
+    _check_keys(yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader), str(path))
     for part in ("columns", "rows"):
         for key in values[part] if isinstance(values.get(part), dict) else ():
             if not isinstance(key, str):
                 raise LearnedSparseError(f"{path}: {part}: the name {key!r} is not text for YAML; put it in quotes")
     matrix = parse(Matrix, values, str(path))
-    check_matrix(matrix, str(path), slug)
-    filled = _filled(matrix, data or data_root())
+    _check_matrix(matrix, str(path))
+    filled = fill_data(matrix, data or data_root())
     if data is None:
-        _check_there(matrix, filled, str(path))
+        _check_folders(matrix, filled, str(path))
     return filled
 
 
-def slug(row: str) -> str:
-    """A row's name in folders and files.
-
-    >>> slug("UHD separate, tuned"), slug("SpaDE k=10")
-    ('uhd-separate-tuned', 'spade-k-10')
-    """
-    return re.sub(r"[^a-z0-9]+", "-", row.lower()).strip("-")
-
-
-def _find(name: str) -> Path:
-    if name.endswith((".yaml", ".yml")):
-        return Path(name)
-    if name not in known_matrices():
-        raise LearnedSparseError(f"no matrix {name!r}{did_you_mean(name, known_matrices())}; or name a .yaml file")
-    return MATRICES / f"{name}.yaml"
-
-
-def _check_once(node: yaml.Node | None, where: str) -> None:
-    """Raise if a key is given twice: YAML would take the last without a word."""
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_once(item, where)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    seen: set[str] = set()
-    for key, value in node.value:
-        if key.value in seen:
-            raise LearnedSparseError(f"{where}:{key.start_mark.line + 1}: {key.value!r} is given twice; keep one")
-        seen.add(key.value)
-        _check_once(value, where)
-
-
-def _filled(matrix: Matrix, folder: Path) -> Matrix:
-    """``matrix`` with ``folder`` for every ``{data}``."""
+def fill_data(matrix: Matrix, folder: Path) -> Matrix:
+    """``matrix`` with ``folder`` in place of every ``{data}``."""
 
     def fill(value: Any) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -92,9 +82,191 @@ def _filled(matrix: Matrix, folder: Path) -> Matrix:
     return filled
 
 
-def _check_there(raw: Matrix, filled: Matrix, where: str) -> None:
-    """Without ``--data``, what a column names below it is to be in the default folder."""
-    for name, column in raw.columns.items():
+def column_measures(column: Column) -> tuple[str, ...] | None:
+    """The measures of a column, or else of its split; None if the collection is below ``{data}``."""
+    if column.measures:
+        return column.measures
+    if DATA in column.collection:
+        return None
+    return tuple(load_collection(column.collection).split(column.split).measures)
+
+
+def _find(name: str) -> Path:
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    if name not in known_matrices():
+        raise LearnedSparseError(f"no matrix {name!r}{did_you_mean(name, known_matrices())}; or name a .yaml file")
+    return MATRICES / f"{name}.yaml"
+
+
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Put ``where`` before the message of an error."""
+    try:
+        yield
+    except LearnedSparseError as error:
+        raise LearnedSparseError(f"{where}: {error}") from error
+
+
+def _check_keys(node: yaml.Node | None, where: str) -> None:
+    """Raise if a mapping has the same key twice: YAML keeps the last value silently."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(item, where)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        if key.value in seen:
+            raise LearnedSparseError(f"{where}:{key.start_mark.line + 1}: {key.value!r} is given twice; keep one")
+        seen.add(key.value)
+        _check_keys(value, where)
+
+
+def _check_folders(matrix: Matrix, filled: Matrix, where: str) -> None:
+    """Raise if a collection below ``{data}`` is not in the default folder."""
+    for name, column in matrix.columns.items():
         folder = Path(filled.columns[name].collection)
         if DATA in column.collection and not folder.exists():
             raise LearnedSparseError(f"{where}: columns: {name}: {folder}: no such folder; name yours with --data DIR")
+
+
+def _check_matrix(matrix: Matrix, where: str) -> None:
+    if not matrix.columns or not matrix.rows:
+        raise LearnedSparseError(f"{where}: a matrix needs at least one row and one column")
+    for names, part in ((matrix.rows, "rows"), (matrix.columns, "columns")):
+        _check_names(names, f"{where}: {part}")
+    for name, column in matrix.columns.items():
+        _check_column(column, matrix.hits, f"{where}: columns: {name}")
+    measures = {name: column_measures(column) for name, column in matrix.columns.items()}
+    for name, row in matrix.rows.items():
+        _check_row(name, row, matrix, f"{where}: rows: {name}")
+        _check_scores(row.scores, measures, f"{where}: rows: {name}: scores", COSTS)
+        _check_scores(row.expected, measures, f"{where}: rows: {name}: expected", ())
+    if matrix.baseline is not None:
+        _check_has_runs(matrix.baseline, matrix, f"{where}: baseline")
+    for number, claim in enumerate(matrix.claims):
+        _check_claim(claim, matrix, measures, f"{where}: claims[{number}]")
+
+
+def _check_names(names: Iterable[str], where: str) -> None:
+    """Raise unless the names in paths (``slug``) are not empty and all different."""
+    seen: dict[str, str] = {}
+    for name in names:
+        short = slug(name)
+        if not short:
+            raise LearnedSparseError(f"{where}: {name!r} has no letter and no digit to name files by")
+        if short in seen:
+            raise LearnedSparseError(f"{where}: {name!r} and {seen[short]!r} would both be {short!r} in file names")
+        seen[short] = name
+
+
+def _check_column(column: Column, hits: int, where: str) -> None:
+    if column.pool is not None and column.pool < 1:
+        raise LearnedSparseError(f"{where}: pool {column.pool}; give at least 1, or omit it for the whole collection")
+    with _located(where):
+        if DATA not in column.collection:
+            load_collection(column.collection).split(column.split)
+        for measure in column.measures:
+            parse_measure(measure)
+    for measure in column_measures(column) or ():
+        _, _, cutoff = measure.partition("@")
+        if cutoff and int(cutoff) > hits:
+            raise LearnedSparseError(
+                f"{where}: {measure} looks at {cutoff} results, a run has {hits}; set hits: {cutoff}"
+            )
+
+
+def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
+    if len(row.kinds) != 1:
+        kinds = " and ".join(row.kinds) or "none"
+        raise LearnedSparseError(f"{where}: give exactly one of {', '.join(KINDS)}; there is {kinds}")
+    for column in row.columns:
+        _check_known(column, matrix.columns, f"{where}: columns: no column {column!r}")
+    for key, kinds_of_setting in _KINDS_OF_SETTING.items():
+        if getattr(row, key) != getattr(_EMPTY, key) and row.kind not in kinds_of_setting:
+            raise LearnedSparseError(
+                f"{where}: {key!r} means nothing in a row of {row.kind!r}, only of {', '.join(kinds_of_setting)}"
+            )
+    if (row.bm25 == "expanded") != (row.expanded is not None):
+        raise LearnedSparseError(f"{where}: 'bm25: expanded' and 'expanded: FILE' belong together")
+    if row.published is not None and not row.scores:
+        raise LearnedSparseError(f"{where}: a published row needs 'scores'")
+    if row.tolerance < 0:
+        raise LearnedSparseError(f"{where}: tolerance {row.tolerance}; give 0 or more")
+    if row.recipe is not None:
+        with _located(where):
+            load_recipe(row.recipe, changes=row.changes)
+    if row.model is not None:
+        trained = [other for other, its in matrix.rows.items() if set(its.kinds) & set(_TRAINED)]
+        _check_known(row.model, trained, f"{where}: model: no row {row.model!r} with a recipe or a checkpoint")
+    if row.index_of is not None:
+        _check_index_of(name, row, row.index_of, matrix, f"{where}: index_of")
+
+
+def _check_index_of(name: str, row: Row, index_of: str, matrix: Matrix, where: str) -> None:
+    indexed = [
+        other
+        for other, its in matrix.rows.items()
+        if other != name and its.index_of is None and set(its.kinds) & set(_LEARNED)
+    ]
+    _check_known(index_of, indexed, f"{where}: no row {index_of!r} with an index of its own")
+    other = matrix.rows[index_of]
+    if _checkpoint_of(name, row) != _checkpoint_of(index_of, other):
+        raise LearnedSparseError(
+            f"{where}: {index_of!r} has other weights; write model: {other.model or index_of} in this row"
+        )
+    if (row.encode, row.options) != (other.encode, other.options):
+        raise LearnedSparseError(
+            f"{where}: the documents are those of {index_of!r}: give this row the same encode and options, "
+            "and put what changes queries under 'queries'"
+        )
+
+
+def _checkpoint_of(name: str, row: Row) -> tuple[str, str]:
+    """Equal for two rows if and only if they have the same checkpoint."""
+    return ("checkpoint", row.checkpoint) if row.checkpoint is not None else ("row", row.model or name)
+
+
+def _check_scores(scores: Scores, measures: Measures, where: str, costs: tuple[str, ...]) -> None:
+    for column, column_scores in scores.items():
+        _check_known(column, measures, f"{where}: no column {column!r}")
+        for measure in column_scores:
+            if measure not in costs:
+                _check_measured(measure, measures[column], f"{where}: {column}", costs)
+
+
+def _check_measured(measure: str, known: tuple[str, ...] | None, where: str, costs: tuple[str, ...]) -> None:
+    if known is None:
+        with _located(where):
+            parse_measure(measure)
+    else:
+        _check_known(measure, (*known, *costs), f"{where}: {measure!r} is not measured there")
+
+
+def _check_has_runs(name: str, matrix: Matrix, where: str) -> None:
+    _check_known(name, matrix.rows, f"{where}: no row {name!r}")
+    if matrix.rows[name].published is not None:
+        raise LearnedSparseError(
+            f"{where}: {name!r} is a published row: there are no scores of single queries to compare"
+        )
+
+
+def _check_claim(claim: Claim, matrix: Matrix, measures: Measures, where: str) -> None:
+    for side in (claim.better, claim.worse):
+        _check_has_runs(side, matrix, where)
+    if claim.better == claim.worse:
+        raise LearnedSparseError(f"{where}: {claim.better!r} is compared with itself")
+    for column in claim.columns or matrix.columns:
+        _check_known(column, matrix.columns, f"{where}: no column {column!r}")
+        for side in (claim.better, claim.worse):
+            if not matrix.rows[side].runs_on(column):
+                raise LearnedSparseError(f"{where}: {side!r} is not run on {column!r}; name the claim's columns")
+        if claim.quantity not in COSTS:
+            _check_measured(claim.quantity, measures[column], f"{where}: {column}", COSTS)
+
+
+def _check_known(name: str, known: Iterable[str], message: str) -> None:
+    """Raise with ``message`` and a suggestion if ``name`` is not one of ``known``."""
+    if name not in known:
+        raise LearnedSparseError(f"{message}{did_you_mean(name, known)}")

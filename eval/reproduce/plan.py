@@ -1,138 +1,343 @@
-"""What a leaderboard takes: steps that each run one command, and the cells they lead to."""
+"""From a matrix to its plan: the cells, and for each kind of row the steps it needs."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
-from eval.reproduce.matrix import DATA, Matrix
-from eval.reproduce.step_fingerprint import fingerprint
-from learned_sparse import __version__
-from learned_sparse.core import home
+from eval.measures import parse_measure
+from eval.reproduce.builder import BM25, MEAN_TERMS, Builder, Target, Weights, local_files, set_words, target
+from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
+from eval.reproduce.prepare import DOCUMENTS, QRELS, TOPICS
+from eval.reproduce.steps import Step, ordered
+from learned_sparse.core import (
+    LearnedSparseError,
+    checkpoint_folder,
+    did_you_mean,
+    home,
+    index_folder,
+    queries_folder,
+    run_file,
+    vectors_folder,
+)
+from learned_sparse.jsonvector import TOPICS as ENCODED_TOPICS
+from learned_sparse.search import SEGMENTS_PER_DOCUMENT
 
-Kind = Literal[
-    "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "evaluate",
-    "costs",
-]  # fmt: skip
-"""``prepare``: documents or a tokenizer written in the form that another step reads."""
-HOME = "{home}"
+if TYPE_CHECKING:
+    from encoders.training.recipe import Recipe
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Step:
-    """One command, what it reads and where its result stands. Two steps are the same if they are one object."""
-
-    kind: Kind
-    about: str
-    """For people: ``encode splade, scifact``."""
-    module: str
-    arguments: tuple[str, ...]
-    place: str
-    """Names the step below the home folder: ``vectors/scifact/splade``."""
-    needs: tuple[Step, ...] = ()
-    reads: tuple[Path, ...] = ()
-    """Files from outside."""
-    facts: dict[str, Any] = field(default_factory=dict)
-    """What else decides the result, as JSON: a whole recipe, or how a collection is read."""
-    writes: tuple[Path, ...] = ()
-    """Files and folders."""
-    free: tuple[str, ...] = ()
-    """More words of the command, on which the result does not depend, such as ``--threads 2``."""
-    size: int | None = None
-    """Documents, queries or training examples, if that is known: what its time grows with."""
-    terms: int = 0
-    """Of a document, about: what the room on the disk grows with."""
-    data: Path | None = field(default=None, repr=False)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """All words after the name of the module."""
-        return (*self.arguments, *self.free)
-
-    @property
-    def command(self) -> str:
-        """What a person types."""
-        return shlex.join(["python", "-m", self.module, *self.words])
-
-    @cached_property
-    def inputs(self) -> dict[str, Any]:
-        """All that decides the result, as JSON; the places of ``--data`` and of the home folder do not."""
-        return {
-            "module": self.module,
-            "arguments": [self.neutral(word) for word in self.arguments],
-            "needs": {step.place: step.key for step in self.needs},
-            "reads": {f"{path.parent.name}/{path.name}": fingerprint(path) for path in self.reads},
-            "facts": json.loads(self.neutral(json.dumps(self.facts))),
-            "learned_sparse": __version__,
-        }
-
-    @cached_property
-    def key(self) -> str:
-        """SHA-256 of ``inputs``: equal keys, equal results."""
-        return hashlib.sha256(json.dumps(self.inputs, sort_keys=True).encode()).hexdigest()
-
-    def neutral(self, text: str) -> str:
-        """``text`` without the places of ``--data`` and of the home folder."""
-        places = [(str(home()), HOME)] + ([(str(self.data), DATA)] if self.data else [])
-        for place, name in sorted(places, key=lambda pair: -len(pair[0])):
-            text = text.replace(f"{place}/", f"{name}/")
-        return text
-
-    def chain(self) -> Iterator[Step]:
-        """Everything it needs, each once and after what it needs itself, then the step."""
-        return ordered([self])
+_QUERY_OPTIONS = ("--dtype", "--device", "--revision")
+"""Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
+_TERMS = {"uhd": 500, "spade": 250, "sparterm": 30}
+"""Terms of an encoded document, about, by architecture; other architectures: ``MEAN_TERMS``."""
+_STOCK = "learned_sparse.pyserini"
+"""Runs stock Pyserini modules on a suitable Java; with Java 21 installed, ``python -m pyserini.MODULE`` is the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellPlan:
-    """One row on one column, with one seed."""
+    """One row on one column with one seed."""
 
     row: str
     column: str
     seed: int | None
-    """None: the recipe's own, or nothing is trained."""
+    """None: the seed of the recipe, or no training."""
     steps: tuple[Step, ...]
-    """All that this cell needs, in order."""
+    """All steps that the cell needs, in order."""
     run: Path
-    """In TREC's format."""
+    """Run file in TREC's format."""
     evaluated: Path
-    """What ``python -m eval.evaluate --json --per-query`` gives."""
+    """Output of ``python -m eval.evaluate --json --per-query``."""
     costs: Path | None
-    """What ``python -m eval.costs`` gives; None for a run that was given."""
+    """Output of ``python -m eval.costs``; None for a given run."""
     collection: str
-    """As ``--collection`` takes it: where the pool is, for a column with one."""
+    """As ``--collection`` takes it; the folder of the pool for a column with a pool."""
     checkpoint: str | None
-    """Folder or name on the Hub; None for BM25 on text and a run that was given."""
+    """Folder or name on the Hub; None for BM25 on text and for a given run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All steps of the chosen cells of a matrix, each once and after what it needs; cells by row, column and seed."""
+    """The chosen cells of a matrix by row, column and seed, and their steps in order, each once."""
 
     name: str
-    """Of the matrix, for folders."""
+    """Name of the matrix in paths."""
     matrix: Matrix
     data: Path | None
     steps: tuple[Step, ...]
     cells: tuple[CellPlan, ...]
 
 
-def ordered(steps: Iterable[Step]) -> Iterator[Step]:
-    """``steps`` with all that they need, each once, whatever is needed first."""
-    seen: set[Step] = set()
+def make_plan(
+    matrix: Matrix,
+    name: str,
+    data: Path | None = None,
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    threads: int | None = None,
+    lenient: bool = False,
+) -> Plan:
+    """The plan of the chosen ``rows`` and ``columns`` (empty: all); ``threads`` of each search and indexing.
 
-    def visit(step: Step) -> Iterator[Step]:
-        if step not in seen:
-            seen.add(step)
-            for need in step.needs:
-                yield from visit(need)
+    A missing collection is an error, or with ``lenient`` a column without cells.
+    """
+    for chosen, known, option in ((rows, matrix.rows, "--row"), (columns, matrix.columns, "--column")):
+        for word in chosen:
+            if word not in known:
+                raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
+    builder = Builder(matrix=matrix, data=data, threads=threads)
+    targets: dict[str, Target] = {}
+    for key, column in matrix.columns.items():
+        if not columns or key in columns:
+            try:
+                targets[key] = _target(builder, column)
+            except LearnedSparseError:
+                if not lenient:
+                    raise
+    cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in _cells(builder, key, targets))
+    steps = tuple(ordered(step for cell in cells for step in cell.steps))
+    return Plan(name=name, matrix=matrix, data=data, steps=steps, cells=cells)
+
+
+def commands_by_hand(plan: Plan, cell: CellPlan) -> list[str]:
+    """Commands that reproduce a cell: ours up to the vectors, stock Pyserini and trec_eval for the rest.
+
+    The output of our commands has its usual path, other output is below ``home()/by-hand``.
+    """
+    row = plan.matrix.rows[cell.row]
+    evaluated = next(step for step in cell.steps if cell.evaluated in step.writes)
+    searched = next((step for step in cell.steps if cell.run in step.writes), None)
+    folder = home() / "by-hand" / cell.evaluated.relative_to(home() / "evaluations").with_suffix("")
+    made = [] if searched is None else [step.command for step in _steps_before_index(cell, searched)]
+    export = ["python", "-m", "eval.reproduce.prepare", "export", *evaluated.arguments[:4]]  # --collection, --split
+    export += ["--documents"] if row.bm25 == "text" else []
+    lines = [*made, shlex.join([*export, "--output", str(folder)])]
+    run = cell.run
+    if searched is not None:
+        run = folder / "run.txt"
+        lines += [_stock_index(row, cell, folder), _stock_search(row, cell, folder, searched, plan.matrix.hits)]
+    words = evaluated.arguments
+    for measure in words[words.index("--measures") + 1 : words.index("--per-query")]:
+        arguments = [*parse_measure(measure).arguments, str(folder / QRELS), str(run)]
+        lines.append(_stock("eval.trec_eval", arguments))
+    return lines
+
+
+def _target(builder: Builder, column: Column) -> Target:
+    whole = target(column.collection, column.split, column.measures)
+    return builder.pool(whole, column.pool) if column.pool else whole
+
+
+def _cells(builder: Builder, name: str, targets: dict[str, Target]) -> Iterator[CellPlan]:
+    row = builder.matrix.rows[name]
+    seeds = builder.matrix.rows[row.model].seeds if row.model else row.seeds
+    for column, on in targets.items():
+        if row.runs_on(column):
+            for seed in seeds or (None,):
+                yield _cell(builder, name, column, on, seed)
+
+
+def _cell(builder: Builder, name: str, column: str, on: Target, seed: int | None) -> CellPlan:
+    """The steps of a row on a target, by the kind of the row."""
+    row, costs, checkpoint = builder.matrix.rows[name], None, None
+    if row.run is not None:
+        run = Path(row.run.replace("{collection}", on.name).replace("{split}", on.split))
+        evaluated = builder.evaluate(slug(name), on, run, ())
+    else:
+        folder = folder_name(name, seed)
+        if row.bm25 in {"text", "expanded"}:
+            folder, searched, costs = _bm25(builder, name, on)
+        else:
+            searched, costs, checkpoint = _learned(builder, name, on, seed)
+        run = searched.writes[0]
+        evaluated = builder.evaluate(folder, on, run, (searched,))
+    return CellPlan(
+        row=name, column=column, seed=seed, run=run, evaluated=evaluated.writes[0],
+        steps=tuple(ordered([evaluated, *([costs] if costs else [])])), costs=costs.writes[0] if costs else None,
+        collection=on.collection, checkpoint=checkpoint,
+    )  # fmt: skip
+
+
+def _bm25(builder: Builder, name: str, on: Target) -> tuple[str, Step, Step]:
+    """Name in paths, search and costs of BM25 over text."""
+    row = builder.matrix.rows[name]
+    if row.backend == "exact":
+        raise LearnedSparseError(f"row {name!r}: BM25 over text needs Lucene; leave 'backend: exact' out")
+    if row.bm25 == "text":
+        folder, searched = BM25, builder.bm25_search(on, builder.matrix.hits)
+    else:
+        folder = slug(name)
+        index = builder.expanded_index(folder, on, Path(str(row.expanded).replace("{collection}", on.name)))
+        output = str(run_file(on.name, on.split, folder))
+        searched = builder.search(folder, on, ("--index", str(index.writes[0]), "--output", output), (index,))
+    costs = builder.costs(folder, on, ("--index", index_folder(on.name, folder)), (searched,))
+    return folder, searched, costs
+
+
+def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple[Step, Step, str]:
+    """Search, costs and checkpoint of a learned model, or of BM25 over word pieces."""
+    row, folder = builder.matrix.rows[name], folder_name(name, seed)
+    indexed = folder_name(row.index_of or name, seed)
+    weights = _weights(builder, name, seed)
+    encoded = _encoded(builder, row.index_of or name, on, seed)
+    exact = row.backend == "exact"
+    index = encoded if exact else builder.index(indexed, on, encoded)
+    words = _encode_words(folder, weights, builder, row, queries=True)
+    queries = builder.encode_queries(folder, on, words, weights.needs, weights.reads)
+    words = ["--model", indexed, *set_words(row.queries)]
+    words += ["--backend", "exact"] if exact else []
+    words += ["--output", str(run_file(on.name, on.split, folder))] if indexed != folder else []
+    searched = builder.search(folder, on, words, (index,))
+    files: list[str | Path] = ["--vectors", vectors_folder(on.name, indexed)]
+    files += ["--queries", queries_folder(on.name, on.split, folder)]
+    files += [] if exact else ["--index", index_folder(on.name, indexed)]
+    return searched, builder.costs(folder, on, files, (searched, queries)), weights.checkpoint
+
+
+def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
+    row, folder, weights = builder.matrix.rows[name], folder_name(name, seed), _weights(builder, name, seed)
+    words = _encode_words(folder, weights, builder, row, queries=False)
+    return builder.encode(folder, on, words, weights.needs, weights.reads, terms=weights.terms)
+
+
+def _encode_words(folder: str, weights: Weights, builder: Builder, row: Row, *, queries: bool) -> list[str]:
+    """Arguments of ``learned_sparse.encode`` besides the model and the collection."""
+    words: list[str] = []
+    if weights.checkpoint != str(checkpoint_folder(folder)):
+        words += ["--checkpoint", weights.checkpoint]
+    if builder.matrix.dtype and "--dtype" not in row.options:
+        words += ["--dtype", builder.matrix.dtype]
+    if queries:
+        pairs = zip(row.options, row.options[1:], strict=False)
+        words += [word for pair in pairs if pair[0] in _QUERY_OPTIONS for word in pair]
+        return [*words, *set_words(row.encode | row.queries)]
+    return [*words, *row.options, *set_words(row.encode)]
+
+
+def folder_name(name: str, seed: int | None) -> str:
+    """Name of a row's folders.
+
+    >>> folder_name("SpaDE k=10", None), folder_name("splade", 1)
+    ('spade-k-10', 'splade-seed-1')
+    """
+    return slug(name) if seed is None else f"{slug(name)}-seed-{seed}"
+
+
+def _weights(builder: Builder, name: str, seed: int | None) -> Weights:
+    """The checkpoint of a row."""
+    if (name, seed) not in builder.weights:
+        builder.weights[name, seed] = _new_weights(builder, name, seed)
+    return builder.weights[name, seed]
+
+
+def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
+    """The checkpoint of another row, of word pieces, named by the row, or trained by its recipe."""
+    row = builder.matrix.rows[name]
+    if row.model is not None:
+        return _weights(builder, row.model, seed)
+    if row.bm25 is not None:
+        step = builder.word_pieces()
+        return Weights(checkpoint=str(step.writes[0]), needs=(step,))
+    if row.checkpoint is not None:
+        folder = Path(row.checkpoint)
+        return Weights(checkpoint=row.checkpoint, reads=(folder,) if folder.is_dir() else ())
+    return _trained(builder, name, seed)
+
+
+def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
+    """Train the recipe of a row, on the data of the matrix if it names any."""
+    from encoders.training.recipe_file import load_recipe, to_mapping
+
+    row, training = builder.matrix.rows[name], builder.matrix.training
+    name_or_file, folder = str(row.recipe), checkpoint_folder(folder_name(name, seed))
+    changes = [*row.changes, *([] if seed is None else [f"seed={seed}"])]
+    runs = _negatives(builder, training) if training else {}
+    changes += [f"data.{number}.run={step.writes[0]}" for number, step in runs.items()]
+    if training and training.validation and load_recipe(name_or_file).validation:
+        changes.append(f"validation.collection={training.validation}")
+    data = training.data if training else ()
+    recipe = load_recipe(name_or_file, changes=changes, data=data)
+    words = ["--recipe", name_or_file, "--output", str(folder)]
+    words += [word for spelled in data for word in ("--data", spelled)]
+    words += [word for change in changes for word in ("--set", change)]
+    step = builder.step(
+        "train", f"train {folder.name}", "encoders.train", words, name=f"checkpoints/{folder.name}",
+        needs=tuple(runs.values()), reads=_training_files(recipe), writes=(folder,), unkeyed_arguments=("--resume",),
+        facts={"recipe": json.loads(json.dumps(to_mapping(recipe)))},
+        disk_bytes=400_000_000,  # weights, the best weights so far, and the state of the optimiser
+    )  # fmt: skip
+    return Weights(checkpoint=str(folder), needs=(step,), terms=_TERMS.get(recipe.architecture, MEAN_TERMS))
+
+
+def _negatives(builder: Builder, training: Training) -> dict[int, Step]:
+    """BM25's runs of the training queries, by position in the training data."""
+    from encoders.training.recipe_file import source
+
+    parts = [source(spelled) for spelled in training.data] if training.negatives else []
+    return {
+        number: builder.bm25_search(target(part["collection"], part.get("split", "train")), training.negatives or 0)
+        for number, part in enumerate(parts)
+        if "collection" in part
+    }
+
+
+def _training_files(recipe: Recipe) -> tuple[Path, ...]:
+    """Local files that a training reads: collections, and triples."""
+    files: list[Path] = []
+    for part in recipe.data:
+        files += [path for path in (part.triples, part.topics, part.qrels) if path]
+        files += local_files(part.collection, None if part.topics else part.split) if part.collection else []
+    if recipe.validation:
+        files += local_files(recipe.validation.collection, recipe.validation.split)
+    return tuple(dict.fromkeys(files))
+
+
+def _steps_before_index(cell: CellPlan, searched: Step) -> Iterator[Step]:
+    """The steps up to the cell's vectors: BM25's runs for training and pools, checkpoints, encoding."""
+    ours = {step for step in cell.steps if step.kind in {"prepare", "train", "pool", "encode", "encode-queries"}}
+    needed = set(ordered(need for step in ours for need in step.needs))
+    for step in cell.steps:
+        if step in ours or (step in needed and step.kind not in {"verify", "costs", "evaluate"} and step != searched):
             yield step
 
-    for step in steps:
-        yield from visit(step)
+
+def _stock_index(row: Row, cell: CellPlan, folder: Path) -> str:
+    kind, options = "JsonVectorCollection", ["--pretokenized"]
+    if row.bm25 == "text":
+        kind, source, options = "JsonCollection", folder / DOCUMENTS, []
+    elif row.bm25 == "expanded":
+        kind, source, options = "JsonCollection", _last_output(cell, "prepare"), []
+    else:
+        source = _last_output(cell, "encode") / "vectors"
+        options += [] if row.bm25 else ["--impact"]
+    words = ["--collection", kind, "--input", str(source), "--index", str(folder / "index")]
+    return _stock("index.lucene", [*words, "--generator", "DefaultLuceneDocumentGenerator", "--threads", "1", *options])
+
+
+def _stock_search(row: Row, cell: CellPlan, folder: Path, searched: Step, hits: int) -> str:
+    if row.bm25 in {"text", "expanded"}:
+        options, topics = ["--bm25"], folder / TOPICS
+    else:
+        topics = _last_output(cell, "encode-queries") / ENCODED_TOPICS
+        options = ["--bm25", "--pretokenized"] if row.bm25 else ["--impact", "--min-idf", "-1"]
+    options += ["--remove-query"] if searched.facts.get("remove_query") else []
+    if "--segment-length" in row.options:
+        passages = SEGMENTS_PER_DOCUMENT * hits
+        options += ["--max-passage", "--max-passage-hits", str(hits), "--hits", str(passages)]
+    else:
+        options += ["--hits", str(hits)]
+    words = ["--index", str(folder / "index"), "--topics", str(topics), "--output", str(folder / "run.txt")]
+    return _stock("search.lucene", [*words, *options])
+
+
+def _stock(module: str, words: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", _STOCK, module, *words])
+
+
+def _last_output(cell: CellPlan, kind: str) -> Path:
+    return [step for step in cell.steps if step.kind == kind][-1].writes[0]

@@ -1,8 +1,9 @@
-"""The demo at toy size: every step, once; and nothing twice."""
+"""The demo at toy size: every step runs once, and none twice."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shutil
 from pathlib import Path
 
@@ -16,12 +17,12 @@ from learned_sparse.core import checkpoint_folder, index_folder, run_file, vecto
 from learned_sparse.core.errors import LearnedSparseError
 from tests.toy_data import save_recipes
 
-RECIPES = [f"demo-{name}" for name in (*demo.MODELS, *demo.MORE)]
+RECIPES = [f"demo-{name}" for name in (*demo.MODELS, *demo.OTHER_MODELS)]
 
 
 @pytest.fixture
 def tiny_recipe(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """demo-splade; in the place of the shipped recipes of the demo, two steps on a tiny BERT."""
+    """demo-splade; all recipes of the demo are replaced by two steps on a tiny BERT."""
     folder = save_recipes(tmp_path / "recipes", RECIPES, tiny_headless, -1.0)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
     return folder / "demo-splade.yaml"
@@ -35,10 +36,16 @@ def _few_hits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.jvm
 def test_the_demo_runs_every_step_once(
-    tmp_home: Path, tiny_recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_home: Path,
+    tiny_recipe: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    caplog.set_level(logging.INFO, "eval.reproduce")
     assert demo.main(["--models", "splade"]) == 0
     shown = capsys.readouterr().out
+    progress = caplog.messages
     for command in (
         "learned_sparse.index --bm25 --collection pydoc\n",
         "learned_sparse.search --bm25 --collection pydoc --split test",
@@ -51,7 +58,7 @@ def test_the_demo_runs_every_step_once(
         "eval.costs --index",
     ):
         assert f"$ python -m {command}" in shown
-    assert "[ 1/11] index the text of pydoc: " in shown
+    assert any(line.startswith("[ 1/11] index the text of pydoc: ") for line in progress)
     table = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.startswith(("bm25 ", "splade "))}
     assert 0.3 < float(table["bm25"][0]) < 0.5  # this Python's docstrings; 0.3565 with Python 3.11.7
     assert 0.7 < float(table["bm25"][1]) < 0.95
@@ -75,12 +82,12 @@ def test_the_demo_runs_every_step_once(
     assert written == {path: path.stat().st_mtime_ns for path in written}
 
 
-def test_all_means_more_than_the_default() -> None:
-    assert demo.chosen(["all"]) == (*demo.MODELS, *demo.MORE)
-    assert demo.chosen(demo.MODELS) == demo.MODELS
-    assert not set(demo.MODELS) & set(demo.MORE)
+def test_models_are_chosen_by_name_or_all() -> None:
+    assert demo.chosen_models(["all"]) == (*demo.MODELS, *demo.OTHER_MODELS)
+    assert demo.chosen_models(demo.MODELS) == demo.MODELS
+    assert not set(demo.MODELS) & set(demo.OTHER_MODELS)
     with pytest.raises(LearnedSparseError, match="did you mean 'spade'"):
-        demo.chosen(["spad"])
+        demo.chosen_models(["spad"])
 
 
 @pytest.mark.jvm
@@ -94,8 +101,8 @@ def test_spade_and_uhd_bert_in_the_demo(
     folder = save_recipes(tmp_path / "recipes", RECIPES, tiny_headless)
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
     monkeypatch.setattr(demo, "encode_milliseconds", lambda *_: 1.0)  # measured in the test above
-    assert demo.main(["--models", *demo.MORE]) == 0
+    assert demo.main(["--models", *demo.OTHER_MODELS]) == 0
     table = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line}
-    for name in demo.MORE:
+    for name in demo.OTHER_MODELS:
         assert len(table[name]) == 7
         assert 0 <= float(table[name][0]) < float(table["bm25"][0])  # a random BERT

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eval.costs.__main__ import evenly_spaced, index_bytes, main
-from eval.reproduce.claims import COSTS
+from eval.reproduce.matrix import COSTS
 from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.index import build_bm25_index, build_index, encoded_files
 from learned_sparse.lucene import analyze

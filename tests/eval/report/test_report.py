@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from eval.report.__main__ import main
 from eval.report.pages import cells_csv, code, html, markdown, page, plain, write_report
 from eval.report.results import COSTS, Results, measure
-from eval.reproduce import claims
+from eval.reproduce.matrix import COSTS as CLAIMED_COSTS
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json
 from tests.eval.report import report_results
@@ -271,7 +271,7 @@ def test_without_what_is_optional() -> None:
 
 
 def test_costs_are_those_that_claims_know() -> None:
-    assert tuple(cost.key for cost in COSTS) == claims.COSTS
+    assert tuple(cost.key for cost in COSTS) == CLAIMED_COSTS
 
 
 @pytest.mark.parametrize(("text", "shown"), [("a`b", "`` a`b ``"), ("plain", "`plain`"), ("``", "``` `` ```")])

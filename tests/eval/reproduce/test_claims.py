@@ -1,11 +1,12 @@
-"""Verdicts on claims, by hand, and the rows they name."""
+"""Verdicts on claims, computed by hand."""
 
 from __future__ import annotations
 
 import pytest
 
 from eval.measures import Test
-from eval.reproduce.claims import Claim, Verdict, judge, judge_cost, spelled
+from eval.reproduce.leaderboard import Verdict, judge, judge_cost
+from eval.reproduce.matrix import Claim, claim_text
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
 
@@ -14,10 +15,10 @@ NOT_LOWER = Claim(source="", better="a", worse="b", quantity="MRR@10", kind="not
 
 
 def scores(*values: float) -> dict[str, float]:
-    return {f"q{place}": value for place, value in enumerate(values)}
+    return {f"q{number}": value for number, value in enumerate(values)}
 
 
-def test_a_verdict_needs_a_difference_in_the_right_direction_and_no_chance() -> None:
+def test_a_claim_needs_a_significant_difference_in_its_direction() -> None:
     more, less = scores(*[1.0] * 8), scores(*[0.5] * 8)
     assert judge(HIGHER, more, less).holds == "holds"
     assert judge(HIGHER, less, more).holds == "does not hold"
@@ -25,7 +26,7 @@ def test_a_verdict_needs_a_difference_in_the_right_direction_and_no_chance() -> 
     assert judge(HIGHER, more, less).difference == 0.5
 
 
-def test_not_lower_fails_only_where_it_is_surely_lower() -> None:
+def test_not_lower_fails_only_if_significantly_lower() -> None:
     more, less = scores(*[1.0] * 8), scores(*[0.5] * 8)
     assert judge(NOT_LOWER, more, less).holds == "holds"
     assert judge(NOT_LOWER, less, more).holds == "does not hold"
@@ -42,9 +43,9 @@ def claim(kind: str, margin: float = 0.0, quantity: str = "MRR@10") -> Claim:
     ("kind", "margin", "difference", "verdict"),
     [
         ("higher", 0.1, 0.2, "holds"),
-        ("higher", 0.1, 0.05, "does not hold"),  # higher, but surely not by so much
+        ("higher", 0.1, 0.05, "does not hold"),  # higher, but by less than the margin
         ("not lower", 0.1, 0.0, "holds"),
-        ("not lower", 0.1, -0.05, "holds"),  # within the margin, and that surely
+        ("not lower", 0.1, -0.05, "holds"),  # significantly within the margin
         ("not lower", 0.1, -0.2, "does not hold"),
         ("less", 0.0, -0.2, "holds"),
         ("less", 0.1, -0.2, "holds"),
@@ -55,20 +56,20 @@ def claim(kind: str, margin: float = 0.0, quantity: str = "MRR@10") -> Claim:
 @pytest.mark.parametrize("test", ["randomization", "t-test"])
 def test_margins_of_measures(kind: str, margin: float, difference: float, verdict: str, test: Test) -> None:
     better = scores(*(0.5 + difference + noise for noise in (-0.01, 0.01) * 4))
-    found = judge(claim(kind, margin), better, scores(*[0.5] * 8), test)
-    assert found.holds == verdict
-    assert found.difference == pytest.approx(difference)
-    assert found.p is not None
-    assert found.p < 0.05
+    result = judge(claim(kind, margin), better, scores(*[0.5] * 8), test)
+    assert result.holds == verdict
+    assert result.difference == pytest.approx(difference)
+    assert result.p is not None
+    assert result.p < 0.05
 
 
 def test_non_inferiority_has_to_be_shown() -> None:
     few = (scores(0.5, 0.75), scores(0.5, 0.5))
-    assert judge(claim("not lower"), *few).holds == "holds"  # nothing speaks against it
-    assert judge(claim("not lower", 0.1), *few).holds == "not significant"  # two queries show nothing
+    assert judge(claim("not lower"), *few).holds == "holds"  # no significant loss
+    assert judge(claim("not lower", 0.1), *few).holds == "not significant"  # two queries are too few
 
 
-def test_the_test_asked_for_decides() -> None:
+def test_the_chosen_test_decides() -> None:
     better, worse = scores(1.0, 0.9, 0.8, 0.7), scores(0.0, 0.0, 0.0, 0.0)
     assert judge(HIGHER, better, worse).p == 2 / 2**4  # no four signs are significant
     assert judge(HIGHER, better, worse, "t-test").holds == "holds"
@@ -89,14 +90,14 @@ def test_the_test_asked_for_decides() -> None:
     ],
 )
 def test_a_cost_is_one_number(kind: str, margin: float, better: float, worse: float, holds: bool) -> None:
-    found = judge_cost(claim(kind, margin, "FLOPS"), better, worse)
-    assert found == Verdict(difference=better - worse, p=None, holds="holds" if holds else "does not hold")
+    result = judge_cost(claim(kind, margin, "FLOPS"), better, worse)
+    assert result == Verdict(difference=better - worse, p=None, holds="holds" if holds else "does not hold")
 
 
 def test_claims_in_words() -> None:
-    assert spelled(HIGHER) == "a: MRR@10 higher than b"
-    assert spelled(claim("not lower", 0.005)) == "a: MRR@10 not lower than b by more than 0.005"
-    assert spelled(claim("less", 0.25, "index bytes")) == "a: index bytes less than b by more than 25 %"
+    assert claim_text(HIGHER) == "a: MRR@10 higher than b"
+    assert claim_text(claim("not lower", 0.005)) == "a: MRR@10 not lower than b by more than 0.005"
+    assert claim_text(claim("less", 0.25, "index bytes")) == "a: index bytes less than b by more than 25 %"
 
 
 def test_a_claim_is_read_strictly() -> None:

@@ -1,4 +1,4 @@
-"""A small leaderboard, run by the command: once, twice, killed, with a broken row, and by hand with stock commands."""
+"""A small leaderboard run by the command: once, again, killed, with a broken row, and by hand with stock commands."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
 from tests.toy_data import save_collection, save_recipes
 
-ROOT = Path(__file__).resolve().parents[2]
-EXACT, SAME = ("runs", "vectors", "queries"), {".txt", ".jsonl", ".tsv"}
-"""Folders and kinds of files that are the same bytes however often a run was killed."""
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS, SUFFIXES = ("runs", "vectors", "queries"), {".txt", ".jsonl", ".tsv"}
+"""Output files that have the same bytes after a run that was killed."""
 KILLED = ("BM25", "tiny")
-"""Rows of the runs that are killed: more would show nothing new."""
+"""Rows of the run that is killed: together they have a step of every kind but "prepare" and "pool"."""
 
 
 class Toy:
-    """A matrix of three kinds of rows, its data, and a home folder."""
+    """A matrix with three kinds of rows, its data, and a home folder."""
 
     def __init__(self, folder: Path, data: Path) -> None:
         self.folder, self.data, self.home, self.results = folder, data, folder / "home", folder / "results"
         self.matrix = folder / "toy.yaml"
 
     def change(self, **rows: Any) -> None:
-        """Set keys of rows, or add rows."""
+        """Change keys of rows, or add rows."""
         values = yaml.safe_load(self.matrix.read_text(encoding="utf-8"))
         for name, row in rows.items():
             values["rows"].setdefault(name, {}).update(row)
         self.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
     def command(self, *more: str) -> list[str]:
-        """The runner on this matrix."""
+        """The command line of the runner on this matrix."""
         where = ["--matrix", str(self.matrix), "--data", str(self.data), "--output", str(self.results)]
         return [sys.executable, "-m", "eval.reproduce", *where, "--threads", "1", *more]
 
     def start(self, *command: str) -> subprocess.Popen[str]:
-        """A process group of its own."""
+        """Start a command in a process group of its own."""
         environment = os.environ | {"LEARNED_SPARSE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -57,19 +57,19 @@ class Toy:
         )  # fmt: skip
 
     def run(self, *more: str, status: int = 0) -> list[str]:
-        """What the runner says, line by line."""
+        """Run the command to its end; returns the lines it prints."""
         process = self.start(*self.command(*more))
-        said, _ = process.communicate(timeout=600)
-        assert process.returncode == status, said
-        return said.splitlines()
+        output, _ = process.communicate(timeout=600)
+        assert process.returncode == status, output
+        return output.splitlines()
 
-    def found(self) -> dict[str, Any]:
+    def results_json(self) -> dict[str, Any]:
         """``results.json``."""
         content: dict[str, Any] = json.loads((self.results / "results.json").read_text(encoding="utf-8"))
         return content
 
     def times(self) -> dict[str, int]:
-        """When each result was written last."""
+        """Time of the last change of each output file."""
         return {
             str(file.relative_to(self.home)): file.stat().st_mtime_ns
             for file in sorted(self.home.rglob("*"))
@@ -77,14 +77,14 @@ class Toy:
         }
 
     def copy(self, to: Path) -> Toy:
-        """Everything but the data, with times as they were."""
+        """A copy of everything but the data, with unchanged file times."""
         shutil.copytree(self.folder, to)
         return Toy(to, self.data)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
-    """Nothing is done yet."""
+    """A leaderboard of which no step is done."""
     folder = tmp_path_factory.mktemp("reproduce") / "toy"
     folder.mkdir()
     data = folder.with_name("data")
@@ -110,33 +110,33 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
 
 @pytest.fixture(scope="module")
 def done(made: Toy) -> Toy:
-    """Run to the end; tests that change something take a copy."""
+    """The leaderboard run to its end; tests that change something take a copy."""
     toy = made.copy(made.folder.with_name("done"))
-    said = toy.run()
-    assert "0 done" in said[0]
-    assert not [line for line in said if "FAILED" in line]
+    lines = toy.run()
+    assert "0 done" in lines[0]
+    assert not [line for line in lines if "FAILED" in line]
     return toy
 
 
 @pytest.fixture
 def copied(done: Toy, tmp_path: Path) -> Toy:
-    """A copy of what is done."""
+    """A copy of the finished leaderboard."""
     return done.copy(tmp_path / "copy")
 
 
 def markers(toy: Toy) -> list[Path]:
-    """One for each step that is done."""
+    """The marker of each step that is done."""
     return list((toy.home / "reproduce" / "done").rglob("*.json"))
 
 
 @pytest.mark.jvm
 def test_every_cell_is_measured(done: Toy) -> None:
-    found = done.found()
-    cells = {cell["row"]: cell for cell in found["cells"]}
+    results = done.results_json()
+    cells = {cell["row"]: cell for cell in results["cells"]}
     assert {name: cell["status"] for name, cell in cells.items()} == dict.fromkeys(("BM25", "tiny", "pieces"), "done")
     assert cells["BM25"]["scores"]["R@100"] == cells["pieces"]["scores"]["R@100"] == 1.0
     assert cells["BM25"]["verdicts"] == {"R@100": "equal"}
-    assert str(done.folder) not in json.dumps(found["cells"] + found["columns"])
+    assert str(done.folder) not in json.dumps(results["cells"] + results["columns"])
     assert (done.results / "index.html").is_file()
     logs = list((done.home / "reproduce" / "logs").rglob("*.log"))
     assert len(logs) == len(markers(done)) > 15
@@ -145,9 +145,9 @@ def test_every_cell_is_measured(done: Toy) -> None:
 @pytest.mark.jvm
 def test_nothing_is_done_twice(done: Toy) -> None:
     before, results = done.times(), (done.results / "results.json").read_bytes()
-    said = done.run()
-    assert re.search(r"3 cells, (\d+) steps, \1 done; about 0 s and 0 MB", said[0])
-    assert len(said) == 2  # and where the page is
+    lines = done.run()
+    assert re.search(r"3 cells, (\d+) steps, \1 done; about 0 MB of ", lines[0])
+    assert len(lines) == 2  # the other one names the output folder
     assert done.times() == before
     assert (done.results / "results.json").read_bytes() == results
     shown = done.run("--dry-run")
@@ -155,49 +155,51 @@ def test_nothing_is_done_twice(done: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_killed_at_each_step_it_ends_with_the_same_results(made: Toy, done: Toy, tmp_path: Path) -> None:
+def test_killed_in_each_kind_of_step_it_ends_with_the_same_results(made: Toy, done: Toy, tmp_path: Path) -> None:
     toy = made.copy(tmp_path / "killed")
     seen: set[str] = set()
-    while begun := _killed_at_a_new_step(toy, seen):
-        seen |= begun
-    assert len(seen) == len(markers(toy)) > 10
-    mine, others = ({cell["row"]: cell for cell in each.found()["cells"]} for each in (toy, done))
+    while started := _kill_at_a_new_kind_of_step(toy, seen):
+        seen |= started
+    assert seen == {"index", "search", "train", "encode", "verify", "evaluate", "costs"}
+    killed, finished = ({cell["row"]: cell for cell in each.results_json()["cells"]} for each in (toy, done))
     for name in KILLED:
         for key in ("scores", "verdicts", "status"):
-            assert mine[name][key] == others[name][key]
-    compared = [file for folder in EXACT for file in sorted((toy.home / folder).rglob("*")) if file.suffix in SAME]
+            assert killed[name][key] == finished[name][key]
+    compared = [
+        file for folder in FOLDERS for file in sorted((toy.home / folder).rglob("*")) if file.suffix in SUFFIXES
+    ]
     assert len(compared) > 5
     for file in compared:
         assert file.read_bytes() == (done.home / file.relative_to(toy.home)).read_bytes()
 
 
-def _killed_at_a_new_step(toy: Toy, seen: set[str]) -> set[str]:
-    """Run until a step begins that is not in ``seen``, and kill it with the runner: it, and what had begun by then.
+def _kill_at_a_new_kind_of_step(toy: Toy, seen: set[str]) -> set[str]:
+    """Run until a step starts whose first word is not in ``seen``, then kill the runner and the step with SIGKILL.
 
-    Now at once, now when it has come some way, or to its end.
+    The delay before the kill varies: the step has just started, works, or has ended. Returns the kinds that started.
     """
     process = toy.start(*toy.command("--row", *KILLED))
     assert process.stdout is not None
     for line in process.stdout:
-        if _begun(line) - seen:
+        if _started(line) - seen:
             time.sleep(0.7 * (len(seen) % 4))
             os.killpg(process.pid, signal.SIGKILL)
             rest, _ = process.communicate()
-            return _begun(line + rest)
+            return _started(line + rest)
     assert process.wait() == 0
     return set()
 
 
-def _begun(said: str) -> set[str]:
-    return set(re.findall(r"^\[.*?\] (.*) \.\.\.$", said, re.MULTILINE))
+def _started(output: str) -> set[str]:
+    return set(re.findall(r"^\[.*?\] (\w+) .* \.\.\.$", output, re.MULTILINE))
 
 
 @pytest.mark.jvm
-def test_results_without_markers_are_taken_over(done: Toy) -> None:
+def test_results_without_markers_are_kept(done: Toy) -> None:
     before = done.times()
     shutil.rmtree(done.home / "reproduce")
-    said = done.run()
-    assert not [line for line in said if "FAILED" in line]
+    lines = done.run()
+    assert not [line for line in lines if "FAILED" in line]
     after = done.times()
     assert after.keys() == before.keys()
     kept = [path for path in before if path.startswith(("checkpoints/tiny", "vectors", "indexes"))]
@@ -208,11 +210,10 @@ def test_results_without_markers_are_taken_over(done: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_a_changed_setting_is_said_and_done_anew(copied: Toy) -> None:
+def test_a_changed_setting_is_reported_and_runs_again(copied: Toy) -> None:
     before = copied.times()
     copied.change(tiny={"options": ["--bits", "4"]})
-    said = copied.run()
-    assert "  encode tiny, toy: done anew: nothing before, --bits 4 now" in said
+    assert "  encode tiny, toy: done again: nothing before, --bits 4 now" in copied.run()
     changed = {path.split("/")[0] for path, time in copied.times().items() if before.get(path) != time}
     assert changed == {"vectors", "indexes", "runs", "evaluations", "costs"}
 
@@ -223,11 +224,11 @@ def test_a_broken_row_leaves_the_others(copied: Toy) -> None:
     broken.mkdir()
     (broken / "learned_sparse.json").write_text("{", encoding="utf-8")
     copied.change(broken={"checkpoint": str(broken)}, worse={"model": "tiny", "expected": {"toy": {"R@100": 2.0}}})
-    said = copied.run(status=1)
-    failed = [line for line in said if "FAILED" in line]
+    lines = copied.run(status=1)
+    failed = [line for line in lines if "FAILED" in line]
     assert len(failed) == 2  # documents, queries
-    assert any("learned_sparse.json:1: not readable as JSON" in line for line in said)
-    cells = {cell["row"]: cell for cell in copied.found()["cells"]}
+    assert any("learned_sparse.json:1: not readable as JSON" in line for line in lines)
+    cells = {cell["row"]: cell for cell in copied.results_json()["cells"]}
     assert cells["broken"]["status"] == "failed"
     assert "not readable as JSON" in cells["broken"]["error"]
     assert cells["worse"]["verdicts"] == {"R@100": "worse"}
@@ -251,11 +252,11 @@ def test_the_commands_of_a_cell_give_its_run_by_hand(made: Toy, done: Toy, tmp_p
         ours = read_run(done.home / "runs" / "toy" / "test" / f"{name}.txt")
         assert by_hand == ours
         assert sum(map(len, ours.values())) > 12
-        scores = {cell["row"]: cell["scores"] for cell in done.found()["cells"]}
+        scores = {cell["row"]: cell["scores"] for cell in done.results_json()["cells"]}
         assert means == list(scores[row].values())
 
 
-def test_wrong_options_are_named(made: Toy, tmp_home: Path) -> None:
+def test_wrong_options_are_errors(made: Toy, tmp_home: Path) -> None:
     where = ["--matrix", str(made.matrix), "--data", str(made.data)]
     with pytest.raises(LearnedSparseError, match="--row tinny: not in this matrix; did you mean 'tiny'"):
         reproduce.main([*where, "--row", "tinny", "--dry-run"])
@@ -266,7 +267,8 @@ def test_wrong_options_are_named(made: Toy, tmp_home: Path) -> None:
 def test_a_dry_run_does_nothing(made: Toy, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--matrix", str(made.matrix), "--data", str(made.data), "--dry-run"]
     assert reproduce.main(where) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[-1].startswith("Toy: 3 cells, ")
-    assert ", 0 done; about " in said[-1]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("Toy: 3 cells, ")
+    assert ", 0 done; about " in lines[-1]
+    assert "to do       index the text of toy" in lines
     assert not (tmp_home / "indexes").exists()

@@ -1,4 +1,4 @@
-"""A leaderboard out of files written by hand: means, verdicts, chances against SciPy's, claims, and what is missing."""
+"""Results of a leaderboard from files written by hand: means, verdicts, p-values against SciPy's, claims, gaps."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from eval.reproduce import budgets
-from eval.reproduce.claims import COSTS, Claim
+from eval.reproduce import leaderboard as leaderboard_module
 from eval.reproduce.leaderboard import (
     NOT_MEASURED,
     PER_QUERY,
     RESULTS,
     exit_status,
     leaderboard,
+    measured,
     measured_cells,
+    score_verdict,
     write_leaderboard,
 )
-from eval.reproduce.leaderboard_cells import measured, verdict
-from eval.reproduce.matrix import Column, Matrix, Row
-from eval.reproduce.matrix_file import _filled
-from eval.reproduce.plan import CellPlan, Kind, Plan, Step
-from eval.reproduce.step_marker import mark, mark_failed
+from eval.reproduce.matrix import COSTS, Claim, Column, Matrix, Row
+from eval.reproduce.matrix_file import fill_data
+from eval.reproduce.plan import CellPlan, Plan
+from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
+from learned_sparse.collections import data_root
 from learned_sparse.core import home
 
 Values = Mapping[str, list[float]]
@@ -74,14 +75,14 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
         def step(kind: Kind, content: Any, *words: str, needs: tuple[Step, ...] = ()) -> Step:
             path = home() / kind / column / f"{name}.json"
             made = Step(
-                kind=kind, about=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
-                place=f"{kind}/{column}/{name}", writes=(path,), data=data,
+                kind=kind, title=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
+                name=f"{kind}/{column}/{name}", writes=(path,), data=data,
             )  # fmt: skip
             if content is None:
                 return made
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content), encoding="utf-8")
-            mark(made, 8.0 if seed == 2 else 4.0, fresh=seed != 2)  # 8 seconds of the rest
+            mark_done(made, 8.0 if seed == 2 else 4.0, fresh=seed != 2)  # 8 seconds of the rest
             return made
 
         scores = {name: {f"q{i}": value for i, value in enumerate(of)} for name, of in (values or {}).items()}
@@ -107,7 +108,7 @@ def written(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], dict[str, Any], Path]:
     """Both files of a leaderboard with cells of every kind, and their folder."""
-    monkeypatch.setattr(budgets, "budget_of", lambda checkpoint: {"of": checkpoint.name})
+    monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {"of": checkpoint.name})
     cells = (
         cell("BM25", BM25, seed=None, ms=2.0),
         cell("ours", FIRST, seed=1, FLOPS=2.0, ms=5.0),
@@ -120,7 +121,7 @@ def written(
     )
     steps = tuple(dict.fromkeys(step for one in cells for step in one.steps))
     plan = Plan(
-        name="small", matrix=_filled(MATRIX, tmp_path / "data"), data=tmp_path / "data", steps=steps, cells=cells
+        name="small", matrix=fill_data(MATRIX, tmp_path / "data"), data=tmp_path / "data", steps=steps, cells=cells
     )
     folder = tmp_path / "results"
     results = write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
@@ -215,7 +216,7 @@ def test_what_is_not_done_has_no_numbers(written: tuple[dict[str, Any], dict[str
 def test_what_the_matrix_leaves_out_is_not_missing(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budgets, "budget_of", lambda checkpoint: {})
+    monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {})
     rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade", columns=("toy",))}
     cells = (cell("BM25", BM25, seed=None), cell("ours", FIRST))
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
@@ -229,7 +230,7 @@ def test_what_the_matrix_leaves_out_is_not_missing(
 def test_a_file_that_is_not_there_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     done = cell("given", BM25)
     absent = Step(
-        kind="evaluate", about="", module="eval.evaluate", arguments=(), place="evaluate/absent",
+        kind="evaluate", title="", module="eval.evaluate", arguments=(), name="evaluate/absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
     found = measured([dataclasses.replace(done, steps=(*done.steps, absent))])
@@ -292,4 +293,16 @@ def test_expected_scores_decide_the_exit_status(written: tuple[dict[str, Any], d
     ],
 )
 def test_verdicts(found: float, tolerance: float, said: str) -> None:
-    assert verdict(found, 0.6789, tolerance) == said
+    assert score_verdict(found, 0.6789, tolerance) == said
+
+
+@pytest.mark.parametrize("data", [Path("somewhere/else"), None])
+@pytest.mark.parametrize("kind", ["run", "checkpoint"])
+def test_sources_are_named_without_the_data_folder(data: Path | None, kind: str) -> None:
+    folder = data or data_root()
+    row = Row(run=f"{folder}/mine") if kind == "run" else Row(checkpoint=f"{folder}/mine")
+    columns = {"toy": Column(collection=f"{folder}/toy", split="test")}
+    matrix = Matrix(title="", about="", columns=columns, rows={"given": row})
+    results = leaderboard(Plan(name="m", matrix=matrix, data=data, steps=(), cells=()), {}, "")
+    assert [row["source"] for row in results["rows"]] == ["mine"]
+    assert [column["collection"] for column in results["columns"]] == ["toy"]

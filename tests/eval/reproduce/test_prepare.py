@@ -1,4 +1,4 @@
-"""The small commands that are steps of leaderboards."""
+"""The small steps of leaderboards: plain files, expanded text, pools, word pieces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from encoders.encoding.loading import load_encoder
-from eval.reproduce import step_expanded, step_export, step_pool, step_word_pieces
+from eval.reproduce import pooled
+from eval.reproduce.prepare import main
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.trec import write_run
 from tests.tiny_models import TEXTS
@@ -26,36 +27,43 @@ def collection(tmp_path: Path) -> Path:
 
 def test_plain_files_of_a_collection(collection: Path, tmp_path: Path) -> None:
     output = tmp_path / "plain"
-    arguments = ["--collection", str(collection), "--split", "test", "--output", str(output)]
-    assert step_export.main(arguments) == 0
+    arguments = ["export", "--collection", str(collection), "--split", "test", "--output", str(output)]
+    assert main(arguments) == 0
     assert (output / "topics.tsv").read_text(encoding="utf-8") == "q1\twing drag\nq2\theat\n"
     assert (output / "qrels.txt").read_text(encoding="utf-8") == "q1 0 d1 2\nq2 0 d2 0\nq2 0 d3 1\n"
     assert not (output / "documents").exists()
-    assert step_export.main([*arguments, "--documents"]) == 0
+    assert main([*arguments, "--documents"]) == 0
     lines = (output / "documents" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(lines[0]) == {"id": "d1", "contents": "a wing\nof drag"}
 
 
 def test_expanded_text_is_one_text(collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert step_expanded.main(["--input", str(collection / "corpus.jsonl"), "--output", str(tmp_path / "x")]) == 0
+    assert main(["expand", "--input", str(collection / "corpus.jsonl"), "--output", str(tmp_path / "x")]) == 0
     lines = (tmp_path / "x" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["contents"] for line in lines] == ["a wing\nof drag", "heat warm", "flow"]
     assert "3 documents, 1 of them expanded" in capsys.readouterr().out
 
 
-def test_a_pool(collection: Path, tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path / "run.txt", {"q1": [("d2", 2.0), ("d3", 1.0)]}, "x")
-    assert step_pool.main(
-        ["--collection", str(collection), "--split", "test", "--run", str(tmp_path / "run.txt"), "--depth", "1"]
-    ) == 0  # fmt: skip
+def test_a_pool_holds_relevant_and_retrieved_documents(
+    collection: Path, tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run.txt"
+    write_run(run, {"q1": [("d2", 2.0), ("d3", 1.0)]}, "x")
+    words = ["--collection", str(collection), "--split", "test", "--run", str(run), "--depth", "1"]
+    assert main(["pool", *words]) == 0
     pool = load_collection(capsys.readouterr().out.strip())
     assert pool.name == "toy-test-pool-1"
-    assert [document.id for document in pool.documents()] == ["d1", "d2", "d3"]  # relevant, found, relevant
+    assert [document.id for document in pool.documents()] == ["d1", "d2", "d3"]  # relevant, retrieved, relevant
+    (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td3\t1\nq1\td1\t0\n", "utf-8")
+    small = load_collection(str(pooled(str(collection), "toy", "test", run, 1)))
+    assert [document.id for document in small.documents()] == ["d2", "d3"]
+    assert small.qrels("test") == {"q1": {"d3": 1}}
+    assert [query.id for query in small.queries("test")] == ["q1"]
 
 
 def test_word_pieces_are_counted_in_whole_texts(tiny_bert: Path, tmp_path: Path) -> None:
     output = tmp_path / "pieces"
-    assert step_word_pieces.main(["--tokenizer", str(tiny_bert), "--output", str(output)]) == 0
+    assert main(["word-pieces", "--tokenizer", str(tiny_bert), "--output", str(output)]) == 0
     encoder = load_encoder(str(output), "document")
     batch = encoder.encode([*TEXTS, "wing drag " * 2000])
     assert batch.row(5) == {"wing": 1}

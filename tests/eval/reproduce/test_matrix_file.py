@@ -1,4 +1,4 @@
-"""Reading a leaderboard's file: where it is looked for, what is filled in, which mistakes are told."""
+"""The YAML file of a leaderboard: where it is searched, what is filled in, and the message of every mistake."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from eval.reproduce import matrix_file
-from eval.reproduce.matrix import Column, Row, Training
-from eval.reproduce.matrix_file import known_matrices, load_matrix, slug
+from eval.reproduce.matrix import Column, Row, Training, slug
+from eval.reproduce.matrix_file import known_matrices, load_matrix
 from learned_sparse.collections.collection import DATA_VARIABLE
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -26,7 +26,7 @@ def saved(folder: Path, **parts: Any) -> Path:
 
 
 def rows(**more: Any) -> dict[str, Any]:
-    """BM25, a trained row, one that searches its index, a published one; and ``more``."""
+    """BM25, a trained row, a row that searches its index, a published row, and ``more``."""
     return {
         "BM25": {"bm25": "text"},
         "SPLADE": {"recipe": "demo-splade"},
@@ -36,14 +36,14 @@ def rows(**more: Any) -> dict[str, Any]:
 
 
 def claim(**parts: Any) -> dict[str, Any]:
-    """SPLADE above BM25 in MRR@10, but for ``parts``."""
+    """A matrix with the claim that SPLADE is above BM25 in MRR@10, with ``parts`` changed."""
     return {
         "claims": [{"source": "a paper", "better": "SPLADE", "worse": "BM25", "quantity": "MRR@10"} | parts],
         "rows": rows(),
     }
 
 
-def test_a_matrix_of_ones_own(tmp_path: Path) -> None:
+def test_a_matrix_from_a_file(tmp_path: Path) -> None:
     path = saved(tmp_path, rows=rows(), baseline="BM25", hits=100)
     matrix = load_matrix(path)
     assert matrix.title == "Mine"
@@ -55,7 +55,7 @@ def test_a_matrix_of_ones_own(tmp_path: Path) -> None:
     assert load_matrix(str(path)) == matrix
 
 
-def test_the_place_of_the_data_is_filled_in_everywhere(tmp_path: Path) -> None:
+def test_the_data_folder_is_filled_in_everywhere(tmp_path: Path) -> None:
     path = saved(
         tmp_path,
         columns={"set": {"collection": "{data}/set", "split": "test", "measures": ["MRR@10"]}},
@@ -74,7 +74,7 @@ def test_the_place_of_the_data_is_filled_in_everywhere(tmp_path: Path) -> None:
     assert matrix.rows["c"].changes == ("backbone='there/bert'",)
 
 
-def test_without_a_place_the_data_are_where_collections_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_folder_defaults_to_that_of_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "data"))
     path = saved(tmp_path, columns={"set": {"collection": "{data}/set", "split": "test", "measures": ["MRR@10"]}})
     with pytest.raises(LearnedSparseError, match=r"columns: set: .*data/set: no such folder; name yours with --data"):
@@ -83,7 +83,7 @@ def test_without_a_place_the_data_are_where_collections_are(tmp_path: Path, monk
     assert load_matrix(path).columns["set"].collection == str(tmp_path / "data" / "set")
 
 
-def test_names(tmp_path: Path) -> None:
+def test_names_of_matrices(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="no matrix 'demos'; did you mean 'demo'"):
         load_matrix("demos")
     with pytest.raises(LearnedSparseError, match=r"absent\.yaml: no such file"):
@@ -99,7 +99,7 @@ def test_a_key_given_twice(tmp_path: Path) -> None:
         load_matrix(path)
 
 
-def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+def test_a_name_that_is_not_text(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="rows: the name 2020 is not text for YAML; put it in quotes"):
         load_matrix(saved(tmp_path, rows={2020: {"bm25": "text"}}))
 
@@ -179,13 +179,13 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("parts", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
-def test_a_mistake_is_named_with_its_place(parts: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message) as found:
+def test_a_mistake_is_reported_with_file_and_key(parts: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=message) as error:
         load_matrix(saved(tmp_path, **parts))
-    assert str(found.value).startswith(str(tmp_path / "mine.yaml"))
+    assert str(error.value).startswith(str(tmp_path / "mine.yaml"))
 
 
-def test_what_is_allowed(tmp_path: Path) -> None:
+def test_valid_combinations(tmp_path: Path) -> None:
     more = {
         "checkpoint": {"checkpoint": "naver/splade", "options": ["--bits", "4"], "encode": {"k": 5}},
         "its index": {

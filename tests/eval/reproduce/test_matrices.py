@@ -1,4 +1,4 @@
-"""The leaderboards that come with the package: all load, and published numbers are those of the papers."""
+"""The leaderboards of the package: all load, and published numbers are those of the papers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 
 from encoders.training.recipe_file import load_recipe, recipe_names
 from eval import demo
-from eval.reproduce.matrix import Matrix
-from eval.reproduce.matrix_checks import column_measures
-from eval.reproduce.matrix_file import MATRICES, known_matrices, load_matrix, slug
+from eval.reproduce.matrix import Matrix, slug
+from eval.reproduce.matrix_file import MATRICES, column_measures, known_matrices, load_matrix
 from learned_sparse.collections.collection import load_collection
 
 SIZES = {  # rows, columns, claims
@@ -27,7 +26,7 @@ SIZES = {  # rows, columns, claims
 
 @functools.cache
 def load(name: str) -> Matrix:
-    """A shipped matrix, with data in a folder that need not be there."""
+    """A matrix of the package, with data in a folder that need not exist."""
     return load_matrix(name, Path("data"))
 
 
@@ -40,18 +39,18 @@ def test_every_shipped_matrix_loads(name: str) -> None:
     assert max(map(len, (MATRICES / f"{name}.yaml").read_text(encoding="utf-8").splitlines())) <= 120
 
 
-def test_no_matrix_is_forgotten() -> None:
+def test_every_matrix_has_a_size() -> None:
     assert known_matrices() == sorted(SIZES)
 
 
 @pytest.mark.parametrize("name", known_matrices())
 def test_published_rows_are_named_after_their_source(name: str) -> None:
-    for row, what in load(name).rows.items():
-        if what.published is not None:
-            source = row.rpartition("[")[2].removesuffix("]")
-            assert what.published.startswith((f"{source}, ", f"{source} "))
+    for name_of_row, row in load(name).rows.items():
+        if row.published is not None:
+            source = name_of_row.rpartition("[")[2].removesuffix("]")
+            assert row.published.startswith((f"{source}, ", f"{source} "))
         else:
-            assert "[" not in row
+            assert "[" not in name_of_row
 
 
 # (matrix, row, column, measure, the number as the paper prints it, typed by hand)
@@ -163,7 +162,7 @@ def test_published_numbers() -> None:
         assert matrices[name].rows[row].scores[column][measure] == pytest.approx(expected, abs=1e-12), (name, row)
 
 
-def test_all_rows_of_the_papers_are_there() -> None:
+def test_all_rows_of_the_papers_are_present() -> None:
     counted = {
         paper: sum(row.endswith(f"[{paper}]") for row in load("msmarco-passage").rows)
         for paper in ("SparTerm", "SPLADE", "SpaDE", "UHD-BERT")
@@ -196,7 +195,7 @@ def test_expected_scores_of_bm25_are_those_of_the_collections(name: str) -> None
         assert scores == known.scores
 
 
-def test_bm25_on_scifact_is_held_against_anserini() -> None:
+def test_bm25_on_scifact_is_compared_with_anserini() -> None:
     matrix = load("small-real")
     known = load_collection("scifact").split("test").expected[0].scores
     assert matrix.rows["BM25"].expected == {"scifact-whole": {key: known[key] for key in ("nDCG@10", "R@100")}}
@@ -204,10 +203,12 @@ def test_bm25_on_scifact_is_held_against_anserini() -> None:
     assert matrix.rows["BM25"].tolerance == 0.0005
 
 
-def test_the_demo_is_that_of_make() -> None:
+def test_the_demo_matrix_has_the_models_of_make_demo() -> None:
     matrix = load("demo")
-    assert [slug(row) for row in matrix.rows] == ["bm25", *demo.MODELS, *demo.MORE]
-    assert [row.recipe for row in list(matrix.rows.values())[1:]] == [f"demo-{m}" for m in (*demo.MODELS, *demo.MORE)]
+    assert [slug(row) for row in matrix.rows] == ["bm25", *demo.MODELS, *demo.OTHER_MODELS]
+    assert [row.recipe for row in list(matrix.rows.values())[1:]] == [
+        f"demo-{m}" for m in (*demo.MODELS, *demo.OTHER_MODELS)
+    ]
     (column,) = matrix.columns.values()
     assert (column.collection, column.split, matrix.hits) == (demo.COLLECTION, demo.SPLIT, 1000)
     assert column_measures(column) == ("MRR@10", "R@100")
@@ -223,7 +224,7 @@ def test_main_rows_run_on_every_small_collection() -> None:
     assert {Path(column.collection).name for column in pools.values()} - trained == {"scifact", "vaswani"}  # zero-shot
 
 
-def test_without_cotraining_encoders_get_as_many_updates() -> None:
+def test_the_row_without_cotraining_has_as_many_updates() -> None:
     matrix = load("small-real")
     usual = load_recipe("small-spade").stages[2]
     stage = load_recipe("small-spade", changes=list(matrix.rows["SpaDE no co-training"].changes)).stages[2]

@@ -1,0 +1,285 @@
+"""Builds the steps of a leaderboard: the command of each kind of step, its inputs and its output paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval.reproduce.matrix import Matrix
+from eval.reproduce.prepare import pool_folder
+from eval.reproduce.steps import Kind, Step
+from learned_sparse.collections import CATALOGUE, Collection, Source, load_collection, local_file
+from learned_sparse.core import (
+    LearnedSparseError,
+    checkpoint_folder,
+    home,
+    index_folder,
+    queries_folder,
+    run_file,
+    vectors_folder,
+)
+
+BM25 = "bm25"
+"""Name of the index and the runs of ``learned_sparse.index --bm25`` and ``learned_sparse.search --bm25``."""
+MEAN_TERMS = 120
+"""Terms of an encoded document, about, for estimates of disk space."""
+_TEXT_BYTES = 400
+"""Size of a document as text, in a pool or a BM25 index, about."""
+_VECTOR_BYTES, _INDEX_BYTES = 14, 3
+"""Size of a term of a document, about: as JSON, and in Lucene."""
+_UNKNOWN_DOCUMENTS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One split of one collection, or of a pool that a step cuts from it."""
+
+    collection: str
+    """As ``--collection`` takes it."""
+    name: str
+    """Name of the collection in paths."""
+    split: str
+    measures: tuple[str, ...] = ()
+    needs: tuple[Step, ...] = ()
+    corpus: tuple[Path, ...] = ()
+    """Local files of the documents."""
+    judged: tuple[Path, ...] = ()
+    """Local files of topics and judgements."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Facts besides the files that decide the queries and judgements."""
+    documents_of: str
+    """``--collection`` for steps that read documents only: equal for all parts of a dataset of ir_datasets."""
+    documents_facts: dict[str, Any] = field(default_factory=dict)
+    """Facts besides the files that decide the documents."""
+    documents: int = _UNKNOWN_DOCUMENTS
+    """Number of documents, about; ``queries`` likewise."""
+    queries: int = 1000
+
+
+def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Target:
+    """The split of a collection; steps download files that are not local."""
+    loaded = load_collection(collection)
+    described, source = loaded.split(split), loaded.description.corpus
+    corpus = _local(source, loaded)
+    size = sum(path.stat().st_size for path in corpus if path.is_file())
+    return Target(
+        collection=collection,
+        documents_of=f"{CATALOGUE}{source.ir_datasets}" if collection.startswith(CATALOGUE) else collection,
+        documents_facts=_downloads(loaded, source),
+        name=loaded.name,
+        split=split,
+        measures=measures or tuple(described.measures),
+        corpus=corpus,
+        judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
+        facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
+        documents=loaded.description.documents or size // _TEXT_BYTES or _UNKNOWN_DOCUMENTS,
+        queries=described.queries or 1000,
+    )
+
+
+def local_files(collection: str, split: str | None) -> tuple[Path, ...]:
+    """The local files of the documents of a collection, and of the topics and judgements of ``split``."""
+    loaded = load_collection(collection)
+    parts = [loaded.split(split).topics, loaded.split(split).qrels] if split else []
+    return tuple(file for part in (loaded.description.corpus, *parts) for file in _local(part, loaded))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """A checkpoint, the steps that make it, and the local files that it is read from."""
+
+    checkpoint: str
+    """Folder or name on the Hub."""
+    needs: tuple[Step, ...] = ()
+    reads: tuple[Path, ...] = ()
+    terms: int = MEAN_TERMS
+    """Terms of an encoded document, about."""
+
+
+@dataclass(kw_only=True)
+class Builder:
+    """Makes the steps of one matrix; a step that several rows need is made once."""
+
+    matrix: Matrix
+    data: Path | None
+    threads: int | None = None
+    made: dict[str, Step] = field(default_factory=dict)
+    """All steps by name."""
+    weights: dict[tuple[str, int | None], Weights] = field(default_factory=dict)
+    """Checkpoints by row and seed."""
+
+    def step(self, kind: Kind, title: str, module: str, words: Iterable[str | Path], **fields: Any) -> Step:
+        """Make a step, or return the equal step of the same name; another step of that name is an error."""
+        new = Step(kind=kind, title=title, module=module, arguments=tuple(map(str, words)), data=self.data, **fields)
+        old = self.made.setdefault(new.name, new)
+        if any(getattr(old, part) != getattr(new, part) for part in ("module", "arguments", "needs", "reads", "facts")):
+            raise LearnedSparseError(
+                f"two steps of this matrix write {home() / new.name}; give one of the rows another name:\n"
+                f"  {old.command}\n  {new.command}"
+            )
+        return old
+
+    def bm25_index(self, target: Target) -> Step:
+        """Index the text of a collection."""
+        index = index_folder(target.name, BM25)
+        return self.step(
+            "index-bm25", f"index the text of {target.name}", "learned_sparse.index",
+            ("--bm25", "--collection", target.documents_of), name=_name(index), needs=target.needs,
+            reads=target.corpus, facts=target.documents_facts, writes=(index,), unkeyed_arguments=self._threads(),
+            disk_bytes=target.documents * _TEXT_BYTES,
+        )  # fmt: skip
+
+    def bm25_search(self, target: Target, hits: int) -> Step:
+        """Search the text of a collection with BM25."""
+        run = run_file(target.name, target.split, BM25)
+        words = ("--bm25", "--collection", target.collection, "--split", target.split, "--hits", str(hits))
+        return self._search(target, BM25, run, words, (self.bm25_index(target),))
+
+    def pool(self, whole: Target, depth: int) -> Target:
+        """Cut a collection to its relevant documents and BM25's top ``depth`` documents of each query."""
+        run = self.bm25_search(whole, max(self.matrix.hits, depth))
+        folder = pool_folder(whole.name, whole.split, depth)
+        documents = min(whole.documents, whole.queries * depth)
+        words = ("--collection", whole.collection, "--split", whole.split, "--run", run.writes[0])
+        step = self.step(
+            "pool", f"pool {depth} of {whole.name}, {whole.split}", "eval.reproduce.prepare",
+            ("pool", *words, "--depth", str(depth)), name=_name(folder), needs=(run,),
+            reads=(*whole.corpus, *whole.judged), writes=(folder,), disk_bytes=documents * _TEXT_BYTES,
+        )  # fmt: skip
+        return Target(
+            collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
+            measures=whole.measures, needs=(step,), documents=documents, queries=whole.queries,
+        )  # fmt: skip
+
+    def expanded_index(self, name: str, target: Target, file: Path) -> Step:
+        """Index the text of a collection with the queries that expand it, in one field."""
+        texts, index = home() / "expanded" / target.name / name, index_folder(target.name, name)
+        documents = self.step(
+            "prepare", f"expanded text of {target.name}", "eval.reproduce.prepare",
+            ("expand", "--input", file, "--output", texts), name=_name(texts), reads=(file,), writes=(texts,),
+            disk_bytes=target.documents * _TEXT_BYTES,
+        )  # fmt: skip
+        return self.step(
+            "index-bm25", f"index {name}, {target.name}", "learned_sparse.index",
+            ("--bm25", "--input", texts, "--index", index), name=_name(index), needs=(documents,), writes=(index,),
+            unkeyed_arguments=self._threads(), disk_bytes=target.documents * _TEXT_BYTES,
+        )  # fmt: skip
+
+    def word_pieces(self) -> Step:
+        """Write the checkpoint that counts word pieces."""
+        folder = checkpoint_folder("word-pieces")
+        return self.step(
+            "prepare", "the tokenizer of BM25 over word pieces", "eval.reproduce.prepare",
+            ("word-pieces", "--output", folder), name=_name(folder), writes=(folder,),
+        )  # fmt: skip
+
+    def encode(
+        self, name: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...],
+        *, terms: int,
+    ) -> Step:  # fmt: skip
+        """Encode the documents; ``terms`` is the expected number of terms per document."""
+        folder = vectors_folder(target.name, name)
+        return self.step(
+            "encode", f"encode {name}, {target.name}", "learned_sparse.encode",
+            ("--model", name, "--collection", target.documents_of, *words), name=_name(folder),
+            needs=(*needs, *target.needs), reads=(*target.corpus, *reads), facts=target.documents_facts,
+            writes=(folder,), disk_bytes=target.documents * terms * _VECTOR_BYTES,
+        )  # fmt: skip
+
+    def encode_queries(
+        self, name: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...]
+    ) -> Step:
+        """Encode the queries of a split."""
+        folder = queries_folder(target.name, target.split, name)
+        return self.step(
+            "encode-queries", f"encode queries {name}, {target.name} {target.split}", "learned_sparse.encode",
+            ("--model", name, "--collection", target.collection, *words, "--queries", "--split", target.split),
+            name=_name(folder), needs=(*needs, *target.needs), reads=(*target.judged, *reads), facts=target.facts,
+            writes=(folder,),
+        )  # fmt: skip
+
+    def index(self, name: str, target: Target, encoded: Step) -> Step:
+        """Index encoded documents; if the matrix says ``verify``, compare the index with them."""
+        folder = index_folder(target.name, name)
+        words = ("--model", name, "--collection", target.documents_of)
+        index = self.step(
+            "index", f"index {name}, {target.name}", "learned_sparse.index", words, name=_name(folder),
+            needs=(encoded,), writes=(folder,), unkeyed_arguments=self._threads(),
+            disk_bytes=encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES,
+        )  # fmt: skip
+        if not self.matrix.verify:
+            return index
+        return self.step(
+            "verify", f"verify {name}, {target.name}", "learned_sparse.index",
+            (*words, "--verify", str(self.matrix.verify)), name=f"verified/{target.name}/{name}", needs=(index,),
+        )  # fmt: skip
+
+    def search(self, name: str, target: Target, words: Iterable[str], needs: tuple[Step, ...]) -> Step:
+        """Search with a learned model, or in the index of expanded text."""
+        run = run_file(target.name, target.split, name)
+        split = ("--collection", target.collection, "--split", target.split)
+        return self._search(target, name, run, (*words, *split, "--hits", str(self.matrix.hits)), needs)
+
+    def evaluate(self, name: str, target: Target, run: Path, needs: tuple[Step, ...]) -> Step:
+        """Compute the measures of a run."""
+        file = home() / "evaluations" / target.name / target.split / f"{name}.json"
+        words = ("--collection", target.collection, "--split", target.split, "--run", run, "--measures")
+        return self.step(
+            "evaluate", f"evaluate {name}, {target.name} {target.split}", "eval.evaluate",
+            (*words, *target.measures, "--per-query", "--json", "--output", file), name=_name(file),
+            needs=(*needs, *target.needs), reads=(*target.judged, *(() if needs else (run,))), facts=target.facts,
+            writes=(file,),
+        )  # fmt: skip
+
+    def costs(self, name: str, target: Target, words: Iterable[str | Path], needs: tuple[Step, ...]) -> Step:
+        """Measure the costs of a row; ``words`` name its vectors, queries and index."""
+        file = home() / "costs" / target.name / target.split / f"{name}.json"
+        split = ("--collection", target.collection, "--split", target.split, "--hits", str(self.matrix.hits))
+        return self.step(
+            "costs", f"costs of {name}, {target.name} {target.split}", "eval.costs",
+            (*words, *split, "--output", file), name=_name(file), needs=needs, writes=(file,),
+        )  # fmt: skip
+
+    def _search(self, target: Target, name: str, run: Path, words: Iterable[str], needs: tuple[Step, ...]) -> Step:
+        return self.step(
+            "search", f"search {name}, {target.name} {target.split}", "learned_sparse.search", words,
+            name=_name(run), needs=(*needs, *target.needs), reads=target.judged, facts=target.facts, writes=(run,),
+            unkeyed_arguments=("--threads", str(self.threads or 2), "--batch-size", "64"),
+        )  # fmt: skip
+
+    def _threads(self) -> tuple[str, ...]:
+        return ("--threads", str(self.threads)) if self.threads else ()
+
+
+def set_words(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """``--set KEY=VALUE`` for each setting, the value as YAML on one line.
+
+    >>> set_words({"k": 2, "layers": [2, 12], "query_k": None, "components": "both"})
+    ('--set', 'k=2', '--set', 'layers=[2, 12]', '--set', 'query_k=null', '--set', 'components=both')
+    """
+    return tuple(word for key, value in settings.items() for word in ("--set", f"{key}={_flow_yaml(value)}"))
+
+
+def _flow_yaml(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    return text.removesuffix("\n...\n").removesuffix("\n")
+
+
+def _name(path: Path) -> str:
+    """Name of the step that writes ``path``: the path below the home folder."""
+    return str(path.relative_to(home()))
+
+
+def _downloads(collection: Collection, *parts: Source) -> dict[str, Any]:
+    """The parts that are not local, by the names they are downloaded by."""
+    missing = [part for part in parts if not _local(part, collection)]
+    return {"fetched": [part.ir_datasets or part.registered or list(part.files) for part in missing]} if missing else {}
+
+
+def _local(source: Source, collection: Collection) -> tuple[Path, ...]:
+    file = local_file(source, collection.root)
+    return () if file is None else (file,)

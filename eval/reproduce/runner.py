@@ -1,0 +1,269 @@
+"""Runs the steps of a plan that are not done: in order or several at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from eval.reproduce.steps import Step, changes, is_done, log_of, mark_done, mark_failed, marker_of, ordered, unmark
+from learned_sparse.core import LearnedSparseError, home
+from learned_sparse.index import INDEX_MANIFEST
+
+_logger = logging.getLogger(__name__)
+LOG_LINES = 12
+"""Lines at the end of a log that are shown when a step fails."""
+_INTERRUPTED = (130, -signal.SIGINT)
+"""Exit statuses of a process stopped by Ctrl-C."""
+T = TypeVar("T")
+
+Execute = Callable[[Step], str | None]
+"""Runs the command of a step; returns the error, or None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Time of a step in seconds, and its error if it failed."""
+
+    seconds: float
+    error: str | None = None
+
+
+class Runner:
+    """Runs the steps of a plan in order. ``failed`` holds the error of failed steps and of steps that need them."""
+
+    def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[], None] = lambda: None) -> None:
+        """``stop`` ends what ``execute`` has started in other threads; it is called on an error."""
+        self._steps, self._execute, self._stop = list(ordered(steps)), execute, stop
+        self.failed: dict[Step, str] = {}
+        self._done = {step for step in self._steps if self._is_done(step)}
+        self.todo = [step for step in self._steps if step not in self._done and step not in self.failed]
+        """Steps that are not done yet, in order."""
+
+    @property
+    def done(self) -> int:
+        """Number of steps that are done."""
+        return len(self._done)
+
+    def run(self, jobs: int = 1) -> None:
+        """Run ``todo``, ``jobs`` steps at once; a step of kind "costs" measures times and so runs alone."""
+        pool = ThreadPoolExecutor(jobs) if jobs > 1 else _CallingThread()
+        running: dict[Future[Outcome], Step] = {}
+        try:
+            while self.todo or running:
+                while len(running) < jobs and (step := self._next(list(running.values()))):
+                    self.todo.remove(step)
+                    _logger.info("%s %s ...", self._progress(), step.title)
+                    running[pool.submit(run_step, step, self._execute)] = step
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    self._end(running.pop(future), future.result())
+        except KeyboardInterrupt:  # the processes get the signal too and save their state
+            raise
+        except BaseException:
+            self._stop()
+            raise
+        finally:
+            pool.shutdown()
+
+    def _is_done(self, step: Step) -> bool:
+        try:
+            return is_done(step)
+        except LearnedSparseError as error:  # an input file is missing
+            self.failed[step] = str(error)
+            return False
+
+    def _next(self, running: Sequence[Step]) -> Step | None:
+        """The first step that can start now; steps that need a failed step fail here."""
+        for step in list(self.todo):
+            if broken := next((need for need in step.needs if need in self.failed), None):
+                self.todo.remove(step)
+                self.failed[step] = self.failed[broken]
+            elif all(need in self._done for need in step.needs):
+                alone = any(other.kind == "costs" for other in (step, *running))
+                if not (alone and running):
+                    return step
+        return None
+
+    def _end(self, step: Step, outcome: Outcome) -> None:
+        if outcome.error is not None:
+            _logger.info("%s %s: FAILED\n%s", self._progress(), step.title, outcome.error)
+            self.failed[step] = outcome.error
+            return
+        self._done.add(step)
+        _logger.info("%s %s: %.1f s", self._progress(), step.title, outcome.seconds)
+
+    def _progress(self) -> str:
+        width = len(str(len(self._steps)))
+        return f"[{len(self._done):{width}}/{len(self._steps)}]"
+
+
+class OwnProcess:
+    """Runs each command in a process of its own; its output goes to the log of the step."""
+
+    def __init__(self, *, threads: int | None = None, keep_open: int | None = None) -> None:
+        """``threads``: OMP_NUM_THREADS of each process; ``keep_open``: file descriptor that the processes inherit."""
+        self._environment = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
+        self._inherited = () if keep_open is None else (keep_open,)
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def __call__(self, step: Step) -> str | None:
+        """Run the command; the error holds the last lines of the log."""
+        log = log_of(step)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        quiet = ["--quiet"] if step.kind == "train" else []  # no progress bar in a log
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"$ {step.command}\n")
+            file.flush()
+            process = subprocess.Popen(
+                [sys.executable, "-m", step.module, *step.words, *quiet], stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, env=self._environment, pass_fds=self._inherited,
+            )  # fmt: skip
+        self._running.add(process)
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # the process gets the signal too: wait until it has saved its state
+            process.wait()
+            raise
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            self._running.discard(process)
+        if status in _INTERRUPTED:
+            raise KeyboardInterrupt
+        return f"{step.command}\nexit status {status}; {log} ends with\n{_last_lines(log)}" if status else None
+
+    def stop(self) -> None:
+        """Terminate all running processes and wait for their end."""
+        running = list(self._running)
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
+
+
+class _CallingThread(Executor):
+    """Runs submitted work in the calling thread: only the main thread receives signals."""
+
+    def submit(self, run: Callable[..., T], /, *arguments: Any, **options: Any) -> Future[T]:
+        """Run the work now; its exceptions are raised here."""
+        future: Future[T] = Future()
+        future.set_result(run(*arguments, **options))
+        return future
+
+
+def run_step(step: Step, execute: Execute) -> Outcome:
+    """Run a step whose needs are done, and mark it as done or failed.
+
+    Output of the step with other inputs is removed first. Output without a marker stays: the command confirms it,
+    resumes it, or refuses it if it was made with other settings. An exception of ``execute`` leaves no marker, so
+    the step is tried again next time.
+    """
+    started = time.perf_counter()
+    _remove_outdated(step)
+    fresh = not any(path.exists() for path in step.writes)
+    error = None if _is_complete_index(step) else execute(step)
+    seconds = time.perf_counter() - started
+    missing = [path for path in step.writes if not path.exists()]
+    if error is None and missing:
+        error = f"{missing[0]}: not written, although the command ended well"
+    if error is None:
+        mark_done(step, seconds, fresh=fresh)
+    else:
+        mark_failed(step, error)
+    return Outcome(seconds=seconds, error=error)
+
+
+def in_this_process(step: Step) -> str | None:
+    """Run the command's ``main`` in this process, so that its imports are shared by all steps; print the command."""
+    print(f"\n$ {step.command}", flush=True)
+    status = importlib.import_module(step.module).main(list(step.words))
+    if status:
+        raise LearnedSparseError(f"python -m {step.module}: exit status {status}; see above")
+    return None
+
+
+@contextmanager
+def only_one() -> Iterator[int]:
+    """Lock the home folder against other runners; gives the file descriptor that holds the lock.
+
+    Processes of steps inherit the descriptor: a step that outlives its runner keeps the next runner out until the
+    step ends.
+    """
+    path = home() / "reproduce" / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LearnedSparseError(
+                f"{path}: another run, or a step that it started, is still running; wait for it, or set "
+                "LEARNED_SPARSE_HOME to another folder"
+            ) from None
+        yield file.fileno()
+
+
+def check_disk_space(steps: Sequence[Step]) -> str:
+    """Estimated size of the output of ``steps`` and free space as text; raise if the space does not suffice."""
+    wanted, free = sum(step.disk_bytes for step in steps), free_bytes()
+    if wanted > free:
+        raise LearnedSparseError(
+            f"{home()}: about {_size(wanted)} are needed and {_size(free)} are free; make room, choose fewer "
+            "rows with --row, or set LEARNED_SPARSE_HOME to a folder on another disk"
+        )
+    return f"about {_size(wanted)} of {_size(free)} free in {home()}"
+
+
+def free_bytes() -> int:
+    """Free bytes on the disk of the home folder, which need not exist."""
+    folder = home().absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def _size(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> _size(2_500_000), _size(41e9)
+    ('2 MB', '41.0 GB')
+    """
+    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def _last_lines(log: Path) -> str:
+    """The end of a log, indented."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 2**16))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
+
+
+def _remove_outdated(step: Step) -> None:
+    """Remove output that was made with other inputs; the marker goes last, so that a killed removal is repeated."""
+    marker = marker_of(step)
+    if marker is None or marker.key == step.key:
+        return
+    _logger.info("  %s: done again: %s", step.title, "; ".join(changes(marker, step)[:3]))
+    for path in step.writes:
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+    unmark(step)
+
+
+def _is_complete_index(step: Step) -> bool:
+    """Whether the BM25 index of the step exists: it is written whole or not at all, and no command confirms it."""
+    return step.kind == "index-bm25" and (step.writes[0] / INDEX_MANIFEST).is_file()

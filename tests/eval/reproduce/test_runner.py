@@ -1,0 +1,216 @@
+"""Steps that are skipped, run again, confirmed or fail, with stand-ins for their commands."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from eval.reproduce import runner
+from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, only_one, run_step
+from eval.reproduce.steps import Step, changes, is_done, marker_of, status_of
+from learned_sparse.core import home
+from learned_sparse.core.errors import LearnedSparseError
+
+pytestmark = pytest.mark.usefixtures("tmp_home")
+
+
+def step(name: str, *needs: Step, **more: object) -> Step:
+    usual = {"kind": "search", "module": "nothing", "arguments": ("--name", name), "writes": (home() / name,)}
+    return Step(title=name, name=name, needs=needs, **{**usual, **more})  # type: ignore[arg-type]
+
+
+class StandIn:
+    """Writes the output of a step and records the order; steps named in ``broken`` fail."""
+
+    def __init__(self, *broken: str) -> None:
+        self.broken, self.ran = set(broken), list[str]()
+
+    def __call__(self, step: Step) -> str | None:
+        self.ran.append(step.title)
+        if step.title in self.broken:
+            return "it broke"
+        for path in step.writes:
+            path.write_text(step.key, encoding="utf-8")
+        return None
+
+
+@pytest.fixture
+def progress(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Progress messages of the runner."""
+    caplog.set_level(logging.INFO, "eval.reproduce")
+    return caplog
+
+
+def run(steps: Sequence[Step], execute: Callable[[Step], str | None], jobs: int = 1) -> Runner:
+    made = Runner(steps, execute)
+    made.run(jobs)
+    return made
+
+
+def test_a_step_that_is_done_is_skipped(progress: pytest.LogCaptureFixture) -> None:
+    first = step("first")
+    steps, execute = [first, step("second", first)], StandIn()
+    run(steps, execute)
+    assert execute.ran == ["first", "second"]
+    assert progress.messages == ["[0/2] first ...", "[1/2] first: 0.0 s", "[1/2] second ...", "[2/2] second: 0.0 s"]
+    progress.clear()
+    run(steps, execute)
+    assert execute.ran == ["first", "second"]
+    assert progress.messages == []
+
+
+def test_a_step_with_changed_output_is_run_again() -> None:
+    first = step("first")
+    second = step("second", first)
+    execute = StandIn()
+    run([first, second], execute)
+    (home() / "first").write_text("something else", encoding="utf-8")
+    assert not is_done(first)
+    assert is_done(second)
+    run([first, second], execute)
+    assert execute.ran == ["first", "second", "first"]
+
+
+def test_a_changed_setting_removes_the_output_and_is_reported(progress: pytest.LogCaptureFixture) -> None:
+    run([step("first")], StandIn())
+    seen: list[bool] = []
+
+    def execute(step: Step) -> str | None:
+        seen.append(step.writes[0].exists())
+        return StandIn()(step)
+
+    other = step("first", arguments=("--name", "first", "--bits", "4"))
+    run([other], execute)
+    assert seen == [False]
+    assert "  first: done again: nothing before, --bits 4 now" in progress.messages
+    marker = marker_of(other)
+    assert marker is not None
+    assert marker.fresh
+    assert changes(marker, other) == []
+    later = step("second", other)
+    run([later], StandIn())
+    marked = marker_of(later)
+    assert marked is not None
+    assert changes(marked, step("second", step("first"))) == ["first changed"]
+
+
+def test_output_without_a_marker_is_confirmed_by_the_command() -> None:
+    (home() / "first").write_text("from before", encoding="utf-8")
+    kept: list[str] = []
+
+    def confirm(step: Step) -> str | None:
+        kept.append(step.writes[0].read_text(encoding="utf-8"))
+        return None
+
+    run([step("first")], confirm)
+    assert kept == ["from before"]
+    marker = marker_of(step("first"))
+    assert marker is not None
+    assert not marker.fresh
+
+
+def test_a_failure_stops_only_the_steps_that_need_it(progress: pytest.LogCaptureFixture) -> None:
+    broken = step("broken")
+    fine = step("fine")
+    steps = [broken, step("needs it", broken), fine, step("goes on", fine)]
+    execute = StandIn("broken")
+    done = run(steps, execute)
+    assert execute.ran == ["broken", "fine", "goes on"]
+    assert {step.title for step in done.failed} == {"broken", "needs it"}
+    assert "[0/4] broken: FAILED\nit broke" in progress.messages
+    assert status_of(steps[:2]) == ("failed", "it broke")
+    assert status_of(steps[2:]) == ("done", None)
+    assert status_of([step("another")]) == ("absent", None)
+    run(steps, StandIn())
+    assert status_of(steps[:2]) == ("done", None)
+
+
+def test_a_command_without_output_has_failed() -> None:
+    done = run([step("first")], lambda _: None)
+    assert "first: not written" in next(iter(done.failed.values()))
+
+
+def test_a_missing_input_fails_only_the_steps_that_read_it() -> None:
+    reads = step("reads", reads=(Path("nowhere.txt"),))
+    execute = StandIn()
+    done = run([reads, step("needs", reads), step("fine")], execute)
+    assert execute.ran == ["fine"]
+    assert done.failed[reads] == "nowhere.txt: no such file or folder"
+    assert status_of([reads]) == ("failed", "nowhere.txt: no such file or folder")
+
+
+def test_an_interruption_leaves_no_marker() -> None:
+    def interrupted(_: Step) -> str | None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run([step("first")], interrupted)
+    assert marker_of(step("first")) is None
+    assert status_of([step("first")]) == ("absent", None)
+
+
+def test_several_at_once_but_costs_alone() -> None:
+    together, at_once = threading.Barrier(2), set[str]()
+    most: list[int] = []
+
+    def execute(step: Step) -> str | None:
+        at_once.add(step.title)
+        if step.kind != "costs":
+            together.wait(timeout=20)
+        most.append(len(at_once))
+        at_once.discard(step.title)
+        return StandIn()(step)
+
+    costs = [step(f"costs {n}", kind="costs") for n in range(2)]
+    done = run([costs[0], step("a"), step("b"), costs[1]], execute, jobs=2)
+    assert not done.failed
+    assert most[0] == 1
+    assert most[-1] == 1
+
+
+def test_a_process_of_its_own_keeps_its_log() -> None:
+    one = step(
+        "one",
+        module="eval.reproduce.prepare",
+        arguments=("expand", "--input", "nowhere.jsonl", "--output", str(home() / "x")),
+    )
+    outcome = run_step(one, OwnProcess(threads=1))
+    assert outcome.error is not None
+    assert outcome.error.startswith("python -m eval.reproduce.prepare expand --input nowhere.jsonl")
+    assert "error: nowhere.jsonl: no such file or folder" in outcome.error
+    log = (home() / "reproduce" / "logs" / "one.log").read_text(encoding="utf-8")
+    assert log.startswith("$ python -m eval.reproduce.prepare")
+
+
+def test_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    one = step(
+        "one", module="eval.reproduce.prepare", arguments=("expand", "--input", "nowhere.jsonl", "--output", "x")
+    )
+    with pytest.raises(LearnedSparseError, match=r"nowhere\.jsonl"):
+        in_this_process(one)
+    assert "$ python -m eval.reproduce.prepare expand --input nowhere.jsonl --output x" in capsys.readouterr().out
+
+
+def test_only_one_runner_and_its_steps() -> None:
+    with only_one() as lock:
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
+    with pytest.raises(LearnedSparseError, match="another run, or a step that it started"), only_one():
+        pass
+    child.communicate(b"\n")
+    with only_one():
+        pass
+
+
+def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [step("encoded", disk_bytes=1_400_000), step("searched")]
+    monkeypatch.setattr(runner, "free_bytes", lambda: 2_000_000)
+    assert check_disk_space(steps).startswith("about 1 MB of 2 MB free in ")
+    monkeypatch.setattr(runner, "free_bytes", lambda: 1_000_000)
+    with pytest.raises(LearnedSparseError, match="about 1 MB are needed and 1 MB are free; make room"):
+        check_disk_space(steps)
