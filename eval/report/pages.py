@@ -19,12 +19,11 @@ from markupsafe import Markup
 
 from eval.measures import SIGNIFICANT, write_texts
 from eval.report.figures import NAMES, figures, titles
-from eval.report.results import COSTS, VERDICTS, Json, Results, mark, p_value, signed, verdict
+from eval.report.results import COSTS, VERDICTS, Results, mark, p_value, signed, verdict
 from learned_sparse.core import atomic_write
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("report.js", "report_table.js", "report_charts.js", "report_plots.js")
-_TESTS = {"randomization": "paired randomisation test", "t-test": "paired t-test"}
 _CLAIMS = {
     "holds": "hold",
     "does not hold": "do not hold",
@@ -155,71 +154,6 @@ def facts(results: Results) -> list[str]:
     return lines
 
 
-def legend(results: Results) -> list[str]:
-    """Meaning of the signs in the tables, and limits of comparing the numbers."""
-    content = results.content
-    lines = ["Best of our own rows in bold."]
-    if any(row["kind"] == "published" for row in results.rows):
-        lines.append("Published rows are frozen: their sources say what they were measured on.")
-    if content["baseline"] is not None:
-        test = _TESTS.get(content["test"], content["test"])
-        corrected = f"{test}, p < {SIGNIFICANT} after Holm and Bonferroni"
-        lines.append(f"▲ ▼ differ significantly from {content['baseline']} ({corrected}).")
-    if any(claim["p"] is not None for claim in content["claims"]):
-        lines.append("Claims are judged one by one: their p is not corrected for how many there are.")
-    if any(cell.get("spread") for cell in content["cells"]):
-        lines.append("± is the standard deviation over trainings with different seeds.")
-    lines += [
-        f"{column['name']} is cut down to what is relevant and BM25's {column['pool']} best documents for each query: "
-        "it compares rows, its scores say nothing about the whole collection."
-        for column in results.columns
-        if column.get("pool") is not None
-    ]
-    return lines
-
-
-def column_facts(column: Json) -> str:
-    """Collection, split and size of a column.
-
-    >>> column_facts({"collection": "scifact", "split": "test", "documents": 5183, "queries": 300, "pool": None})
-    'scifact, test: 5,183 documents, 300 queries'
-    """
-    documents = "" if column.get("documents") is None else f"{column['documents']:,} documents, "
-    pooled = "" if column.get("pool") is None else f", pool of {column['pool']}"
-    queries = f"{column['queries']:,} queries" if column.get("queries") else "not run"
-    return f"{column['collection']}, {column['split']}{pooled}: {documents}{queries}"
-
-
-def training_facts(row: Json) -> str:
-    """Stages, time, processor and backbone of a row's training; empty if nothing was trained.
-
-    >>> stages = [{"name": "gate", "steps": 25, "batch_size": 16}, {"name": "rank", "steps": 9, "batch_size": 4}]
-    >>> budget = {"stages": stages, "seconds": 90, "processor": "cpu", "threads": 1, "layers": 4, "backbone": "minilm"}
-    >>> training_facts({"training": budget | {"max_length": 128}})
-    'gate: 25 steps of 16 queries, then rank: 9 steps of 4 queries; 1.5 minutes on cpu (1 thread); 4 layers of minilm, documents cut at 128 tokens'
-    """  # noqa: E501
-    training: Json | None = row.get("training")
-    if not training:
-        return ""
-    stages = ", then ".join(
-        f"{stage['name']}: {stage['steps']} steps of {stage['batch_size']} queries" for stage in training["stages"]
-    )
-    seeds = row.get("seeds") or []
-    times = f"; {len(seeds)} trainings (seeds {', '.join(map(str, seeds))})" if len(seeds) > 1 else ""
-    threads = f"{training['threads']} thread{'' if training['threads'] == 1 else 's'}"
-    lengths = training["max_length"]
-    longest = lengths["document"] if isinstance(lengths, Mapping) else lengths
-    return (
-        f"{stages}; {training['seconds'] / 60:.1f} minutes on {training['processor']} ({threads}); "
-        f"{training['layers']} layers of {training['backbone']}, documents cut at {longest} tokens{times}"
-    )
-
-
-def row_kind(row: Json) -> str:
-    """Kind of a row, and its source: the recipe, the checkpoint, or the paper of published scores."""
-    return f"{row['kind']}: {row['source']}" if row.get("source") else str(row["kind"])
-
-
 def _context(results: Results) -> dict[str, Any]:
     claims = results.claims()
     return {
@@ -235,7 +169,6 @@ def _context(results: Results) -> dict[str, Any]:
             for key, value in (cell.get("expected") or {}).items()
         ],
         "facts": facts(results),
-        "legend": legend(results),
     }
 
 
@@ -272,11 +205,8 @@ def _templates(*, escaped: bool) -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False}
-    environment.globals |= {"mark": mark, "verdicts": VERDICTS}
-    environment.filters |= {
-        "plain": plain, "code": code, "verdict": verdict, "p_value": p_value, "signed": signed,
-        "column_facts": column_facts, "training_facts": training_facts, "row_kind": row_kind,
-    }  # fmt: skip
+    environment.globals |= {"mark": mark, "verdicts": VERDICTS, "significant": SIGNIFICANT}
+    environment.filters |= {"plain": plain, "code": code, "verdict": verdict, "p_value": p_value, "signed": signed}
     return environment
 
 
