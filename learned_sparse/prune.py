@@ -1,75 +1,196 @@
-"""``python -m learned_sparse.prune``: an encoded collection without the dimensions that too many documents have."""
+"""``python -m learned_sparse.prune``: copy encoded documents without the terms that most documents have."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+import orjson
+
 from learned_sparse.collections import filed_under
-from learned_sparse.core import LearnedSparseError, encoded_folders, vectors_folder
-from learned_sparse.jsonvector import Rule
-from learned_sparse.prune_vectors import Pruned, prune
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError, encoded_folders, new_folder, vectors_folder
+from learned_sparse.index import encoded_files
+from learned_sparse.jsonvector import (
+    MANIFEST,
+    PRUNING,
+    Counts,
+    Manifest,
+    Part,
+    numbered_lines,
+    open_lines,
+    read_vectors,
+)
 
 EPILOG = """\
-A dimension that nearly every document has costs the most time and tells documents apart the least. SpaDE learns without
-them (its gamma is 0.7); this does it to the vectors of any model, without encoding anything again. What it takes away,
-no query can find: measure again. `python -m eval.profile` shows what each share would remove.
+Terms of nearly every document cost the most time and separate documents the least. SpaDE trains without such terms (its
+gamma is 0.7); this command removes them from the vectors of any model, without encoding again. No query can match a
+removed term: measure again. `python -m eval.profile` shows what each share would remove.
 
 examples:
   python -m learned_sparse.prune --model splade --collection scifact --as splade-70 --max-document-frequency 0.7
   python -m learned_sparse.prune --vectors VECTORS --output PRUNED --top-dimensions 50
   python -m learned_sparse.prune --vectors SHARD-0 SHARD-1 --output PRUNED --max-document-frequency 0.5
 """
-SHOWN = 10
-"""Dimensions that are named."""
+SHOWN_TERMS = 10
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learned_sparse.prune",
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def frequent_terms(frequencies: Mapping[str, int], documents: int, share: float) -> dict[str, int]:
+    """Terms in more than ``share`` of ``documents``, with their document frequencies, most frequent first.
+
+    This is corpus-level pruning (SpaDE, section 3.4), with document frequencies of the encoded documents.
+
+    >>> frequent_terms({"hives": 2, "the": 10, "of": 7}, documents=10, share=0.6)
+    {'the': 10, 'of': 7}
+    """
+    # count / documents is the float nearest to the quotient, as is 0.29 in the source; 0.29 * 100 is below 29.
+    return {term: count for term, count in _by_frequency(frequencies) if count / documents > share}
+
+
+def prune(
+    sources: Sequence[Path],
+    targets: Sequence[Path],
+    *,
+    max_document_frequency: float | None = None,
+    top_dimensions: int | None = None,
+    overwrite: bool = False,
+) -> list[Manifest]:
+    """Copy each of ``sources`` (an encoded collection, or its shards) to the target at the same position.
+
+    Exactly one rule is given: remove the terms in more than a share ``max_document_frequency`` of the documents of all
+    sources (above 0, at most 1), or the ``top_dimensions`` most frequent terms (ties by code point). Documents stay,
+    with an empty vector if need be; lines that lose no term keep their bytes. Returns the manifests of the targets,
+    whose ``options["pruning"]`` records the rule and the removed terms with their document frequencies.
+    """
+    rule = _check_rule(max_document_frequency, top_dimensions)
+    manifests = encoded_files(sources).manifests
+    for target in targets:
+        _check_target(target, sources, overwrite)
+    frequencies = Counter(term for source in sources for _, vector in read_vectors(source) for term in vector)
+    recorded = sum(manifest.counts.postings for manifest in manifests)
+    if frequencies.total() != recorded:
+        names = ", ".join(map(str, sources))
+        raise LearnedSparseError(
+            f"{names}: {frequencies.total():,} postings, {recorded:,} by the {MANIFEST}; encode again"
+        )
+    documents = sum(manifest.counts.written for manifest in manifests)
+    removed = (
+        frequent_terms(frequencies, documents, max_document_frequency)
+        if max_document_frequency is not None
+        else dict(_by_frequency(frequencies)[:top_dimensions])
     )
-    add = parser.add_argument
-    add("--model", help="name of the model whose vectors of --collection are in the home folder")
-    add("--collection", metavar="NAME|PATH", help="name of the collection (default pydoc)")
-    add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded folder, or all shards of one, instead")
-    add("--as", dest="name", metavar="NAME", help="name of what is left, beside the model in the home folder")
-    add("--output", type=Path, metavar="DIR", help="folder of what is left, instead; shards get names of their own")
-    rule = parser.add_mutually_exclusive_group(required=True)
-    rule.add_argument(
-        "--max-document-frequency", type=float, metavar="SHARE", help="remove dimensions of more documents (gamma)"
-    )
-    rule.add_argument("--top-dimensions", type=int, metavar="N", help="remove the N most frequent dimensions")
-    add("--overwrite", action="store_true", help="replace encoded vectors that are there already")
-    return parser
+    if frequencies and len(removed) == len(frequencies):
+        ((name, value),) = rule.items()
+        raise LearnedSparseError(f"--{name.replace('_', '-')} {value}: removes every term; no query could match")
+    record = {"rule": rule, "documents": documents, "removed": removed}
+    return [
+        _write(source, target, manifest, removed.keys(), record)
+        for source, target, manifest in zip(sources, targets, manifests, strict=True)
+    ]
+
+
+def _by_frequency(frequencies: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(frequencies.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _check_rule(share: float | None, top: int | None) -> dict[str, float | int]:
+    """The rule as JSON."""
+    if (share is None) == (top is None):
+        raise LearnedSparseError("give one of --max-document-frequency SHARE and --top-dimensions N")
+    if share is not None:
+        if not 0 < share <= 1:
+            raise LearnedSparseError(f"--max-document-frequency {share}: give a share above 0 and at most 1")
+        return {"max_document_frequency": share}
+    if top is None or top < 0:
+        raise LearnedSparseError(f"--top-dimensions {top}: give 0 or more")
+    return {"top_dimensions": top}
+
+
+def _check_target(target: Path, sources: Sequence[Path], overwrite: bool) -> None:
+    if any(target.resolve() == source.resolve() for source in sources):
+        raise LearnedSparseError(f"{target}: is the input; write to another folder")
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not (target / MANIFEST).is_file():
+        raise LearnedSparseError(f"{target}: exists and holds no encoded vectors; name another folder")
+    if not overwrite:
+        raise LearnedSparseError(f"{target}: holds vectors already; replace them with --overwrite")
+
+
+def _write(
+    source: Path, target: Path, manifest: Manifest, removed: Collection[str], record: Mapping[str, object]
+) -> Manifest:
+    """Write one target, whole or not at all; the record of an earlier pruning is kept under ``before``."""
+    before = {"before": manifest.options[PRUNING]} if PRUNING in manifest.options else {}
+    options = {**manifest.options, PRUNING: {**record, **before}}
+    with new_folder(target) as folder:
+        written = [_write_part(source / part.file, folder / part.file, part, removed) for part in manifest.parts]
+        totals = Counts.total(counts for _, counts in written)
+        counts = dataclasses.replace(
+            manifest.counts,
+            postings=totals.postings,
+            empty_vectors=totals.empty_vectors,
+            largest_impact=totals.largest_impact,
+            largest_sum=totals.largest_sum,
+        )
+        pruned = dataclasses.replace(manifest, options=options)
+        finished = pruned.finished([part for part, _ in written], counts, pruned.document_warnings(counts))
+        finished.save(folder)
+    return finished
+
+
+def _write_part(source: Path, target: Path, part: Part, removed: Collection[str]) -> tuple[Part, Counts]:
+    empty = postings = largest_impact = largest_sum = 0
+    with (
+        contextlib.closing(numbered_lines(source)) as lines,
+        open_lines(target, compress=source.suffix == ".gz") as (out, digest),
+    ):
+        for _, line in lines:
+            content = orjson.loads(line)
+            vector = content["vector"]
+            kept = {term: impact for term, impact in vector.items() if term not in removed and term != EMPTY_TERM}
+            shorter = kept or {EMPTY_TERM: 1}
+            if shorter != vector:
+                line = orjson.dumps({**content, "vector": shorter}, option=orjson.OPT_APPEND_NEWLINE)
+            out.write(line)
+            empty += not kept
+            postings += len(kept)
+            largest_impact = max(largest_impact, *kept.values(), 0)
+            largest_sum = max(largest_sum, sum(kept.values()))
+    counts = Counts(empty_vectors=empty, postings=postings, largest_impact=largest_impact, largest_sum=largest_sum)
+    return dataclasses.replace(part, sha256=digest.hexdigest()), counts
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prune, and say what is left."""
-    options = parser().parse_args(argv)
-    rule = Rule(max_document_frequency=options.max_document_frequency, top_dimensions=options.top_dimensions)
+    """Prune, and print what is left."""
+    options = _parser().parse_args(argv)
     if not (options.vectors or options.model):
         raise LearnedSparseError("which vectors? give --model NAME or --vectors DIR")
     if not (options.output or options.name):
         raise LearnedSparseError("where to? give --as NAME or --output DIR")
     collection = filed_under(options.collection or "pydoc")
     sources = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
-    target = options.output or vectors_folder(collection, options.name)
-    targets = _targets(target, sources)
-    pruned = prune(sources, targets, rule, overwrite=options.overwrite, say=print)
-    print("\n".join(_report(target, pruned)))
-    where = f"--index DIR --input {' '.join(map(str, targets))}"
-    print(f"next: python -m learned_sparse.index {where if options.output else _named(options)}")
+    targets = _targets(options.output or vectors_folder(collection, options.name), sources)
+    before = [Manifest.load(source).counts for source in sources]
+    manifests = prune(
+        sources,
+        targets,
+        max_document_frequency=options.max_document_frequency,
+        top_dimensions=options.top_dimensions,
+        overwrite=options.overwrite,
+    )
+    _report(Counts.total(before), manifests)
+    named = f"--model {options.name}" + (f" --collection {options.collection}" if options.collection else "")
+    folders = f"--index DIR --input {' '.join(map(str, targets))}"
+    print(f"next: python -m learned_sparse.index {folders if options.output else named}")
     return 0
 
 
 def _targets(target: Path, sources: Sequence[Path]) -> list[Path]:
-    """Of several shards each gets a folder, called as ``learned_sparse.encode`` does it."""
+    """``target``, or one folder for each shard, named as ``learned_sparse.encode`` names shards."""
     if len(sources) == 1:
         return [target]
     names = [source.name.rpartition("-shard-")[2] for source in sources]
@@ -78,22 +199,39 @@ def _targets(target: Path, sources: Sequence[Path]) -> list[Path]:
     return [target.with_name(f"{target.name}-shard-{name}") for name in names]
 
 
-def _named(options: argparse.Namespace) -> str:
-    return f"--model {options.name}" + (f" --collection {options.collection}" if options.collection else "")
+def _report(before: Counts, manifests: Sequence[Manifest]) -> None:
+    after = Counts.total(manifest.counts for manifest in manifests)
+    removed = manifests[0].options[PRUNING]["removed"]
+    share = 1 - after.postings / max(before.postings, 1)
+    print(f"{after.written:,} documents, {after.postings:,} of {before.postings:,} postings")
+    print(f"{len(removed):,} terms with {share:.1%} of the postings removed; the most frequent:")
+    for term, count in _by_frequency(removed)[:SHOWN_TERMS]:
+        print(f"  {term}: in {count / after.written:.1%} of the documents")
+    if after.empty_vectors > before.empty_vectors:
+        print(f"  {after.empty_vectors - before.empty_vectors:,} documents have an empty vector now (kept)")
 
 
-def _report(target: Path, pruned: Pruned) -> list[str]:
-    before = pruned.postings + pruned.postings_removed
-    share = pruned.postings_removed / before if before else 0.0
-    left = f"{target}: {pruned.documents:,} documents, {pruned.postings:,} of {before:,} postings"
-    lines = [f"{left}; {len(pruned.removed):,} dimensions held the other {share:.1%}"]
-    most_frequent = list(pruned.removed.items())[:SHOWN]
-    lines += [f"  {term}: in {count / pruned.documents:.1%} of the documents" for term, count in most_frequent]
-    if len(pruned.removed) > SHOWN:
-        lines.append(f"  ... and {len(pruned.removed) - SHOWN:,} more, which the manifest names")
-    if pruned.emptied:
-        lines.append(f"  {pruned.emptied:,} documents have an empty vector now (kept)")
-    return lines
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m learned_sparse.prune",
+        description="Copy encoded documents without the terms that most documents have.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", help="name of a model with vectors of --collection in the home folder")
+    add("--collection", metavar="NAME|PATH", help="name of the collection (default pydoc)")
+    add("--vectors", type=Path, nargs="+", metavar="DIR", help="instead: an encoded folder, or all its shards")
+    add("--as", dest="name", metavar="NAME", help="name of the result, beside the model in the home folder")
+    add("--output", type=Path, metavar="DIR", help="instead: folder of the result; each shard gets a folder")
+    rule = parser.add_mutually_exclusive_group(required=True)
+    rule.add_argument(
+        "--max-document-frequency", type=float, metavar="SHARE", help="remove terms of more documents (gamma)"
+    )
+    rule.add_argument("--top-dimensions", type=int, metavar="N", help="remove the N most frequent terms")
+    add("--overwrite", action="store_true", help="replace an earlier result")
+    return parser
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from eval.costs import Counted, expected_flops
 from eval.report import Axis, Point, line_chart
-from learned_sparse.jsonvector import more_frequent
+from learned_sparse.prune import frequent_terms
 
 _POINTS = 120  # of each line of the plot
 
@@ -77,7 +77,7 @@ def stop_dimensions(documents: Counted, queries: Counted | None, share: float) -
     asked, texts = (queries.document_frequency, max(1, queries.texts)) if queries else ({}, 1)
     return tuple(
         StopDimension(term, count / documents.texts, asked.get(term, 0) / texts if queries else None)
-        for term, count in more_frequent(documents.document_frequency, documents.texts, share).items()
+        for term, count in frequent_terms(documents.document_frequency, documents.texts, share).items()
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
@@ -36,7 +35,7 @@ def unfit_reason(term: str) -> str | None:
         return "it holds white space and would be split"
     if len(term) > LONGEST_TERM // 2 and len(term.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_TERM:
         return f"it is longer than {LONGEST_TERM} characters and would be split"
-    if any("\ud800" <= character <= "\udfff" for character in term):
+    if not term.isprintable() and any("\ud800" <= character <= "\udfff" for character in term):
         return "it holds half a surrogate pair, which UTF-8 cannot encode"
     if term in RESERVED:
         return "this spelling is reserved for empty vectors"
@@ -52,10 +51,8 @@ class LuceneTerms:
         self.names[:] = list(terms)
         self.lengths = np.fromiter(map(len, terms), dtype=np.int64, count=len(terms))
         """``(terms,)``: characters of each term."""
-        self._reasons: dict[int, str] = {}
-        if not _all_fit(terms, self.lengths):
-            self._reasons = {number: reason for number, term in enumerate(terms) if (reason := unfit_reason(term))}
-            self._reasons.update(_repeated(terms))
+        self._reasons = {number: reason for number, term in enumerate(terms) if (reason := unfit_reason(term))}
+        self._reasons.update(_repeated(terms))
         self._unfit = np.zeros(len(terms), dtype=bool)
         self._unfit[list(self._reasons)] = True
 
@@ -71,21 +68,6 @@ class LuceneTerms:
             f"{ids[row]!r}: Lucene cannot hold the term {self.names[number]!r}: {self._reasons[number]}; "
             "spell this dimension of the model differently, or give it no weight"
         )
-
-
-def _all_fit(terms: Sequence[str], lengths: npt.NDArray[np.int64]) -> bool:
-    """Whether all terms are certainly fit and distinct; False means that each term must be checked on its own.
-
-    For a vocabulary of 30,522 terms this is six times as fast as checking each term.
-    """
-    joined = "".join(terms)
-    return (
-        joined.isprintable()  # no surrogate, and no white space except the blank
-        and " " not in joined
-        and lengths.min(initial=1) > 0
-        and lengths.max(initial=1) <= LONGEST_TERM // 2
-        and len(RESERVED.union(terms)) == len(RESERVED) + len(terms)
-    )
 
 
 def _repeated(terms: Sequence[str]) -> dict[int, str]:

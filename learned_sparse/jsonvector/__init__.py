@@ -17,7 +17,6 @@ from learned_sparse.jsonvector.manifest import (
     differences,
     versions,
 )
-from learned_sparse.jsonvector.prune_rule import Rule, more_frequent
 from learned_sparse.jsonvector.queries import (
     ENCODED,
     TOPICS,
@@ -51,11 +50,9 @@ __all__ = [
     "Manifest",
     "Part",
     "PartFile",
-    "Rule",
     "WrittenPart",
     "differences",
     "load_vectors",
-    "more_frequent",
     "numbered_lines",
     "open_lines",
     "open_part",

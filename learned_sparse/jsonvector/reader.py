@@ -17,9 +17,7 @@ import orjson
 
 from learned_sparse.core import (
     EMPTY_TERM,
-    LONGEST_TERM,
     MAX_IMPACT,
-    RESERVED,
     LearnedSparseError,
     SparseBatch,
     unfit_reason,
@@ -28,7 +26,7 @@ from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
 
 MAX_REPEATED_CHARACTERS = 2**30
 """Maximum length of a vector as text: Anserini repeats each term as often as its impact, in one Java string."""
-BATCH_LINES = 256
+CHUNK_LINES = 256
 """Lines that ``load_vectors`` converts to arrays at once."""
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 """Exceptions that a malformed line can raise in ``load_vectors``."""
@@ -157,28 +155,15 @@ class LineReader:
 class _TermNumbers(dict[str, int]):
     """Numbers terms in the order of their first occurrence."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.longest = 0
-        """Characters of the longest term."""
-        self._unchecked: list[str] = []
+    longest = 0
+    """Characters of the longest term."""
 
     def __missing__(self, term: str) -> int:
-        self._unchecked.append(term)
+        if reason := unfit_reason(term):
+            raise BadLineError(reason)
+        self.longest = max(self.longest, len(term))
         number = self[term] = len(self)
         return number
-
-    def check_new(self) -> None:
-        """Raise ``ValueError`` if a term added since the last call is unfit."""
-        terms, self._unchecked = self._unchecked, []
-        self.longest = max(self.longest, *map(len, terms), 0)
-        joined = " ".join(terms)
-        # One check for all terms: ASCII without white space, not too long, not reserved.
-        if not (joined.isascii() and joined.split() == terms and self.longest <= LONGEST_TERM):
-            for reason in filter(None, map(unfit_reason, terms)):
-                raise ValueError(reason)
-        elif not RESERVED.isdisjoint(terms):
-            raise ValueError("a reserved term")
 
 
 class _ArrayReader:
@@ -197,11 +182,11 @@ class _ArrayReader:
         """Append the documents of ``file``; returns the numbers of documents and postings."""
         documents, postings = len(self._ids), self._postings
         with contextlib.closing(numbered_lines(file)) as lines:
-            while batch := list(itertools.islice(lines, BATCH_LINES)):
+            while chunk := list(itertools.islice(lines, CHUNK_LINES)):
                 try:
-                    self._add([line for _, line in batch])
+                    self._add([line for _, line in chunk])
                 except _MALFORMED:
-                    for number, line in batch:
+                    for number, line in chunk:
                         try:
                             self._validator.parse(line)
                         except BadLineError as error:
@@ -216,6 +201,7 @@ class _ArrayReader:
         return self._ids, SparseBatch(indptr, indices, impacts, list(self._numbers))
 
     def _add(self, lines: Sequence[bytes]) -> None:
+        """Append a chunk of lines; a bad line raises one of ``_MALFORMED``."""
         names: list[str | int] = []
         terms: list[str] = []
         values: list[int] = []
@@ -223,7 +209,7 @@ class _ArrayReader:
         for line in lines:
             content = orjson.loads(line)
             vector = content["vector"]
-            if not vector or EMPTY_TERM in vector or b"true" in line:  # true would count as 1
+            if not vector or EMPTY_TERM in vector:
                 _, vector = self._validator.parse(line)
             names.append(content["id"])
             terms.extend(vector)
@@ -232,30 +218,18 @@ class _ArrayReader:
         ids = list(map(str, names))
         if not set(map(type, names)) <= {str, int} or " ".join(ids).split() != ids:
             raise ValueError("an id is no string, is empty or holds white space")
+        impacts = np.frombuffer(array("i", values), np.int32)  # raises for integers above 32 bits
+        if not set(map(type, values)) <= {int} or impacts.min(initial=1) < 1:
+            raise ValueError("an impact is no integer above 0")
         indices = np.fromiter(map(self._numbers.__getitem__, terms), np.int32, len(terms))
-        self._numbers.check_new()
-        impacts = np.frombuffer(array("i", values), np.int32)  # raises for 2.9, "3" and integers above 32 bits
-        if impacts.min(initial=1) < 1:
-            raise ValueError("an impact below 1")
-        lengths = np.array(counts, np.int64)
-        self._check_characters(indices, impacts, lengths)
+        if int(impacts.max(initial=0)) * max(counts) * (self._numbers.longest + 1) > MAX_REPEATED_CHARACTERS:
+            for line in lines:
+                self._validator.parse(line)  # raises if a vector really has too many characters
         self._ids += ids
         self._postings += len(impacts)
-        self._lengths.append(lengths)
+        self._lengths.append(np.array(counts, np.int64))
         self._indices.append(indices)
         self._impacts.append(impacts.astype(np.min_scalar_type(impacts.max(initial=0))))
-
-    def _check_characters(
-        self, indices: npt.NDArray[np.int32], impacts: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]
-    ) -> None:
-        """Raise ``ValueError`` if a vector has more than ``MAX_REPEATED_CHARACTERS``."""
-        if int(impacts.max(initial=0)) * int(lengths.max()) * (self._numbers.longest + 1) <= MAX_REPEATED_CHARACTERS:
-            return
-        characters = np.fromiter(map(len, self._numbers), np.int64, len(self._numbers)) + 1
-        running = np.concatenate([[0], np.cumsum(impacts * characters[indices])])
-        ends = np.cumsum(lengths)
-        if (running[ends] - running[ends - lengths]).max() > MAX_REPEATED_CHARACTERS:
-            raise ValueError("a vector is too long for Anserini")
 
 
 def _compare_with_manifest(folder: Path, files: dict[Path, tuple[int, int]]) -> None:

@@ -22,7 +22,7 @@ from learned_sparse.collections.trec import write_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.index import build_index, encoded_files
 from learned_sparse.jsonvector import topic_text
-from learned_sparse.jsonvector.prune_rule import Rule
+from learned_sparse.prune import frequent_terms
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.tiny_models import tokenizer
 from tests.toy_data import save_beir
@@ -107,7 +107,7 @@ def test_cuts_by_pencil() -> None:
 @given(frequency=frequencies, queries=queries_found, share=st.integers(1, 12))
 def test_cuts_are_what_pruning_removes(frequency: dict[str, int], queries: list[set[str]], share: int) -> None:
     documents, asked = counted(frequency, 12), count_terms(queries)
-    removed = Rule(max_document_frequency=share / 12).removed(frequency, 12)
+    removed = frequent_terms(frequency, 12, share / 12)
     (cut,) = cuts(documents, asked, [share / 12])
     assert cut.dimensions == len(removed)
     assert cut.postings == pytest.approx(sum(removed.values()) / sum(frequency.values()))
