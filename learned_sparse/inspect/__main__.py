@@ -20,6 +20,7 @@ from learned_sparse.core import (
 )
 
 if TYPE_CHECKING:
+    from learned_sparse.core import Side
     from learned_sparse.inspect.explanation import Inspection
 
 EPILOG = """\
@@ -79,16 +80,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _inspect(options: argparse.Namespace) -> Inspection:
+    from learned_sparse.collections import load_collection
     from learned_sparse.inspect.inspection import IndexInspector, Overrides, inspect_text
 
     settings = parse_changes(options.set)
-    side = options.side or "document"
+    side: Side = "query" if options.side == "query" else "document"
     if options.text is not None and not options.index:
         checkpoint = options.checkpoint or _default_checkpoint(options.model)
         changes = {"settings": settings} if settings else {}
         model = options.model or options.checkpoint
         return inspect_text(options.text, side, model, checkpoint, device=options.device, **changes)
-    index = options.index or index_folder(_collection_name(options), options.model)
+    if not (index := options.index):
+        collection = load_collection(options.collection or "pydoc", data=options.data)
+        index = index_folder(collection.name, options.model)
     if options.heap:
         from learned_sparse.lucene import start_jvm
 
@@ -153,12 +157,6 @@ def _split(options: argparse.Namespace, index: Path) -> tuple[list[Query], str]:
     collection = load_collection(name, data=options.data)
     split = options.split or (next(iter(collection.splits)) if len(collection.splits) == 1 else "test")
     return collection.queries(split), f"{name}, split {split}"
-
-
-def _collection_name(options: argparse.Namespace) -> str:
-    from learned_sparse.collections import load_collection
-
-    return load_collection(options.collection or "pydoc", data=options.data).name
 
 
 def _default_checkpoint(model: str) -> str:

@@ -47,14 +47,8 @@ class Term:
         """JSON values."""
         sources = self.sources
         gate = {"probability": sources.probability, "sources": _shares(sources.gate)} if sources else None
-        return {
-            "term": self.term,
-            "weight": self.weight,
-            "impact": self.impact,
-            "literal": self.literal,
-            "sources": _shares(sources.shares) if sources else None,
-            "gate": gate if sources and sources.gate else None,
-        }
+        shares = _shares(sources.shares) if sources else None
+        return {**vars(self), "sources": shares, "gate": gate if sources and sources.gate else None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +122,6 @@ class ScoreTerm:
     query: int
     document: int
     """Impacts."""
-    literal_in_query: bool | None
-    literal_in_document: bool | None
     word_in_query: str | None
     word_in_document: str | None
     """Word that contributes most to the impact; None if unknown."""
@@ -167,13 +159,8 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "total": self.total,
-            "lucene": self.lucene,
-            "terms": [{**vars(term), "product": term.product} for term in self.terms],
-            "only_in_query": dict(self.only_in_query),
-            "only_in_document": dict(self.only_in_document),
-        }
+        terms = [{**vars(term), "product": term.product} for term in self.terms]
+        return {"total": self.total, **vars(self), "terms": terms}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +172,12 @@ class Inspection:
     query: TextView | None = None
     document: TextView | None = None
     score: Score | None = None
+
+    @classmethod
+    def of_text(cls, view: TextView, model: str, index: str | None = None) -> Inspection:
+        """Inspection of one text."""
+        query, document = (view, None) if view.kind == "query" else (None, view)
+        return cls(model=model, index=index, query=query, document=document)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -249,8 +242,6 @@ def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
             term=name,
             query=of_query[name].impact or 0,
             document=of_document[name].impact or 0,
-            literal_in_query=of_query[name].literal,
-            literal_in_document=of_document[name].literal,
             word_in_query=_main_word(query, of_query[name]),
             word_in_document=_main_word(document, of_document[name]),
         )

@@ -16,6 +16,7 @@ from learned_sparse.core import (
     Quantizer,
     Query,
     Reading,
+    Side,
     load_encoder,
     without_mark,
 )
@@ -38,10 +39,10 @@ class Overrides:
     data: Path | None = None
 
 
-def inspect_text(text: str, side: str, model: str, checkpoint: str, **options: Any) -> Inspection:
+def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
     """``text`` as one side (``query`` or ``document``) of a checkpoint encodes it, with options of ``load_encoder``."""
-    encoder = load_encoder(checkpoint, "query" if side == "query" else "document", model=model, **options)
-    return _text_inspection(model, None, _view(side, without_mark(text), encoder, encoder.quantizer))
+    encoder = load_encoder(checkpoint, side, model=model, **options)
+    return Inspection.of_text(_view(side, without_mark(text), encoder, encoder.quantizer), model)
 
 
 class IndexInspector:
@@ -54,7 +55,7 @@ class IndexInspector:
             raise LearnedSparseError(f"{index}: an index of plain text, without impacts; name one of encoded documents")
         self._model = self._note.manifests[0].model if self._note.manifests else "unknown"
 
-    def text(self, text: str, side: str, settings: Mapping[str, Any]) -> Inspection:
+    def text(self, text: str, side: Side, settings: Mapping[str, Any]) -> Inspection:
         """``text`` as the encoder of the index reads it; ``settings`` change those of the query side."""
         if side == "query":
             view = self._query(Query("", text), settings)
@@ -63,7 +64,7 @@ class IndexInspector:
         else:
             manifest = self._manifest()
             view = _view(side, without_mark(text), self._document_encoder(manifest), manifest.quantizer)
-        return _text_inspection(self._model, self._index, view)
+        return Inspection.of_text(view, self._model, str(self._index))
 
     def document(self, name: str, *, sources: bool = True) -> Inspection:
         """The terms of the document ``name``; with ``sources``, its text is looked up and encoded again."""
@@ -192,20 +193,10 @@ class IndexInspector:
         return name, load_collection(name, data=self._overrides.data).documents("skip")
 
 
-def _text_inspection(model: str, index: Path | None, view: TextView) -> Inspection:
-    where = None if index is None else str(index)
-    if view.kind == "query":
-        return Inspection(model=model, index=where, query=view)
-    return Inspection(model=model, index=where, document=view)
-
-
-def _view(side: str, text: str, encoder: Encoder, quantizer: Quantizer | None, name: str | None = None) -> TextView:
+def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None, name: str | None = None) -> TextView:
     reading, notes = _explain(encoder, text)
     if quantizer is None:
-        notes.append("no impacts: the checkpoint stores no quantiser")
-        if reading is None:
-            raise LearnedSparseError("this encoder neither stores a quantiser nor explains its weights")
-        return make_view(side, text, reading, None, id=name, notes=notes)
+        return make_view(side, text, reading, None, id=name, notes=[*notes, "no impacts: no quantiser is stored"])
     impacts = quantizer.quantize(encoder.encode([text]))[0].row(0)
     return make_view(side, text, reading, impacts, id=name, notes=notes)
 

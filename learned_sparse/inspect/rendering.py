@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -194,19 +194,15 @@ def _render_score(score: Score, terms: int) -> Iterator[RenderableType]:
         yield _table(header, rows, right=(1, 2, 3, 4))
     for side, impacts in (("query", score.only_in_query), ("document", score.only_in_document)):
         if impacts:
-            yield Text(_only_in(side, impacts, terms))
+            named = ", ".join(f"{visible(term)} {impact}" for term, impact in list(impacts.items())[:terms])
+            more = f", {len(impacts) - terms:,} more" if len(impacts) > terms else ""
+            yield Text(f"only in the {side} ({len(impacts):,}): {named}{more}")
 
 
 def _score_row(term: ScoreTerm, total: int) -> tuple[str, ...]:
     words = (visible(word or "") for word in (term.word_in_query, term.word_in_document))
     numbers = (f"{value:,}" for value in (term.query, term.document, term.product))
     return (visible(term.term), *numbers, f"{term.product / total:.1%}", *words)
-
-
-def _only_in(side: str, impacts: Mapping[str, int], terms: int) -> str:
-    named = ", ".join(f"{visible(term)} {impact}" for term, impact in list(impacts.items())[:terms])
-    more = f", {len(impacts) - terms:,} more" if len(impacts) > terms else ""
-    return f"only in the {side} ({len(impacts):,}): {named}{more}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int]) -> Table:

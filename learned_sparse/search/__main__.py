@@ -65,7 +65,8 @@ def main(argv: list[str] | None = None) -> int:
             maxp=None if explicit or options.rank_segments else MaxP.from_note(note), remove_query=remove_query,
         )  # fmt: skip
         if explicit:
-            results = _passages(results, options.max_passage_delimiter or "#", options.max_passage_hits or 100)
+            delimiter, documents = options.max_passage_delimiter or "#", options.max_passage_hits or 100
+            results = ((name, best_segments(hits, delimiter)[:documents]) for name, hits in results)
         without_hits: list[str] = []
         write_run(output, _counted(results, without_hits), output_format=options.output_format)
     print(f"{output}: {len(queries):,} queries, {len(without_hits):,} without a hit")
@@ -177,10 +178,6 @@ def _encode(queries: Sequence[Query], place: Path, note: IndexNote, options: arg
     size = options.encode_batch
     batches = (queries[start : start + size] for start in range(0, len(queries), size))
     return [row for batch in batches for row in encoder.encode_batch([query.text for query in batch])]
-
-
-def _passages(results: Iterable[tuple[str, Hits]], delimiter: str, k: int) -> Iterator[tuple[str, Hits]]:
-    return ((name, best_segments(hits, delimiter)[:k]) for name, hits in results)
 
 
 def _counted(results: Iterable[tuple[str, Hits]], without_hits: list[str]) -> Iterator[tuple[str, Hits]]:

@@ -86,7 +86,7 @@ class QueryEncoder:
                 raise LearnedSparseError(
                     f"{index / INDEX_MANIFEST}: does not say which encoder its queries need; name one with --checkpoint"
                 )
-            return cls(checkpoint, **({"settings": changes} if changes else {}), **options)
+            return cls(checkpoint, None, **({"settings": changes, **options} if changes else options))
         manifest = note.manifests[0]
         source = checkpoint or manifest.checkpoint
         if isinstance(source, str | Path):
@@ -121,9 +121,14 @@ class QueryEncoder:
 
 def read_note(index: Path, checkpoint: object = None) -> IndexNote:
     """The note of an index; an index without one, made elsewhere, holds impacts and needs a ``checkpoint``."""
-    if checkpoint is not None and index.is_dir() and not (index / INDEX_MANIFEST).is_file():
-        return IndexNote("impact", (), {})
-    return IndexNote.load(index)
+    if (index / INDEX_MANIFEST).is_file() or not index.is_dir():
+        return IndexNote.load(index)
+    if checkpoint is None:
+        raise LearnedSparseError(
+            f"{index / INDEX_MANIFEST}: no such file; name the encoder of its queries with --checkpoint, or make the "
+            "index with learned_sparse.index"
+        )
+    return IndexNote("impact", (), {})
 
 
 def encoder_named(name: str) -> QueryEncoder | None:

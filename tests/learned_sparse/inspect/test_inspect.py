@@ -63,7 +63,7 @@ def test_a_text_without_a_quantiser(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         as_json(capsys, "--checkpoint", "c", "--text", "a")["document"][key] for key in ("terms", "notes")
     )
     assert (term["weight"], term["impact"]) == (2.0, None)
-    assert notes == ["no impacts: the checkpoint stores no quantiser"]
+    assert notes == ["no impacts: no quantiser is stored"]
     assert "     2    a     a\n" in shown(capsys, "--checkpoint", "c", "--text", "a")
 
 
