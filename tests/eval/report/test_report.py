@@ -31,7 +31,7 @@ VOID = {"meta", "link", "br", "img", "input"}
 
 
 class Reader(HTMLParser):
-    """Elements closed in order, with the attributes and the text of each."""
+    """Start tags with attributes and text; checks that elements are closed in order."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def test_every_number_is_on_both_pages() -> None:
 
 
 def _line(tables: str, heading: str, cell: dict[str, Any]) -> str:
-    """The line of a cell's row in the first table that has its measure, or the table of its column's costs."""
+    """The line of a cell's row in the table of the measure, or in the table of the column's costs."""
     part = tables.split(f"## {heading}\n")[1] if f"\n## {heading}\n" in tables else _part(tables, cell["column"])
     names = (cell["row"], f"*{cell['row']}*", f"{cell['row']} (baseline)")
     return next(line for line in part.splitlines() if line.startswith("|") and line.split("|")[1].strip() in names)
@@ -118,34 +118,13 @@ def test_the_table_has_every_cell() -> None:
     assert len([1 for tag, a, _ in elements if tag == "td" and "data-k" in a]) == len(rows) * width
 
 
-def test_signs_say_what_colours_say() -> None:
+def test_verdicts_have_signs_besides_colours() -> None:
     results = made_up()
+    signs = ["✓ holds", "✗ does not hold", "○ not significant", "= equal", "✗ worse", "▲", "▼"]
     texts = [text for _, _, parts in Reader(html(results)).elements if (text := "".join(parts).strip())]
-    for said in (
-        "✓ holds",
-        "✗ does not hold",
-        "○ not significant",
-        "– not measured",
-        "= equal",
-        "✗ worse",
-        "✗ failed",
-        "▲",
-        "▼",
-    ):
-        assert said in texts
+    assert {*signs, "– not measured", "✗ failed"} <= set(texts)
     tables = markdown(results, {})
-    for said in (
-        "✓ holds",
-        "✗ does not hold",
-        "○ not significant",
-        "= equal",
-        "✗ worse",
-        "failed",
-        "▲",
-        "▼",
-        "± 0.0042",
-    ):
-        assert said in tables
+    assert [sign for sign in (*signs, "failed", "± 0.0042") if sign not in tables] == []
     assert "encode ended with status 137: killed" in tables
 
 
@@ -160,11 +139,11 @@ def test_a_claim_is_one_line_with_all_its_columns() -> None:
 
 def test_a_note_says_that_claims_are_not_corrected() -> None:
     results = made_up()
-    said = "not corrected for how many"
-    assert said in html(results)
-    assert said in markdown(results, {})
+    note = "not corrected for how many"
+    assert note in html(results)
+    assert note in markdown(results, {})
     results.content["claims"].clear()
-    assert said not in html(results)
+    assert note not in html(results)
 
 
 def test_the_best_of_our_own_is_bold() -> None:
@@ -238,15 +217,15 @@ def test_every_title_can_be_written(text: str) -> None:
 
 
 def test_no_request_to_the_network() -> None:
-    page = html(made_up()).replace("http://www.w3.org/2000/svg", "")  # a name, not a place
+    page = html(made_up()).replace("http://www.w3.org/2000/svg", "")  # a namespace, not an address
     assert not re.search(r"https?:|url\(|@import|\bsrc=|fetch\(|XMLHttp|import\(|innerHTML", page)
 
 
-def test_no_style_that_the_policy_refuses() -> None:
+def test_no_inline_styles() -> None:
     assert not [1 for _, attributes, _ in Reader(html(made_up())).elements if "style" in attributes]
 
 
-def test_a_pool_is_said() -> None:
+def test_a_pool_is_explained() -> None:
     results = made_up()
     for content in (markdown(results, {}), html(results)):
         assert "best documents for each query" in content
@@ -259,7 +238,7 @@ def test_published_rows_alone_are_shown() -> None:
     assert "0.3220" in Reader(html(results)).texts("span")
 
 
-def test_without_what_is_optional() -> None:
+def test_optional_parts_may_be_missing() -> None:
     content, _ = report_results.made_up(queries=2)
     for cell in content["cells"]:
         cell["scores"].pop("FLOPS", None)  # of the published row
@@ -270,7 +249,7 @@ def test_without_what_is_optional() -> None:
     assert Reader(html(results)).open == []
 
 
-def test_costs_are_those_that_claims_know() -> None:
+def test_costs_are_the_costs_of_claims() -> None:
     assert tuple(cost.key for cost in COSTS) == CLAIMED_COSTS
 
 

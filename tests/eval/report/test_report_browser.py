@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person clicks, as a script in a copy of the page."""
+"""The page in a real browser: clicks and keys, sent by a script in a copy of the page."""
 
 from __future__ import annotations
 
@@ -31,55 +31,55 @@ const $ = (selector) => document.querySelector(selector);
 const names = () => [...document.querySelectorAll("#table tbody .name span")].map((name) => name.textContent);
 const cells = () => [...document.querySelectorAll('#table td[data-c="3"][data-k="MRR@10"]')];
 const values = () => cells().map((cell) => cell.dataset.v ?? null);
-const said = { order: names(), chips: document.querySelectorAll(".chip").length };
+const seen = { order: names(), chips: document.querySelectorAll(".chip").length };
 const heading = $('#table th[data-c="3"][data-k="MRR@10"]');
 heading.querySelector("button").click();
-said.sorted = values();
-said.direction = heading.getAttribute("aria-sort");
+seen.sorted = values();
+seen.direction = heading.getAttribute("aria-sort");
 heading.querySelector("button").click();
-said.again = values();
+seen.again = values();
 $("#table .name button").click();
-said.back = names();
+seen.back = names();
 const hidden = () => $('#table td[data-k="FLOPS"]').hidden;
-said.hidden = [hidden()];
+seen.hidden = [hidden()];
 [...document.querySelectorAll(".chip")].find((chip) => chip.textContent === "FLOPS").click();
-said.hidden.push(hidden());
+seen.hidden.push(hidden());
 const cell = $('#table tr[data-r="4"] td[data-c="1"][data-k="nDCG@10"]');
 cell.click();
-said.opened = [$("dialog").open, $("dialog h2").textContent, $("dialog pre").textContent];
+seen.opened = [$("dialog").open, $("dialog h2").textContent, $("dialog pre").textContent];
 $("dialog").close();
 const key = (target, name) => target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
 cell.focus();
 key(cell, "ArrowDown");
-said.moved = document.activeElement.parentElement.dataset.r;
+seen.moved = document.activeElement.parentElement.dataset.r;
 key(document.activeElement, "Enter");
-said.entered = $("dialog h2").textContent;
+seen.entered = $("dialog h2").textContent;
 $("dialog").close();
-said.lines = document.querySelectorAll("#tradeoff polyline").length;
-said.points = document.querySelectorAll("#tradeoff figure .point").length;
+seen.lines = document.querySelectorAll("#tradeoff polyline").length;
+seen.points = document.querySelectorAll("#tradeoff figure .point").length;
 const [, , across, up] = document.querySelectorAll("#queries select");
 up.selectedIndex = 4;
 up.dispatchEvent(new Event("change"));
-said.summary = $("#queries p").textContent;
-said.dots = document.querySelectorAll("#queries .dot").length;
+seen.summary = $("#queries p").textContent;
+seen.dots = document.querySelectorAll("#queries .dot").length;
 key($("#queries svg"), "ArrowRight");
-said.tip = $("#queries .tip").textContent;
-said.hostile = document.querySelectorAll("#hostile").length;
-said.wide = [document.documentElement.scrollWidth, innerWidth];
-parent.postMessage(JSON.stringify(said), "*");
-document.title = JSON.stringify(said);
+seen.tip = $("#queries .tip").textContent;
+seen.hostile = document.querySelectorAll("#hostile").length;
+seen.wide = [document.documentElement.scrollWidth, innerWidth];
+parent.postMessage(JSON.stringify(seen), "*");
+document.title = JSON.stringify(seen);
 """
 
 
 def dumped(page: Path, tmp_path: Path) -> str:
-    """The document once its scripts have run."""
+    """The document after its scripts have run."""
     assert BROWSER is not None
     command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
     return subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode()
 
 
 def driven(results: Results) -> str:
-    """A copy of the page whose policy lets one more script pass, which clicks and says what it saw."""
+    """A copy of the page without its policy, with one more script that clicks and reports what it sees."""
     copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html(results), count=1)
     return copy.replace(
         "</body>", f"<script>window.onload = () => setTimeout(() => {{ {CLICKS} }}, 500)</script></body>"
@@ -93,7 +93,7 @@ def results() -> Results:
 
 
 @pytest.fixture(scope="module")
-def said(results: Results, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def seen(results: Results, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("browser")
     page = folder / "page.html"
     page.write_text(driven(results), encoding="utf-8")
@@ -107,7 +107,7 @@ def _title(document: str) -> dict[str, Any]:
     return content
 
 
-def test_the_policy_lets_our_script_pass(results: Results, tmp_path: Path) -> None:
+def test_the_policy_allows_our_script(results: Results, tmp_path: Path) -> None:
     page = tmp_path / "index.html"
     page.write_text(html(results), encoding="utf-8")
     document = dumped(page, tmp_path)
@@ -116,52 +116,52 @@ def test_the_policy_lets_our_script_pass(results: Results, tmp_path: Path) -> No
     assert document.count('class="dot"') > 10
 
 
-def test_every_row_is_there(results: Results, said: dict[str, Any]) -> None:
-    assert said["order"] == said["back"] == [row["name"] for row in results.rows]
-    assert said["chips"] == 10
+def test_every_row_is_present(results: Results, seen: dict[str, Any]) -> None:
+    assert seen["order"] == seen["back"] == [row["name"] for row in results.rows]
+    assert seen["chips"] == 10
 
 
-def test_a_heading_sorts(said: dict[str, Any]) -> None:
-    values = [float(value) for value in said["sorted"] if value is not None]
+def test_a_heading_sorts(seen: dict[str, Any]) -> None:
+    values = [float(value) for value in seen["sorted"] if value is not None]
     assert len(values) == 16
     assert values == sorted(values, reverse=True)
-    assert said["direction"] == "descending"
-    assert said["sorted"][-1] is None  # what has no number comes last, both ways
-    assert [value for value in said["again"] if value is not None] == said["sorted"][-2::-1]
-    assert said["again"][-1] is None
+    assert seen["direction"] == "descending"
+    assert seen["sorted"][-1] is None  # rows without a number come last in both orders
+    assert [value for value in seen["again"] if value is not None] == seen["sorted"][-2::-1]
+    assert seen["again"][-1] is None
 
 
-def test_costs_come_when_asked_for(said: dict[str, Any]) -> None:
-    assert said["hidden"] == [True, False]
+def test_costs_are_shown_by_their_chip(seen: dict[str, Any]) -> None:
+    assert seen["hidden"] == [True, False]
 
 
-def test_a_cell_shows_its_commands(results: Results, said: dict[str, Any]) -> None:
+def test_a_cell_shows_its_commands(results: Results, seen: dict[str, Any]) -> None:
     cell = results.cell(results.rows[4]["name"], results.columns[1]["name"])
-    assert said["opened"] == [True, f"{cell['row']}, {cell['column']}", "\n".join(cell["commands"])]
+    assert seen["opened"] == [True, f"{cell['row']}, {cell['column']}", "\n".join(cell["commands"])]
 
 
-def test_the_keyboard_moves_and_opens(results: Results, said: dict[str, Any]) -> None:
-    assert said["moved"] == "5"
-    assert said["entered"].startswith(results.rows[5]["name"])
+def test_the_keyboard_moves_and_opens(results: Results, seen: dict[str, Any]) -> None:
+    assert seen["moved"] == "5"
+    assert seen["entered"].startswith(results.rows[5]["name"])
 
 
-def test_the_trade_off_joins_curves(said: dict[str, Any]) -> None:
-    assert said["lines"] == 2
-    assert said["points"] == 13  # rows with FLOPS
+def test_the_trade_off_joins_curves(seen: dict[str, Any]) -> None:
+    assert seen["lines"] == 2
+    assert seen["points"] == 13  # rows with FLOPS
 
 
-def test_one_row_against_another(results: Results, said: dict[str, Any]) -> None:
+def test_one_row_against_another(results: Results, seen: dict[str, Any]) -> None:
     first, other = (results.per_query[results.columns[0]["name"]][results.rows[n]["name"]]["nDCG@10"] for n in (0, 4))
     gains = {query: other[query] - first[query] for query in first}
     better, worse = sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())
     counted = f"for {better} queries, equal for {len(gains) - better - worse}, worse for {worse};"
-    assert said["summary"].startswith(f"SPLADE-max is better than BM25 {counted}")
-    assert 10 < said["dots"] <= len(gains)
+    assert seen["summary"].startswith(f"SPLADE-max is better than BM25 {counted}")
+    assert 10 < seen["dots"] <= len(gains)
     lost = min(gains, key=gains.__getitem__)
-    assert said["tip"] == f"{lost}\nBM25: {first[lost]:.4f}\nSPLADE-max: {other[lost]:.4f}"
+    assert seen["tip"] == f"{lost}\nBM25: {first[lost]:.4f}\nSPLADE-max: {other[lost]:.4f}"
 
 
-def test_a_phone_scrolls_no_page(results: Results, tmp_path: Path) -> None:
+def test_on_a_phone_the_page_does_not_scroll_sideways(results: Results, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(driven(results), encoding="utf-8")
     frame = '<!doctype html><title></title><iframe src="page.html" width="375" height="800"></iframe>'
     script = "<script>onmessage = (event) => (document.title = event.data)</script>"

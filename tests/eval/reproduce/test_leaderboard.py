@@ -63,7 +63,7 @@ MATRIX = Matrix(
 
 @pytest.fixture
 def cell(tmp_home: Path) -> Callable[..., CellPlan]:
-    """Makes a cell with the files that its steps would have written; ``broken``: its last step failed."""
+    """Makes a cell and the output files of its steps; ``broken``: the last step failed."""
 
     def make(
         row: str, values: Values | None, *, column: str = "toy", seed: int | None = None, broken: bool = False,
@@ -90,8 +90,10 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
         encoded = step("encode", {"some": "vectors"}, "--collection", str(data / "toy"))
         run = {"name": name, "scores": means, "per_query": scores}
         evaluated = step("evaluate", {"runs": [run]} if values else None, needs=(encoded,))
-        found = {name: costs.get(name.split("/")[0]) for name in COSTS if name != "documents/s"}
-        counted = step("costs", {"costs": found, "documents": 120} if costs and not broken else None, needs=(encoded,))
+        content = {name: costs.get(name.split("/")[0]) for name in COSTS if name != "documents/s"}
+        counted = step(
+            "costs", {"costs": content, "documents": 120} if costs and not broken else None, needs=(encoded,)
+        )
         if broken:
             mark_failed(counted, f"{home()}/costs: no room")
         return CellPlan(
@@ -103,11 +105,22 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
     return make
 
 
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """Both files of a leaderboard, their folder, and the cells by row and column."""
+
+    results: dict[str, Any]
+    per_query: dict[str, Any]
+    folder: Path
+
+    @property
+    def cells(self) -> dict[tuple[str, str], dict[str, Any]]:
+        return {(cell["row"], cell["column"]): cell for cell in self.results["cells"]}
+
+
 @pytest.fixture
-def written(
-    cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[dict[str, Any], dict[str, Any], Path]:
-    """Both files of a leaderboard with cells of every kind, and their folder."""
+def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """A leaderboard with cells of every kind."""
     monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {"of": checkpoint.name})
     cells = (
         cell("BM25", BM25, seed=None, ms=2.0),
@@ -127,17 +140,13 @@ def written(
     results = write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
-    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}  # no time, no chance
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}  # no dates, no randomness
     assert json.loads(before[RESULTS]) == results
-    return results, json.loads(before[PER_QUERY]), folder
+    return Written(results, json.loads(before[PER_QUERY]), folder)
 
 
-def cells_of(results: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(found["row"], found["column"]): found for found in results["cells"]}
-
-
-def test_rows_and_columns_are_described(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
-    results, _, _ = written
+def test_rows_and_columns_are_described(written: Written) -> None:
+    results = written.results
     assert {key: results[key] for key in ("matrix", "title", "about", "baseline", "test", "command")} == {
         "matrix": "small", "title": "Small", "about": "Four rows.", "baseline": "BM25", "test": "t-test",
         "command": "python -m eval.reproduce --matrix small",
@@ -158,18 +167,17 @@ def test_rows_and_columns_are_described(written: tuple[dict[str, Any], dict[str,
     assert (results["rows"][1]["curve"], results["rows"][1]["note"]) == ("ours", "two seeds")
 
 
-def test_cells_are_means_over_seeds(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
-    results, per_query, _ = written
-    found = cells_of(results)
-    assert len(found) == 4 * 2
-    ours = found["ours", "toy"]
+def test_cells_are_means_over_seeds(written: Written) -> None:
+    cells, per_query = written.cells, written.per_query
+    assert len(cells) == 4 * 2
+    ours = cells["ours", "toy"]
     assert ours["status"] == "done"
     # 4.5 / 6 and 3.5 / 6, as trec_eval rounds them; the deviation of two is their distance by the root of 2
     assert ours["scores"]["MRR@10"] == pytest.approx((0.75 + 0.5833) / 2)
     assert ours["spread"]["MRR@10"] == pytest.approx((0.75 - 0.5833) / 2**0.5, abs=1e-6)
-    assert found["BM25", "toy"]["spread"] is None
+    assert cells["BM25", "toy"]["spread"] is None
     assert ours["costs"] == dict.fromkeys(COSTS, None) | {"FLOPS": 2.5, "ms/query": 6.0, "documents/s": 30.0}
-    assert found["BM25", "other"]["costs"] is None
+    assert cells["BM25", "other"]["costs"] is None
     assert per_query["toy"]["ours"]["MRR@10"] == {
         "q0": 1.0, "q1": 0.5, "q2": 0.375, "q3": 0.75, "q4": 1.0, "q5": 0.375,
     }  # fmt: skip
@@ -178,42 +186,41 @@ def test_cells_are_means_over_seeds(written: tuple[dict[str, Any], dict[str, Any
     }  # fmt: skip
 
 
-def test_rows_are_compared_with_the_baseline(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
-    results, per_query, _ = written
-    found, toy = cells_of(results), per_query["toy"]
-    assert found["BM25", "toy"]["difference"] == found["BM25", "toy"]["p"] == {}
+def test_rows_are_compared_with_the_baseline(written: Written) -> None:
+    cells, toy = written.cells, written.per_query["toy"]
+    assert cells["BM25", "toy"]["difference"] == cells["BM25", "toy"]["p"] == {}
     for measure in ("MRR@10", "R@100"):
         raw = {
             row: scipy.stats.ttest_rel(*(list(toy[name][measure].values()) for name in (row, "BM25"))).pvalue
             for row in ("ours", "half")
         }
         small, large = sorted(raw, key=raw.__getitem__)
-        assert found[small, "toy"]["p"][measure] == pytest.approx(min(1.0, 2 * raw[small]), abs=1e-6)
+        assert cells[small, "toy"]["p"][measure] == pytest.approx(min(1.0, 2 * raw[small]), abs=1e-6)
         expected = max(raw[large], min(1.0, 2 * raw[small]))
-        assert found[large, "toy"]["p"][measure] == pytest.approx(expected, abs=1e-6)
-    assert found["half", "toy"]["difference"] == {"MRR@10": pytest.approx(0.0084), "R@100": pytest.approx(-0.0834)}
-    assert found["ours", "other"]["p"] == {}  # of nothing
+        assert cells[large, "toy"]["p"][measure] == pytest.approx(expected, abs=1e-6)
+    assert cells["half", "toy"]["difference"] == {"MRR@10": pytest.approx(0.0084), "R@100": pytest.approx(-0.0834)}
+    assert cells["ours", "other"]["p"] == {}  # not measured
 
 
-def test_published_rows_come_in_unchanged(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
-    found = cells_of(written[0])
-    assert found["SPLADE", "toy"] == {
+def test_published_scores_are_unchanged(written: Written) -> None:
+    cells = written.cells
+    assert cells["SPLADE", "toy"] == {
         "row": "SPLADE", "column": "toy", "status": "published", "scores": SPLADE, "spread": None, "expected": None,
         "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None,
     }  # fmt: skip
-    assert found["SPLADE", "other"]["status"] == "absent"
+    assert cells["SPLADE", "other"]["status"] == "absent"
 
 
-def test_what_is_not_done_has_no_numbers(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
-    found = cells_of(written[0])
+def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
+    cells = written.cells
     for row, status, error in (("ours", "absent", None), ("half", "failed", "{home}/costs: no room")):
-        assert (found[row, "other"]["status"], found[row, "other"]["error"]) == (status, error)
-        assert found[row, "other"]["scores"] == {}
-        assert found[row, "other"]["commands"] != []
-    assert exit_status(written[0]) == 1
+        assert (cells[row, "other"]["status"], cells[row, "other"]["error"]) == (status, error)
+        assert cells[row, "other"]["scores"] == {}
+        assert cells[row, "other"]["commands"] != []
+    assert exit_status(written.results) == 1
 
 
-def test_what_the_matrix_leaves_out_is_not_missing(
+def test_cells_outside_the_columns_of_a_row_are_left_out(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {})
@@ -221,57 +228,52 @@ def test_what_the_matrix_leaves_out_is_not_missing(
     cells = (cell("BM25", BM25, seed=None), cell("ours", FIRST))
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
     plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=cells[0].steps, cells=cells)
-    found = cells_of(leaderboard(plan, measured_cells(plan), ""))
-    assert {key: one["status"] for key, one in found.items()} == {
+    results = leaderboard(plan, measured_cells(plan), "")
+    assert {(cell["row"], cell["column"]): cell["status"] for cell in results["cells"]} == {
         ("BM25", "toy"): "done", ("BM25", "other"): "absent", ("ours", "toy"): "done", ("ours", "other"): "left out",
     }  # fmt: skip
 
 
-def test_a_file_that_is_not_there_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
+def test_a_missing_file_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     done = cell("given", BM25)
     absent = Step(
         kind="evaluate", title="", module="eval.evaluate", arguments=(), name="evaluate/absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
-    found = measured([dataclasses.replace(done, steps=(*done.steps, absent))])
-    assert (found.status, found.error) == ("failed", "{data}/run.txt: no such file or folder")
+    failed = measured([dataclasses.replace(done, steps=(*done.steps, absent))])
+    assert (failed.status, failed.error) == ("failed", "{data}/run.txt: no such file or folder")
     assert measured([done]).status == "done"
 
 
-def test_commands_and_files_name_no_place_of_the_machine(
-    written: tuple[dict[str, Any], dict[str, Any], Path], tmp_path: Path
-) -> None:
-    results, _, folder = written
-    assert cells_of(results)["BM25", "toy"]["commands"][:2] == [
+def test_commands_and_files_have_no_paths_of_the_machine(written: Written, tmp_path: Path) -> None:
+    assert written.cells["BM25", "toy"]["commands"][:2] == [
         "python -m eval.encode --collection {data}/toy --output learned_sparse_home/encode/toy/bm25-none.json",
         "python -m eval.evaluate --output learned_sparse_home/evaluate/toy/bm25-none.json",
     ]
-    assert len(cells_of(results)["ours", "toy"]["commands"]) == 2 * 3
-    for path in folder.iterdir():
+    assert len(written.cells["ours", "toy"]["commands"]) == 2 * 3
+    for path in written.folder.iterdir():
         assert str(tmp_path) not in path.read_text(encoding="utf-8")
 
 
-def test_claims_are_judged_where_they_can_be(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
-    results, per_query, _ = written
-    toy = per_query["toy"]
+def test_claims_are_judged_where_they_can_be(written: Written) -> None:
+    results, toy = written.results, written.per_query["toy"]
     p = scipy.stats.ttest_rel(*(list(toy[row]["MRR@10"].values()) for row in ("ours", "BM25"))).pvalue
-    said = [
+    judged = [
         (claim["source"], claim["column"], claim["difference"], claim["p"], claim["verdict"])
         for claim in results["claims"]
     ]
-    assert said == [
+    assert judged == [
         ("A", "toy", pytest.approx(0.258333), pytest.approx(p, abs=1e-6), "holds" if p < 0.05 else "not significant"),
         ("A", "other", None, None, NOT_MEASURED),
         ("B", "toy", pytest.approx(1.2 - 2.5), None, "holds"),  # less than half of 2.5
-        ("C", "toy", None, None, NOT_MEASURED),  # nobody timed it
+        ("C", "toy", None, None, NOT_MEASURED),  # without times
         ("D", "other", None, None, NOT_MEASURED),  # failed; and toy has no nDCG@10
     ]
     assert results["claims"][2]["claim"] == "half: FLOPS less than ours by more than 50 %"
 
 
-def test_expected_scores_decide_the_exit_status(written: tuple[dict[str, Any], dict[str, Any], Path]) -> None:
-    results, _, _ = written
-    bm25 = cells_of(results)["BM25", "toy"]
+def test_expected_scores_decide_the_exit_status(written: Written) -> None:
+    bm25 = written.cells["BM25", "toy"]
     assert bm25["verdicts"] == {"MRR@10": "equal", "R@100": "better"}  # 2.45 / 6 and 4 / 6
     assert bm25["expected"] == {"MRR@10": 0.4083, "R@100": 0.6}
     assert exit_status({"cells": [bm25]}) == 0
@@ -281,7 +283,7 @@ def test_expected_scores_decide_the_exit_status(written: tuple[dict[str, Any], d
 
 
 @pytest.mark.parametrize(
-    ("found", "tolerance", "said"),
+    ("score", "tolerance", "verdict"),
     [
         (0.67890, 0.0, "equal"),
         (0.67894, 0.0, "equal"),  # to four decimals
@@ -292,8 +294,8 @@ def test_expected_scores_decide_the_exit_status(written: tuple[dict[str, Any], d
         (0.6795, 0.0005, "better"),
     ],
 )
-def test_verdicts(found: float, tolerance: float, said: str) -> None:
-    assert score_verdict(found, 0.6789, tolerance) == said
+def test_score_verdicts(score: float, tolerance: float, verdict: str) -> None:
+    assert score_verdict(score, 0.6789, tolerance) == verdict
 
 
 @pytest.mark.parametrize("data", [Path("somewhere/else"), None])

@@ -118,11 +118,11 @@ def test_output_without_a_marker_is_confirmed_by_the_command() -> None:
 def test_a_failure_stops_only_the_steps_that_need_it(progress: pytest.LogCaptureFixture) -> None:
     broken = step("broken")
     fine = step("fine")
-    steps = [broken, step("needs it", broken), fine, step("goes on", fine)]
+    steps = [broken, step("dependent", broken), fine, step("after fine", fine)]
     execute = StandIn("broken")
     done = run(steps, execute)
-    assert execute.ran == ["broken", "fine", "goes on"]
-    assert {step.title for step in done.failed} == {"broken", "needs it"}
+    assert execute.ran == ["broken", "fine", "after fine"]
+    assert {step.title for step in done.failed} == {"broken", "dependent"}
     assert "[0/4] broken: FAILED\nit broke" in progress.messages
     assert status_of(steps[:2]) == ("failed", "it broke")
     assert status_of(steps[2:]) == ("done", None)
@@ -155,7 +155,7 @@ def test_an_interruption_leaves_no_marker() -> None:
     assert status_of([step("first")]) == ("absent", None)
 
 
-def test_several_at_once_but_costs_alone() -> None:
+def test_steps_in_parallel_but_costs_alone() -> None:
     together, at_once = threading.Barrier(2), set[str]()
     most: list[int] = []
 
@@ -174,7 +174,7 @@ def test_several_at_once_but_costs_alone() -> None:
     assert most[-1] == 1
 
 
-def test_a_process_of_its_own_keeps_its_log() -> None:
+def test_the_output_of_a_process_is_logged() -> None:
     one = step(
         "one",
         module="eval.reproduce.prepare",
@@ -197,7 +197,7 @@ def test_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     assert "$ python -m eval.reproduce.prepare expand --input nowhere.jsonl --output x" in capsys.readouterr().out
 
 
-def test_only_one_runner_and_its_steps() -> None:
+def test_one_runner_per_home_folder() -> None:
     with only_one() as lock:
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
     with pytest.raises(LearnedSparseError, match="another run, or a step that it started"), only_one():
