@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,24 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tqdm import tqdm
 from transformers import BertConfig, BertForSequenceClassification
 
-from encoders.checkpoints.checkpoint import new_model, save_checkpoint
-from encoders.encoding.loading import load_encoder
-from eval.rerank.__main__ import main
-from eval.rerank.cross_encoder import CrossEncoder
-from eval.rerank.dot_products import DotProducts
-from eval.rerank.reranking import first_stage, pairs_of, rerank
-from learned_sparse.collections.trec import read_run
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
+from encoders.checkpoints import new_model, save_checkpoint
+from eval.rerank import CrossEncoder, DotProducts, first_stage, main, pairs_of, rerank
+from learned_sparse.collections import read_run
+from learned_sparse.core import Document, LearnedSparseError, load_encoder
 from tests.tiny_models import VOCABULARY, tokenizer
 from tests.toy_data import save_beir
 
 DOCUMENTS = {
     "d1": Document("d1", "hives are caused by allergic reactions of the skin"),
     "d2": Document("d2", "wing"),
-    "d3": Document("d3", "the garbage collector frees memory of cycles of objects " * 9),  # longer than the model reads
+    "d3": Document(
+        "d3", "the garbage collector frees memory of cycles of objects " * 9
+    ),  # longer than the maximum length
     "d4": Document("d4", "rain in bali", "what is the weather in april"),
 }
 QUERIES = {"q1": "can hives be a sign of pregnancy", "q2": "wing lift", "q3": "weather in april"}
@@ -73,7 +72,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Ma
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: a collection and a run."""
+    """The working directory, with a collection and a run."""
     monkeypatch.chdir(tmp_path)
     texts, expanded = ({name: getattr(of, key) for name, of in DOCUMENTS.items()} for key in ("text", "expanded"))
     save_beir(tmp_path / "tiny", texts, QUERIES, {"test": [("q1", "d1", 1), ("q2", "d2", 1)]}, expanded)
@@ -83,13 +82,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def all_scores(scorer: Any, pairs: Sequence[tuple[str, str]] = PAIRS) -> np.ndarray:
-    counted: list[int] = []
-    found: np.ndarray = scorer.scores(QUERIES, DOCUMENTS, pairs, counted.append)
-    assert sum(counted) == len(pairs)
-    return found
+    with tqdm(disable=False, file=io.StringIO()) as progress:
+        scores: np.ndarray = scorer.scores(QUERIES, DOCUMENTS, pairs, progress)
+    assert progress.n == len(pairs)
+    return scores
 
 
-def test_depths_reorder_their_part_and_keep_the_rest() -> None:
+def test_hits_below_the_depth_keep_their_order() -> None:
     run = {"q": [("d1", 9.0), ("d2", 8.0), ("d3", 7.0), ("d4", 6.0)]}
     scores = {("q", "d1"): -2.0, ("q", "d2"): -1.0, ("q", "d3"): 5.0}
     order = {depth: [document for document, _ in rerank(run, scores, depth)["q"]] for depth in (1, 2, 3)}
@@ -98,7 +97,7 @@ def test_depths_reorder_their_part_and_keep_the_rest() -> None:
     assert rerank({"q": run["q"][:1]}, scores, 10) == {"q": [("d1", -2.0)]}  # fewer results than the depth
 
 
-def test_the_first_stage_is_what_is_judged() -> None:
+def test_the_first_stage_has_judged_queries_only() -> None:
     run = {"q2": [("q2", 9.0), ("d1", 8.0)], "q1": [("d1", 1.0)], "q4": [("q4", 1.0)], "q9": [("d1", 1.0)]}
     assert first_stage(run, ["q1", "q2", "q3"]) == {"q1": run["q1"], "q2": run["q2"]}
     assert first_stage(run, ["q2", "q4"], remove_query=True) == {"q2": [("d1", 8.0)]}
@@ -111,7 +110,7 @@ def test_each_pair_is_scored_once() -> None:
 
 @pytest.mark.parametrize("labels", [1, 2])
 def test_scores_are_the_models_own(classifiers: Mapping[int, Path], labels: int) -> None:
-    """One pair at a time, without padding, by transformers alone."""
+    """Transformers scores one pair at a time, without padding."""
     model = BertForSequenceClassification.from_pretrained(classifiers[labels])
     expected = []
     for query, document in PAIRS:
@@ -149,7 +148,7 @@ def test_scores_equal_those_of_sentence_transformers(classifiers: Mapping[int, P
 def test_dot_products_are_those_of_the_encoders(
     checkpoints: Mapping[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eval.rerank.dot_products._AT_ONCE", 3)
+    monkeypatch.setattr("eval.rerank._DOCUMENTS", 3)
     scorer = DotProducts(checkpoints[name], device="cpu", dtype="fp32")
     query, document = (
         load_encoder(checkpoints[name], side, device="cpu", dtype="fp32") for side in ("query", "document")
@@ -214,8 +213,8 @@ def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], t
         f"--cross-encoder {classifiers[3]} --run first.txt": "3 labels",
         f"{good} --run first.txt --max-length 65": "give 3 to 64 tokens",
         f"{good} --run first.txt --depth 0 10": "--depth 0: give at least 1",
-        f"{good} --run first.txt --set alpha=1": "--set changes a checkpoint of ours",
-        f"{good} --run none.txt": "no run has a result for a judged query",
+        f"{good} --run first.txt --set alpha=1": "--set changes a checkpoint of this package",
+        f"{good} --run none.txt": "no run has a hit for a judged query",
         f"{good} --run stranger.txt": "1 of 1 documents are missing or have no text (for instance 'd9')",
         "--model absent --run first.txt": "absent",
     }.items():
@@ -224,13 +223,13 @@ def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], t
         assert message in str(error.value)
 
 
-def test_a_score_that_is_no_number_is_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_that_is_not_finite_is_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         description: Mapping[str, Any] = {}
 
-        def scores(self, queries: Any, documents: Any, pairs: Sequence[Any], done: Any) -> np.ndarray:
+        def scores(self, queries: Any, documents: Any, pairs: Sequence[Any], progress: Any) -> np.ndarray:
             return np.array([1.0, np.nan, 2.0, 3.0])[: len(pairs)]
 
-    monkeypatch.setattr("eval.rerank.__main__.load_scorer", lambda options: Broken())
+    monkeypatch.setattr("eval.rerank._load_scorer", lambda options: Broken())
     with pytest.raises(LearnedSparseError, match="query 'q1', document 'd2': the score is not finite"):
         main(["--collection", "./tiny", "--run", "first.txt", "--model", "any"])
