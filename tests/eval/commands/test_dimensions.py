@@ -1,4 +1,4 @@
-"""Profiles, lengths and meanings of dimensions by pencil, and the command on an encoded collection."""
+"""Densities and meanings of dimensions by hand, and the command on an encoded collection."""
 
 from __future__ import annotations
 
@@ -6,54 +6,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from encoders.checkpoints.checkpoint import new_model, save_checkpoint
-from eval import dimensions
-from eval.costs.sparsity import TermCounts, count_terms
-from eval.profile.density import LengthGroup, by_length, density_chart
-from eval.profile.dimension_analysis import analyse
-from eval.profile.dimension_profile import StopDimension, frequency_chart, profile, ranks, usage
-from eval.profile.dimension_words import meanings
-from learned_sparse.core.errors import LearnedSparseError
+from encoders.checkpoints import new_model, save_checkpoint
+from eval.costs import count_terms
+from eval.dimensions import Analysis, _as_json, analyse, main
+from eval.profile import LengthGroup, by_length, density_chart, meanings
+from learned_sparse.core import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from tests.tiny_models import VOCABULARY, WORDS
 from tests.toy_data import save_beir
 
-DOCUMENTS = [["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []]
-QUERIES = [["the", "rash"], ["wing"], ["rash"]]
 
-
-def test_profile_by_pencil() -> None:
-    found = profile(count_terms(DOCUMENTS), count_terms(QUERIES), stop_share=0.4)
-    assert found.stop_dimensions == (StopDimension("the", 4 / 5, 1 / 3),)  # rash is in 0.4, which is not more
-    assert found.never_asked == 2  # hives, skin
-    assert found.flops == pytest.approx((4 * 1 + 2 * 2) / 15)
-    assert found.flops_without == pytest.approx(2 * 2 / 15)
-    used = found.documents
-    assert (used.texts, used.dimensions, used.singletons, used.postings, used.half) == (5, 4, 2, 8, 1)
-    assert profile(count_terms(DOCUMENTS), count_terms(QUERIES), 0.39).stop_dimensions[1].dimension == "rash"
-
-
-def test_a_zipf_distribution_has_slope_minus_one() -> None:
-    counts = TermCounts({f"t{rank}": 5040 // rank for rank in range(1, 11)}, np.array([100] * 10_000, np.int32))
-    assert usage(counts).slope == pytest.approx(-1, abs=0.01)
-    assert ranks(counts) == [(float(rank), 5040 // rank) for rank in range(1, 11)]
-    assert frequency_chart(counts, count_terms(QUERIES)).count('id="line-') == 2
-
-
-def test_few_dimensions_have_no_slope() -> None:
-    assert usage(count_terms([["a"], ["a"]])).slope is None
-    assert usage(count_terms([[]])).half == 0
-
-
-def test_many_ranks_are_thinned_out() -> None:
-    counts = TermCounts({f"t{rank}": 10_000 - rank for rank in range(5000)}, np.zeros(1, np.int32))
-    found = ranks(counts)
-    assert found[0] == (1, 10_000)
-    assert found[-1] == (5000, 10_000 - 4999)
-    assert len(found) <= 120
+def test_flops_without_stop_dimensions_by_hand() -> None:
+    documents = count_terms([["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []])
+    queries = count_terms([["the", "rash"], ["wing"], ["rash"]])
+    numbers = _as_json(
+        Analysis(documents=documents, queries=queries, stop_share=0.4, dimensions=9, lengths={}, meanings=())
+    )["profile"]
+    assert numbers["only_in_documents"] == 2  # hives, skin
+    assert numbers["flops"] == pytest.approx((4 * 1 + 2 * 2) / 15)
+    assert numbers["flops_without"] == pytest.approx(2 * 2 / 15)  # the stop-dimension is "the"
 
 
 def test_groups_of_equal_lengths_stay_together() -> None:
@@ -69,25 +42,25 @@ def test_groups_of_equal_lengths_stay_together() -> None:
     assert chart.count("<use") >= len(groups)
 
 
-def test_a_dimension_means_the_words_that_come_with_it() -> None:
+def test_words_that_activate_a_dimension() -> None:
     texts = [*["What do kids eat?"] * 5, *["what do kids play"] * 2, *["what is rust"] * 20, "kids!"]
     active = [*[{"b1", "b2"}] * 6, *[{"b2"}] * 22]
     first, *rest = meanings(texts, active)
     assert (first.dimension, first.queries) == ("b1", 6)
-    # "kids" is in 8 of 28 queries and in all 6 that activate b1: 6 / (6 * 8 / 28); "what" is no more often there
+    # "kids" is in 8 of 28 queries and in all 6 that activate b1: lift 6 / (6 * 8 / 28); the lift of "what" is near 1
     assert [(word.word, word.queries, round(word.lift, 3)) for word in first.words] == [
         ("do", 6, 4.0),
         ("eat", 5, 4.667),
         ("kids", 6, 3.5),
     ]
     assert all(meaning.dimension != "b2" for meaning in rest)  # it is active in every query
-    assert meanings(texts, active, at_least=7) == []
+    assert meanings(texts, active, min_queries=7) == []
     assert meanings([], []) == []
 
 
 @pytest.fixture(scope="module")
 def encoded(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
-    """Documents and queries of a made-up collection, by a tiny SPLADE."""
+    """Documents and queries of a small collection, encoded by a tiny SPLADE."""
     folder = tmp_path_factory.mktemp("dimensions")
     texts = [" ".join(WORDS[i : i + 1 + i % 12]) for i in range(40)]
     documents = {f"d{number}": text for number, text in enumerate(texts)}
@@ -101,7 +74,7 @@ def encoded(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> int:
-    return dimensions.main(["--vectors", str(folder / "documents"), "--queries", str(folder / "queries"), *words])
+    return main(["--vectors", str(folder / "documents"), "--queries", str(folder / "queries"), *words])
 
 
 def test_command(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,13 +83,13 @@ def test_command(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (found["profile"]["documents"]["texts"], found["profile"]["queries"]["texts"]) == (40, 18)
     lengths = found["lengths"]["documents"]
     assert sum(group["texts"] for group in lengths) == 40
-    # one to twelve words, no suffixes, [CLS] and [SEP]; cut at eight tokens
+    # one to twelve words without suffixes, plus [CLS] and [SEP], truncated at eight tokens
     assert (lengths[0]["shortest"], lengths[-1]["longest"]) == (3, 8)
-    assert sum(group["texts"] for group in found["lengths"]["queries"]) == 9  # the same nine texts twice
+    assert sum(group["texts"] for group in found["lengths"]["queries"]) == 9  # nine different texts, each twice
     assert all(one["documents"] > 0.5 for one in found["profile"]["stop_dimensions"])
     assert found["dimensions"] == len(VOCABULARY)
     printed = capsys.readouterr().out
-    assert "stop-dimensions; without them FLOPS would be" in printed
+    assert "Without them FLOPS would be" in printed
     for name in ("dimensions-frequency.svg", "dimensions-density.svg", "dimensions.md"):
         assert (tmp_path / name).stat().st_size > 500
 
@@ -146,12 +119,12 @@ def test_mistakes(words: list[str], message: str, encoded: Path) -> None:
 
 
 def test_folders_must_be_named() -> None:
-    with pytest.raises(LearnedSparseError, match="which vectors"):
-        dimensions.main(["--vectors", "somewhere"])
+    with pytest.raises(LearnedSparseError, match="no vectors: give"):
+        main(["--vectors", "somewhere"])
 
 
 def test_torch_is_not_needed(encoded: Path, python: Any) -> None:
-    program = "import sys; from eval import dimensions; dimensions.main(sys.argv[1:]); print('torch' in sys.modules)"
+    program = "import sys; from eval.dimensions import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     words = ["--vectors", encoded / "documents", "--queries", encoded / "queries"]
     done = python("-c", program, *words)
     assert done.stdout.endswith("False\n"), done.stderr

@@ -1,0 +1,225 @@
+"""What dimensions say about texts: number of active dimensions by length, and the words that activate a dimension."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from encoders.checkpoints import locate
+from encoders.encoding import read_tokenizer
+from eval.report import Axis, line_chart
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.jsonvector import ENCODED, BadLineError, LineReader, Manifest, numbered_lines, vector_files
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MIN_LIFT = 2.0
+_WORD = re.compile(r"[^\W_]+")
+_WORDS = 256  # words counted at a time
+_TEXTS = 1024  # texts tokenised at a time
+
+Encoded = tuple[str, Mapping[str, int]]
+"""A text and its ``{dimension: impact}``."""
+
+
+@dataclass(frozen=True)
+class LengthGroup:
+    """Texts of similar length."""
+
+    texts: int
+    shortest: int
+    """Tokens."""
+    longest: int
+    mean_length: float
+    mean_active: float
+    """Mean number of active dimensions."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of queries that activate a dimension."""
+
+    word: str
+    queries: int
+    """Queries that contain the word and activate the dimension."""
+    lift: float
+    """Share of the queries with the word that activate the dimension, divided by the share of all queries."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A dimension and its words, the most characteristic first."""
+
+    dimension: str
+    queries: int
+    """Queries that activate the dimension."""
+    words: tuple[Word, ...]
+
+
+class TokenCounter:
+    """Number of tokens of texts as the encoder reads them: with special tokens, truncated. It needs no torch."""
+
+    def __init__(self, manifest: Manifest, checkpoint: str | None = None) -> None:
+        """Load the tokenizer of ``checkpoint``, by default of the checkpoint recorded in ``manifest``."""
+        self._tokenizer = read_tokenizer(locate(checkpoint or manifest.checkpoint))
+        self._tokenizer.enable_truncation(int(manifest.encoder["max_length"]))
+        self._tokenizer.no_padding()
+
+    def __call__(self, texts: Sequence[str]) -> list[int]:
+        """Number of tokens of each text."""
+        return [len(encoding) for encoding in self._tokenizer.encode_batch(list(texts))]
+
+
+@dataclass
+class LengthSample:
+    """Lengths and numbers of active dimensions of every ``step``-th text of a stream."""
+
+    count_tokens: TokenCounter
+    step: int
+    lengths: list[int] = field(default_factory=list)
+    active: list[int] = field(default_factory=list)
+    _pending: list[str] = field(default_factory=list)
+
+    def watch(self, texts: Iterable[Encoded]) -> Iterator[Mapping[str, int]]:
+        """Yield the vectors of ``texts`` while sampling."""
+        for number, (text, vector) in enumerate(texts):
+            if number % self.step == 0:
+                self._pending.append(text)
+                self.active.append(len(vector))
+            if len(self._pending) == _TEXTS:
+                self._count()
+            yield vector
+        self._count()
+
+    def _count(self) -> None:
+        self.lengths += self.count_tokens(self._pending)
+        self._pending.clear()
+
+
+def read_encoded_documents(folder: Path) -> Iterator[Encoded]:
+    """Text and vector of each encoded document; every line is checked."""
+    reader = LineReader()
+    for file in vector_files(folder):
+        with contextlib.closing(numbered_lines(file)) as lines:
+            for number, line in lines:
+                try:
+                    _, vector = reader.parse(line)
+                except BadLineError as error:
+                    raise LearnedSparseError(f"{file}:{number}: {error}") from None
+                yield str(orjson.loads(line).get("contents", "")), vector
+
+
+def read_encoded_queries(folder: Path) -> list[Encoded]:
+    """Text and vector of each encoded query; equal texts occur once."""
+    path = folder / ENCODED
+    if not path.is_file():
+        raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
+    queries: list[Encoded] = []
+    for number, line in numbered_lines(path):
+        try:
+            content = orjson.loads(line)
+            queries.append((str(content["contents"]), dict(content["vector"])))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise LearnedSparseError(
+                f"{path}:{number}: not an encoded query ({error}); encode the queries again"
+            ) from None
+    return queries
+
+
+def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -> list[LengthGroup]:
+    """Divide texts by their ``lengths`` (tokens) into about ``groups`` groups of about equal size.
+
+    Texts of equal length stay together. A length with enough texts forms a group of its own, such as the maximum length
+    of truncated texts.
+
+    >>> [(group.shortest, group.longest, group.mean_active) for group in by_length([9, 3, 3, 4], [80, 20, 40, 50], 2)]
+    [(3, 3, 30.0), (4, 9, 65.0)]
+    """
+    tokens, terms = np.asarray(lengths, dtype=np.int64), np.asarray(active, dtype=np.int64)
+    size = len(tokens) / groups
+    lengths_of: list[list[int]] = []  # the lengths of each group
+    texts = float("inf")  # number of texts in the last group
+    for length, count in zip(*(part.tolist() for part in np.unique(tokens, return_counts=True)), strict=True):
+        if texts >= size or count >= size:
+            lengths_of.append([])
+            texts = 0
+        lengths_of[-1].append(length)
+        texts += count
+    return [_group(tokens, terms, of_group) for of_group in lengths_of]
+
+
+def density_chart(groups: Mapping[str, Sequence[LengthGroup]], dimensions: int | None) -> str:
+    """Mean length against mean density as SVG, one line per kind of text.
+
+    The density is in per cent of ``dimensions``, or the number of active dimensions if ``dimensions`` is None.
+    """
+    scale = 100 / dimensions if dimensions else 1.0
+    lines = {
+        kind: [(group.mean_length, scale * group.mean_active) for group in of_kind] for kind, of_kind in groups.items()
+    }
+    label = f"% of {dimensions:,} dimensions" if dimensions else "active dimensions"
+    return line_chart("Density of texts by length", lines, Axis("tokens of the text"), Axis(label))
+
+
+def meanings(texts: Sequence[str], active: Sequence[Iterable[str]], min_queries: int = 5) -> list[Meaning]:
+    """The dimensions that have characteristic words; ``active``: the dimensions of each of ``texts`` (queries).
+
+    As in Table 7 of UHD-BERT's paper, a word must occur in ``min_queries`` queries that activate the dimension. Words
+    such as "what" do so for every dimension, so the lift must also be at least ``MIN_LIFT``. Words, and dimensions by
+    their first word, are ordered by ``queries * log(lift)``.
+    """
+    words, in_words = _incidence(set(_WORD.findall(text.lower())) for text in texts)
+    dimensions, in_dimensions = _incidence(active)
+    of_word = np.asarray(in_words.sum(axis=0)).ravel()
+    of_dimension = np.asarray(in_dimensions.sum(axis=0)).ravel()
+    scored: dict[int, list[tuple[float, Word]]] = {}
+    frequent = np.flatnonzero(of_word >= min_queries)
+    by_word = in_words.T.tocsr()
+    for start in range(0, len(frequent), _WORDS):
+        block = frequent[start : start + _WORDS]
+        both = (by_word[block] @ in_dimensions).tocoo()
+        lifts = both.data * len(texts) / (of_word[block][both.row] * of_dimension[both.col])
+        for entry in np.flatnonzero((both.data >= min_queries) & (lifts >= MIN_LIFT)).tolist():
+            word = Word(words[block[both.row[entry]]], int(both.data[entry]), float(lifts[entry]))
+            score = word.queries * float(np.log(word.lift))
+            scored.setdefault(int(both.col[entry]), []).append((score, word))
+    ordered = []
+    for dimension, of_dimension_words in scored.items():
+        of_dimension_words.sort(key=lambda pair: (-pair[0], pair[1].word))
+        of_words = tuple(word for _, word in of_dimension_words)
+        meaning = Meaning(dimensions[dimension], int(of_dimension[dimension]), of_words)
+        ordered.append((of_dimension_words[0][0], meaning))
+    return [meaning for _, meaning in sorted(ordered, key=lambda pair: (-pair[0], pair[1].dimension))]
+
+
+def _group(tokens: npt.NDArray[np.int64], terms: npt.NDArray[np.int64], lengths: Sequence[int]) -> LengthGroup:
+    inside = (tokens >= lengths[0]) & (tokens <= lengths[-1])
+    return LengthGroup(
+        texts=int(np.count_nonzero(inside)),
+        shortest=lengths[0],
+        longest=lengths[-1],
+        mean_length=float(tokens[inside].mean()),
+        mean_active=float(terms[inside].mean()),
+    )
+
+
+def _incidence(rows: Iterable[Iterable[str]]) -> tuple[list[str], csr_array]:
+    """All names, and a 0/1 matrix of shape ``(rows, names)``."""
+    from scipy.sparse import csr_array
+
+    numbers: dict[str, int] = {}
+    ends, columns = [0], []
+    for row in rows:
+        columns += [numbers.setdefault(name, len(numbers)) for name in sorted(row)]
+        ends.append(len(columns))
+    shape = (len(ends) - 1, len(numbers))
+    return list(numbers), csr_array((np.ones(len(columns), np.int64), columns, ends), shape=shape)

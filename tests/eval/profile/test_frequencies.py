@@ -1,0 +1,101 @@
+"""How often dimensions are active: usage, Zipf, stop-dimensions and cuts by hand, and against pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval.costs import TermCounts, count_terms, expected_flops
+from eval.profile.frequencies import (
+    Counts,
+    Cut,
+    StopDimension,
+    Tenth,
+    cuts,
+    frequency_chart,
+    ranks,
+    stop_chart,
+    stop_dimensions,
+    tenths,
+    usage,
+)
+from learned_sparse.prune import frequent_terms
+
+DOCUMENTS = count_terms([["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []])
+QUERIES = count_terms([["the", "rash"], ["wing"], ["rash"]])
+
+frequencies = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(1, 12), min_size=1)
+query_terms = st.lists(st.sets(st.text("abcdef", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5)
+
+
+def counted(of: Mapping[str, int], texts: int) -> Counts:
+    return Counts(of, texts, np.zeros(texts, np.int32))
+
+
+def test_usage_and_stop_dimensions_by_hand() -> None:
+    used = usage(DOCUMENTS)
+    assert (used.texts, used.dimensions, used.singletons, used.postings, used.half) == (5, 4, 2, 8, 1)
+    # "rash" is in a share of 0.4, which is not more than 0.4
+    assert stop_dimensions(DOCUMENTS, QUERIES, 0.4) == (StopDimension("the", 4 / 5, 1 / 3),)
+    assert [one.dimension for one in stop_dimensions(DOCUMENTS, None, 0.39)] == ["the", "rash"]
+
+
+def test_a_zipf_distribution_has_slope_minus_one() -> None:
+    counts = TermCounts({f"t{rank}": 5040 // rank for rank in range(1, 11)}, np.array([100] * 10_000, np.int32))
+    assert usage(counts).slope == pytest.approx(-1, abs=0.01)
+    assert ranks(counts) == [(float(rank), 5040 // rank) for rank in range(1, 11)]
+    assert frequency_chart(counts, QUERIES).count('id="line-') == 2
+    assert usage(count_terms([["a"], ["a"]])).slope is None
+    assert usage(count_terms([[]])).half == 0
+
+
+def test_many_ranks_are_thinned_out() -> None:
+    counts = TermCounts({f"t{rank}": 10_000 - rank for rank in range(5000)}, np.zeros(1, np.int32))
+    points = ranks(counts)
+    assert points[0] == (1, 10_000)
+    assert points[-1] == (5000, 10_000 - 4999)
+    assert len(points) <= 120
+
+
+def test_tenths_by_hand() -> None:
+    counts = counted({f"t{number}": 20 - number for number in range(20)}, 20)
+    parts = tenths(counts)
+    assert len(parts) == 10
+    assert parts[0] == Tenth(dimensions=2, highest=20, lowest=19, postings=39 / 210)
+    assert parts[-1] == Tenth(dimensions=2, highest=2, lowest=1, postings=3 / 210)
+    assert sum(part.postings for part in parts) == pytest.approx(1)
+    few = tenths(counted({"a": 3, "b": 1}, 4))
+    assert [(part.highest, part.postings) for part in few] == [(3, 0.75), (1, 0.25)]
+
+
+def test_cuts_by_hand() -> None:
+    documents = counted({"the": 4, "rash": 2, "hives": 1}, 5)
+    queries = count_terms([["the", "rash"], ["rash"], ["rash"]])
+    half, most = cuts(documents, queries, [0.4, 0.8])  # "rash" is in 0.4 of the documents, which is not more
+    assert half == Cut(share=0.4, dimensions=1, postings=4 / 7, flops=4 / (4 + 3 * 2))
+    assert most == Cut(share=0.8, dimensions=0, postings=0.0, flops=0.0)
+    assert cuts(documents, None, [0.4])[0].flops is None
+    assert stop_chart(documents, queries).count('id="line-') == 2
+    assert stop_chart(documents).count('id="line-') == 1
+
+
+@given(frequency=frequencies, queries=query_terms, share=st.integers(1, 12))
+def test_cuts_are_what_pruning_removes(frequency: dict[str, int], queries: list[set[str]], share: int) -> None:
+    documents, asked = counted(frequency, 12), count_terms(queries)
+    removed = frequent_terms(frequency, 12, share / 12)
+    (cut,) = cuts(documents, asked, [share / 12])
+    assert cut.dimensions == len(removed)
+    assert cut.postings == pytest.approx(sum(removed.values()) / sum(frequency.values()))
+    flops = expected_flops(documents, asked)
+    left = {term: count for term, count in frequency.items() if term not in removed}
+    if flops:
+        assert cut.flops == pytest.approx(1 - expected_flops(counted(left, 12), asked) / flops)
+
+
+def test_empty_vectors() -> None:
+    assert tenths(counted({}, 3)) == ()
+    assert cuts(TermCounts({}, np.zeros(3, np.int32)), None, [0.5])[0].postings == 0.0
