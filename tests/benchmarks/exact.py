@@ -1,23 +1,27 @@
-"""Exact search in memory beside SciPy, Lucene and Seismic: queries, growth, loading, memory."""
+"""Exact search in memory beside Lucene, stock Pyserini and Seismic: time per query, growth, loading, memory."""
 
 from __future__ import annotations
 
+import importlib
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core.records import SparseBatch
-from learned_sparse.index import VectorFiles, build_index
-from learned_sparse.search import ExactSearcher
+import numpy as np
+
+from learned_sparse import ExactSearcher, ImpactSearcher, SparseBatch, build_index
+
 from tests.benchmarks import harness
-from tests.benchmarks.exact_peers import Found, Queries, Scipy, Search, Seismic, lucene, stock_pyserini
-from tests.benchmarks.exact_tables import markdown
+from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 from tests.benchmarks.synthetic_vectors import document_ids, synthetic_impacts, synthetic_queries, write_vectors
 
-__all__ = ["markdown", "run"]
+Queries = Mapping[str, Mapping[str, int]]
+Hits = Mapping[str, Sequence[tuple[str, float]]]
+Search = Callable[[Queries, int], Hits]
+"""``(queries, k)`` to the hits of each query, best first."""
 
 FULL: dict[str, Any] = {
     "documents": 50_000, "growth": [10_000, 50_000, 200_000], "terms": 120, "query_terms": [5, 20, 50], "k": [10, 1000],
@@ -28,53 +32,74 @@ TOY: dict[str, Any] = {
     "queries": 3, "rounds": 2, "loaded": 300,
 }  # fmt: skip
 THREADS = 2
-OURS = "exact, batch"
+OURS, LUCENE = "exact, batch", "Lucene, ids in bulk"
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """All of it; of ``rows``, ``growth`` and ``loading``, each has all its seconds."""
+    """Queries on one collection, growth over several, and loading."""
     sizes = TOY if toy else FULL
-    whole = synthetic_impacts(max(sizes["growth"]), sizes["terms"])
+    largest = synthetic_impacts(max(sizes["growth"]), sizes["terms"])
     growth: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for count in sorted({*sizes["growth"], sizes["documents"], sizes["loaded"]}):
-            impacts = whole.take(range(count))
-            vectors = Path(folder) / str(count)
-            files = write_vectors(vectors, impacts)
+            impacts, vectors = largest.take(range(count)), Path(folder) / str(count)
+            write_vectors(vectors, impacts)
             if count == sizes["loaded"]:
-                times = harness.child("tests.benchmarks.exact:loading", folder=str(vectors), rounds=sizes["rounds"])
-            index = Path(folder) / f"{count}.index"
-            build_index(VectorFiles(tuple(files), tuple(files.values()), len(impacts.values)), index, threads=THREADS)
-            if count == sizes["documents"]:
-                rows = _rows(impacts, index, sizes)
+                loading = harness.child("tests.benchmarks.exact:loading", folder=str(vectors), rounds=sizes["rounds"])
                 memory = _memory(vectors)
-            growth += _growth(impacts, index, sizes) if count in sizes["growth"] else []
-    missing = [] if _has_seismic() else ["pyseismic-lsr"]
-    counted = {"documents": sizes["documents"], "postings": int(whole.indptr[sizes["documents"]]), "seed": 0}
+            index = Path(folder) / f"{count}.index"
+            build_index(vectors, index)
+            if count == sizes["documents"]:
+                rows = _query_rows(impacts, index, sizes)
+            growth += _growth_rows(impacts, index, sizes) if count in sizes["growth"] else []
+    counts = {"documents": sizes["documents"], "postings": int(largest.indptr[sizes["documents"]]), "seed": 0}
     return {
-        "sizes": {**sizes, **counted}, "rows": rows, "growth": growth, "loading": times["rows"], "memory": memory,
-        "ratios": _ratios(rows, times["rows"], sizes), "missing": missing,
-    }  # fmt: skip
+        "sizes": {**sizes, **counts},
+        "rows": rows,
+        "growth": growth,
+        "loading": loading["rows"],
+        "memory": memory,
+        "ratios": _ratios(rows),
+        "missing": [] if _has_seismic() else ["pyseismic-lsr"],
+    }
 
 
-def _rows(impacts: SparseBatch, index: Path, sizes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every contender for every length of queries and every ``k``, interleaved."""
+def loading(folder: str, rounds: int) -> dict[str, Any]:
+    """Seconds from a folder of vectors to a searcher."""
+    seconds = harness.interleave({OURS: lambda: ExactSearcher.load(folder)}, rounds)
+    documents = len(ExactSearcher.load(folder))
+    return {"rows": [{"contender": name, "documents": documents, "seconds": took} for name, took in seconds.items()]}
+
+
+def footprint(folder: str | None) -> dict[str, Any]:
+    """Load ``folder``, or nothing, in this process, whose peak memory the harness reports."""
+    return {"documents": len(ExactSearcher.load(folder)) if folder else 0}
+
+
+def _memory(vectors: Path) -> dict[str, Any]:
+    """Peak memory of two processes; one of them loads nothing."""
+    libraries = harness.child("tests.benchmarks.exact:footprint", folder=None)
+    loaded = harness.child("tests.benchmarks.exact:footprint", folder=str(vectors))
+    return {
+        "documents": loaded["documents"],
+        "libraries_mb": libraries["peak_mb"],
+        "peak_beyond_libraries_mb": round(loaded["peak_mb"] - libraries["peak_mb"], 1),
+        "files_mb": round(sum(file.stat().st_size for file in vectors.iterdir()) / 1e6, 1),
+    }
+
+
+def _query_rows(impacts: SparseBatch, index: Path, sizes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every contender for every query length and every ``k``, in turn."""
     ids, rows = document_ids(len(impacts)), []
-    exact, scipy = ExactSearcher(ids, impacts), Scipy(ids, impacts)
+    exact, lucene = ExactSearcher(ids, impacts), ImpactSearcher(index)
     seismic = Seismic(ids, impacts, THREADS) if _has_seismic() else None
     for terms in sizes["query_terms"]:
         queries = synthetic_queries(sizes["queries"], terms)
-        contenders: dict[tuple[str, int], Search] = {
-            (OURS, 1): partial(exact.search_batch, threads=1),
-            (OURS, THREADS): partial(exact.search_batch, threads=THREADS),
-            ("exact, one by one", 1): lambda some, k: {name: exact.search(query, k) for name, query in some.items()},
-            ("SciPy, columns one by one", 1): scipy.columns,
-            ("SciPy, documents @ query", 1): scipy.dense,
-            ("SciPy, queries @ documents, sparse", 1): scipy.sparse,
-        }
+        contenders: dict[tuple[str, int], Search] = {}
         for threads in (1, THREADS):
-            contenders["Lucene, ids in bulk", threads] = lucene(index, threads)
-            contenders["stock Pyserini, batch_search", threads] = stock_pyserini(index, queries, threads)
+            contenders[OURS, threads] = partial(exact.search_batch, threads=threads)
+            contenders[LUCENE, threads] = partial(lucene.search_batch, threads=threads)
+            contenders["stock Pyserini, batch_search", threads] = _stock_pyserini(index, queries, threads)
             if seismic:
                 contenders["Seismic (approximate)", threads] = partial(seismic.search, threads=threads)
         rows += [row for k in sizes["k"] for row in _cell(exact, contenders, queries, k, sizes["rounds"])]
@@ -82,13 +107,13 @@ def _rows(impacts: SparseBatch, index: Path, sizes: dict[str, Any]) -> list[dict
 
 
 def _cell(
-    exact: ExactSearcher, contenders: dict[tuple[str, int], Search], queries: Queries, k: int, rounds: int
+    exact: ExactSearcher, contenders: Mapping[tuple[str, int], Search], queries: Queries, k: int, rounds: int
 ) -> list[dict[str, Any]]:
-    named = {f"{name}/{threads}": (name, threads) for name, threads in contenders}
+    keys = {f"{name}/{threads}": (name, threads) for name, threads in contenders}
     calls: dict[str, Callable[[], object]] = {
-        key: partial(contenders[which], queries, k) for key, which in named.items()
+        key: partial(contenders[which], queries, k) for key, which in keys.items()
     }
-    recalls = {key: _recall(exact, contenders[which](queries, k), queries, k) for key, which in named.items()}
+    recalls = {key: _recall(exact, contenders[which](queries, k), queries, k) for key, which in keys.items()}
     seconds = harness.interleave(calls, rounds)
     terms = len(next(iter(queries.values())))
     return [
@@ -96,91 +121,144 @@ def _cell(
             "contender": name, "threads": threads, "query_terms": terms, "k": k, "seconds": seconds[key],
             "ms": _per_query(seconds[key], len(queries)), "recall": recalls[key],
         }
-        for key, (name, threads) in named.items()
+        for key, (name, threads) in keys.items()
     ]  # fmt: skip
 
 
-def _recall(exact: ExactSearcher, found: Found, queries: Queries, k: int) -> float:
-    """The share of hits that are as good as the exact ones; of equally good documents it takes any."""
+def _recall(exact: ExactSearcher, hits: Hits, queries: Queries, k: int) -> float:
+    """Share of the hits that score at least as high as the exact k-th hit."""
     good = wanted = 0
     for name, query in queries.items():
         best = exact.search(query, k)
         scores = dict(zip(exact.ids, exact.scores(query).tolist(), strict=True))
-        good += sum(scores[document] >= best[-1][1] for document, _ in found[name]) if best else 0
+        good += sum(scores[document] >= best[-1][1] for document, _ in hits[name]) if best else 0
         wanted += len(best)
     return round(good / wanted, 4) if wanted else 1.0
 
 
-def _growth(impacts: SparseBatch, index: Path, sizes: dict[str, Any]) -> list[dict[str, Any]]:
-    """One thread, queries of middling length: the exact searcher and Lucene, which leaves out what cannot win."""
+def _growth_rows(impacts: SparseBatch, index: Path, sizes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One thread: the exact searcher, and Lucene, which skips documents that cannot be among the best."""
     exact = ExactSearcher(document_ids(len(impacts)), impacts)
     terms = sizes["query_terms"][1]
     queries = synthetic_queries(sizes["queries"], terms)
-    searches: dict[str, Search] = {OURS: exact.search_batch, "Lucene, ids in bulk": lucene(index, 1)}
+    searches: dict[str, Search] = {OURS: exact.search_batch, LUCENE: ImpactSearcher(index).search_batch}
     rows = []
     for k in sizes["k"]:
-        calls: dict[str, Callable[[], object]] = {
-            name: partial(search, queries, k) for name, search in searches.items()
-        }
+        calls = {name: partial(search, queries, k) for name, search in searches.items()}
         for name, seconds in harness.interleave(calls, sizes["rounds"], warm=2).items():
             row = {"contender": name, "documents": len(impacts), "query_terms": terms, "k": k, "seconds": seconds}
             rows.append({**row, "ms": _per_query(seconds, len(queries))})
     return rows
 
 
-def loading(folder: str, rounds: int) -> dict[str, Any]:
-    """A folder of vectors to a searcher, straight and through a dict for each document."""
-    from learned_sparse.jsonvector import read_vectors
-
-    calls: dict[str, Callable[[], object]] = {
-        "from a folder": lambda: ExactSearcher.load(folder),
-        "from dicts": lambda: ExactSearcher.from_vectors(read_vectors(folder)),
-    }
-    documents = len(ExactSearcher.load(folder))
-    found = harness.interleave(calls, rounds)
-    return {"rows": [{"contender": name, "documents": documents, "seconds": found[name]} for name in calls]}
-
-
-def footprint(folder: str | None) -> dict[str, Any]:
-    """What a searcher loaded from ``folder`` holds; without one, an empty searcher."""
-    exact = ExactSearcher.load(folder) if folder else ExactSearcher.from_vectors([])
-    postings = exact._postings
-    arrays = (postings._documents, postings._impacts, postings._bounds)
-    return {"documents": len(exact), "postings": len(postings._impacts), "bytes": sum(a.nbytes for a in arrays)}
-
-
-def _memory(vectors: Path) -> dict[str, Any]:
-    """The peaks of two fresh processes, one of which loads nothing."""
-    without = harness.child("tests.benchmarks.exact:footprint", folder=None)
-    loaded = harness.child("tests.benchmarks.exact:footprint", folder=str(vectors))
+def _ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Time of each other contender divided by that of the exact searcher, at the same number of threads."""
+    cell = ("threads", "query_terms", "k")
+    ours = {tuple(row[key] for key in cell): row["seconds"] for row in rows if row["contender"] == OURS}
     return {
-        "documents": loaded["documents"],
-        "bytes_per_posting": round(loaded["bytes"] / loaded["postings"], 2),
-        "postings_mb": round(loaded["bytes"] / 1e6, 1),
-        "libraries_mb": without["peak_mb"],
-        "peak_beyond_libraries_mb": round(loaded["peak_mb"] - without["peak_mb"], 1),
-        "files_mb": round(sum(file.stat().st_size for file in vectors.iterdir()) / 1e6, 1),
+        f"{row['contender']}, {row['threads']} threads, {row['query_terms']} terms, k={row['k']}": round(
+            harness.median_ratio(row["seconds"], ours[tuple(row[key] for key in cell)]), 2
+        )
+        for row in rows
+        if row["contender"] != OURS
     }
 
 
-def _ratios(rows: list[dict[str, Any]], loaded: list[dict[str, Any]], sizes: dict[str, Any]) -> dict[str, float]:
-    """How many times as fast the exact searcher is as each of the others with the same threads."""
-    found = {}
-    for row in rows:
-        ours = next(
-            other for other in rows
-            if other["contender"] == OURS and all(other[key] == row[key] for key in ("threads", "query_terms", "k"))
-        )  # fmt: skip
-        if row is not ours:
-            name = f"{row['contender']}, {row['threads']} threads, {row['query_terms']} terms, k={row['k']}"
-            found[name] = round(harness.median_ratio(row["seconds"], ours["seconds"]), 2)
-    straight, dicts = (row["seconds"] for row in loaded)
-    return {**found, "loading, through dicts": round(harness.median_ratio(dicts, straight), 2)}
-
-
-def _per_query(seconds: list[float], queries: int) -> float:
+def _per_query(seconds: Sequence[float], queries: int) -> float:
     return round(statistics.median(seconds) / queries * 1000, 3)
+
+
+def _stock_pyserini(index: Path, queries: Queries, threads: int) -> Search:
+    """``LuceneImpactSearcher.batch_search`` with an encoder that knows the impacts of ``queries``."""
+    searcher = impact_searcher(index, queries)
+
+    def search(some: Queries, k: int) -> Hits:
+        hits = searcher.batch_search(list(some), list(some), k, threads)
+        return {name: [(hit.docid, hit.score) for hit in hits.get(name, [])] for name in some}
+
+    return search
+
+
+class Seismic:
+    """``pyseismic-lsr``, which is approximate; cuts and heap factors are not tuned to these vectors."""
+
+    CUTS: Mapping[int, tuple[int, float]] = {10: (8, 0.9), 1000: (20, 0.7)}
+    """``query_cut`` and ``heap_factor`` for each ``k``."""
+
+    def __init__(self, ids: Sequence[str], impacts: SparseBatch, threads: int) -> None:
+        seismic = importlib.import_module("seismic")
+        dataset = seismic.SeismicDataset()
+        for row, name in enumerate(ids):
+            vector = impacts.row(row)
+            dataset.add_document(name, np.array(list(vector), "U100"), np.array(list(vector.values()), np.float32))
+        self._index = seismic.SeismicIndex.build_from_dataset(
+            dataset, n_postings=3500, summary_energy=0.4, num_threads=threads
+        )
+
+    def search(self, queries: Queries, k: int, threads: int) -> Hits:
+        """All ``queries`` in one call."""
+        cut, factor = self.CUTS[k]
+        hits = self._index.batch_search(
+            np.array(list(queries), "U100"),
+            [np.array(list(query), "U100") for query in queries.values()],
+            [np.array(list(query.values()), np.float32) for query in queries.values()],
+            k=k, query_cut=cut, heap_factor=factor, num_threads=threads,
+        )  # fmt: skip
+        found = {rows[0][0]: [(document, score) for _, score, document in rows] for rows in hits if rows}
+        return {name: found.get(name, []) for name in queries}
 
 
 def _has_seismic() -> bool:
     return bool(harness.installed("pyseismic-lsr"))
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Tables of queries and growth; a sentence on loading and memory."""
+    sizes, memory = result["sizes"], result["memory"]
+    rates = [
+        f"{row['contender']} {row['documents'] / statistics.median(row['seconds']):,.0f}" for row in result["loading"]
+    ]
+    head = (
+        f"{sizes['documents']:,} documents of {sizes['postings'] / sizes['documents']:.0f} terms, batches of "
+        f"{sizes['queries']} queries; milliseconds per query, median of {sizes['rounds']} (recall if below 1):"
+    )
+    load = (
+        f"Loading, documents per second: {', '.join(rates)}. {memory['files_mb']:,.0f} MB of files take at most "
+        f"{memory['peak_beyond_libraries_mb']:,.0f} MB beyond the {memory['libraries_mb']:,.0f} MB of libraries."
+    )
+    lines = [
+        head,
+        "",
+        *_query_table(result["rows"]),
+        "",
+        f"One thread, queries of {result['growth'][0]['query_terms']} terms, milliseconds per query:",
+        "",
+        *_growth_table(result["growth"]),
+        "",
+        load,
+    ]
+    lines += ["", f"Not installed: {', '.join(result['missing'])}."] if result["missing"] else []
+    return "\n".join(lines)
+
+
+def _query_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    cells = {(row["contender"], row["threads"], row["query_terms"], row["k"]): row for row in rows}
+    columns = list(dict.fromkeys((terms, k) for _, _, terms, k in cells))
+    heads = [f"{terms} terms, k={k:,}" for terms, k in columns]
+    lines = [f"| | threads | {' | '.join(heads)} |", "|---|---:|" + "---:|" * len(heads)]
+    for name, threads in dict.fromkeys((name, threads) for name, threads, _, _ in cells):
+        line = [cells[name, threads, terms, k] for terms, k in columns]
+        texts = [f"{row['ms']:.2f}" + (f" ({row['recall']:.3f})" if row["recall"] < 1 else "") for row in line]
+        lines.append(f"| {name} | {threads} | {' | '.join(texts)} |")
+    return lines
+
+
+def _growth_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    cells = {(row["contender"], row["k"], row["documents"]): row["ms"] for row in rows}
+    sizes = sorted({documents for _, _, documents in cells})
+    heads = " | ".join(f"{documents:,} documents" for documents in sizes)
+    lines = [f"| | k | {heads} |", "|---|---:|" + "---:|" * len(sizes)]
+    for k, name in dict.fromkeys((k, name) for name, k, _ in cells):
+        times = " | ".join(f"{cells[name, k, documents]:.2f}" for documents in sizes)
+        lines.append(f"| {name} | {k:,} | {times} |")
+    return lines
