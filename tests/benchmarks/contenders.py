@@ -1,4 +1,4 @@
-"""Texts to a JsonVector file: by this toolkit, by its peers as their users call them, and by the plain loop."""
+"""From texts to a JsonVector file with this package, with other toolkits, and with a plain loop."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from learned_sparse.encode import EncodeOptions, encode_source, load_side, open_
 from learned_sparse.lucene import start_jvm
 
 SCALE = 256 / 5
-"""Impact per unit of weight: Pyserini's is fixed, so all contenders write these integers."""
+"""Impact per unit of weight; Pyserini's is fixed, so all contenders use it."""
 BATCH = 32
-"""Texts a batch, for those that count texts: the default of sentence-transformers and naver/splade."""
+"""Texts per batch, the default of sentence-transformers and naver/splade."""
 PYSERINI_BATCH = 64
-"""The default of ``pyserini.encode``; smaller batches suit it better on a CPU."""
+"""Texts per batch, the default of ``pyserini.encode``; smaller batches are faster on a CPU."""
 
 Contender = Callable[[], object]
 
 
 def ours(folder: Path, corpus: Path, output: Path, *, dtype: str, max_length: int, scale: float = SCALE) -> Contender:
-    """What ``python -m learned_sparse.encode`` does once the model is loaded."""
+    """``python -m learned_sparse.encode`` without loading the model."""
     options = EncodeOptions(
         model=folder.name, checkpoint=str(folder), input=corpus, output=output, overwrite=True, device="cpu",
         dtype=dtype, max_length=max_length, quantization_factor=scale,
@@ -39,12 +39,12 @@ def ours(folder: Path, corpus: Path, output: Path, *, dtype: str, max_length: in
 
 
 def pyserini_smaller(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
-    """Pyserini in batches as the others have them."""
+    """Pyserini with the batch size of the other contenders."""
     return pyserini(folder, corpus, output, max_length=max_length, batch=BATCH)
 
 
 def pyserini(folder: Path, corpus: Path, output: Path, *, max_length: int, batch: int = PYSERINI_BATCH) -> Contender:
-    """The parts and the loop of ``python -m pyserini.encode``, with ``--encoder-class splade``."""
+    """The loop of ``python -m pyserini.encode --encoder-class splade``."""
     start_jvm()
     from pyserini.encode import JsonlCollectionIterator, JsonlRepresentationWriter, SpladeDocumentEncoder
 
@@ -86,7 +86,7 @@ def sentence_transformers_bf16(folder: Path, corpus: Path, output: Path, *, max_
 
 
 def plain_loop(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
-    """The formula as research code runs it: batches as they come, all logits of a batch at once."""
+    """The formula as in research code: batches in input order, all logits of a batch at once."""
     model: Any = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     terms = {number: term for term, number in tokenizer.get_vocab().items()}

@@ -1,4 +1,4 @@
-"""Documents a second from texts to a JsonVector file, 6 layers of 384: this toolkit beside its peers."""
+"""Documents per second from texts to a JsonVector file with 6 layers of 384, beside other toolkits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(toy: bool) -> dict[str, Any]:
 
 
 def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode ``number`` passages with a model of ``shape``, everyone in turn."""
+    """Encode ``number`` passages with a model of ``shape``, all contenders in turn."""
     texts = shape.passages(number)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -71,7 +71,7 @@ def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) ->
 
 
 def row(name: str, seconds: list[float], number: int, same: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """One line of a result."""
+    """One row of the result."""
     middle = statistics.median(seconds)
     return {
         "contender": name,
@@ -83,7 +83,7 @@ def row(name: str, seconds: list[float], number: int, same: Mapping[str, Any] | 
 
 
 def write_corpus(path: Path, texts: list[str]) -> Path:
-    """The texts as BEIR writes them."""
+    """Write the texts as a BEIR corpus."""
     path.write_bytes(b"".join(orjson.dumps({"_id": f"d{n}", "text": text}) + b"\n" for n, text in enumerate(texts)))
     return path
 
@@ -94,7 +94,7 @@ def token_lengths(model: Path, texts: list[str], max_length: int) -> list[int]:
 
 
 def _makers(peers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Who can run here, and why others cannot."""
+    """Contenders that can run here, and reasons for missing ones."""
     makers: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, make in peers.items():
@@ -113,7 +113,7 @@ def _makers(peers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def unfit(dtype: str) -> str | None:
-    """Why ``dtype`` is not measured on this machine; None if it is."""
+    """Reason why ``dtype`` is not measured on this machine; None if it is measured."""
     return "no bf16 instructions" if dtype == "bf16" and not cpu_has_bf16() else None
 
 
@@ -122,7 +122,7 @@ def _with_dtype(dtype: str) -> Any:
 
 
 def _check(racing: Mapping[str, contenders.Contender], folder: Path) -> dict[str, Any]:
-    """Run each once; how its vectors agree with ours in float32. Peers must give the same."""
+    """Run each contender once and compare its vectors with ours in fp32; other toolkits in fp32 must give the same."""
     for encode in racing.values():
         encode()
     vectors = {name: read(folder / name) for name in racing}
@@ -136,7 +136,7 @@ def _check(racing: Mapping[str, contenders.Contender], folder: Path) -> dict[str
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A table of contenders and what they are compared on."""
+    """Table of contenders with speeds, ratios and agreement."""
     sizes, ratios = result["sizes"], result["ratios"]
     others = [row["contender"] for row in result["rows"] if not row["contender"].startswith(OURS)]
     texts = f"{sizes['texts']} passages of {sizes['words']} words, {sizes['tokens']} tokens, {sizes['terms']} terms"

@@ -1,4 +1,4 @@
-"""Documents a second from texts to a JsonVector file, BERT-base's shape: this toolkit beside its peers."""
+"""Documents per second from texts to a JsonVector file with BERT-base's size, beside other toolkits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PEERS = {name: encoding.PEERS[name] for name in ("pyserini", "sentence-transform
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """As the benchmark ``encoding``, without the plain loop: it would take another minute."""
+    """As the benchmark ``encoding``, without the plain loop, which would take another minute."""
     return encoding.measure(TINY, 8, 1, PEERS) if toy else encoding.measure(BASE, 64, 5, PEERS)
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A table of contenders and what they are compared on."""
+    """Table of contenders with speeds, ratios and agreement."""
     return encoding.markdown(result)

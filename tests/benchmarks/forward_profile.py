@@ -1,4 +1,4 @@
-"""Where the time of encoding goes, by part: what a missed target is missed by."""
+"""Profile of encoding: seconds of each part of the pipeline."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NAMED = {
     "pooling": r"amax|aten::max|maximum|segment_reduce|scatter|relu|log1p|where",
     "extraction": r"nonzero|bincount|aten::index$",
 }
-"""Operators of torch that belong to one part, by regular expression; the first that fits."""
+"""Part of a torch operator: the first regular expression that matches."""
 _PRODUCTS = r"aten::(mm|addmm|addmm_|linear|_addmm_activation|_weight_int4pack_mm|mkldnn_linear)|mkldnn::|onednn::"
 
 
 def profiled(model: Path, texts: Sequence[str], dtype: str, scale: float, repeats: int = 3) -> dict[str, float]:
-    """Seconds of each part of one pass over ``texts``, read as a share of the whole in ``shares``.
+    """Seconds of each part of one pass over ``texts``.
 
     Tokenising, quantising and writing are timed alone, one after the other; a run overlaps them with the model's work.
     The forward pass is its time without a profiler, divided as torch's profiler divides it.
@@ -54,7 +54,7 @@ def profiled(model: Path, texts: Sequence[str], dtype: str, scale: float, repeat
 
 
 def shares(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Of the sum, largest first."""
+    """Share of each part in the sum, largest first."""
     total = sum(seconds.values())
     ordered = sorted(seconds.items(), key=lambda item: -item[1])
     return {name: round(took / total, 4) for name, took in ordered}
@@ -73,7 +73,7 @@ def _forward(encoder: Any, prepared: Any) -> Counter[str]:
 
 
 def part_of(operator: str, shapes: Sequence[Sequence[int]], inner: set[int]) -> str:
-    """The part an operator belongs to; a matrix product is the head's unless its sizes are in ``inner``.
+    """Part of an operator; a matrix product belongs to the head unless its sizes are in ``inner``.
 
     >>> part_of("aten::mm", [[2048, 384], [384, 2048]], {384, 1536}), part_of("aten::mm", [[9, 384], [384, 384]], {384})
     ('head, matrix product', 'encoder, matrix products')

@@ -1,4 +1,4 @@
-"""Whether speed and memory stay as they are when collections and texts grow: the whole encoding pipeline."""
+"""Speed and memory of the encoding pipeline for growing collections and texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POOL = 2000  # different passages; larger collections repeat them
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """Both kinds of growth, each size in a process of its own (toys: all in this one)."""
+    """Both kinds of growth, each size in its own process (toy size: all in this process)."""
     row = _row_here if toy else _row
     sizes = (20, 40) if toy else (1_000, 10_000, 100_000)
     lengths, tokens = ((16, 64), 256) if toy else (LENGTHS, 8192)
@@ -47,7 +47,7 @@ def run(toy: bool) -> dict[str, Any]:
 
 
 def encode(model: str, documents: int, words: int, max_length: int) -> dict[str, Any]:
-    """In this process: texts of ``words`` words, cut at ``max_length`` tokens, through the whole pipeline."""
+    """Encode texts of ``words`` words, truncated at ``max_length`` tokens, in this process."""
     from tests.benchmarks import contenders
     from tests.benchmarks.encoding import write_corpus
 
@@ -64,7 +64,7 @@ def encode(model: str, documents: int, words: int, max_length: int) -> dict[str,
             for number in range(documents):
                 file.write(f'{{"_id": "d{number}", "text": "{pool[number % len(pool)]}"}}\n')
         loaded = resident_mb()
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak of resident memory
         began = time.perf_counter()
         work()
         seconds = time.perf_counter() - began
@@ -80,7 +80,7 @@ def encode(model: str, documents: int, words: int, max_length: int) -> dict[str,
 
 
 def _text(passage: str, words: int) -> str:
-    """So many words that JSON needs no escapes for; the passage over and over if it is shorter."""
+    """``words`` words without characters that JSON escapes; a short passage is repeated."""
     plain = "".join(letter if letter.isalnum() else " " for letter in passage).split()
     return " ".join((plain * (words // len(plain) + 1))[:words])
 
@@ -100,7 +100,7 @@ def _ratio(rows: list[dict[str, Any]], what: str) -> float:
 
 
 def _narrow(folder: Path, toy: bool) -> Path:
-    """A model so small that the rest of the pipeline shows, with the whole vocabulary and 60 terms a text."""
+    """A one-layer model with the whole vocabulary and 60 terms per text, so that the pipeline dominates."""
     if toy:
         return save_tiny("bert", folder)
     tokenizer: Any = load_tokenizer(minilm_folder())
@@ -116,7 +116,7 @@ def _narrow(folder: Path, toy: bool) -> Path:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Two tables: more documents, and longer ones."""
+    """Two tables: more documents, longer documents."""
     sizes = result["sizes"]
     lines = [f"More documents ({sizes['narrow']}):", "", "| documents | documents/s | extra, MB |", "|---:|---:|---:|"]
     lines += [

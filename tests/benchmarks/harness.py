@@ -1,4 +1,4 @@
-"""How every benchmark measures: contenders in turn, ratios of medians, fresh processes, and what machine it was."""
+"""Measuring: contenders in turn, ratios of medians, fresh processes, facts about the machine."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from learned_sparse.lucene import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
-"""Instructions that decide how fast a matrix product can be."""
+"""Processor instructions that matter for matrix products."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 1) -> dict[str, list[float]]:
-    """Seconds of each contender in each round, after ``warm`` rounds that do not count.
+    """Seconds of each contender in each round, after ``warm`` uncounted rounds.
 
-    Everyone runs once a round, and each round begins one later in the list: noise of the machine hits all alike.
+    Each contender runs once per round. The first contender changes from round to round, so noise affects all.
     """
     names = list(contenders)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -46,7 +46,7 @@ def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm
 
 
 def median_ratio(base: list[float], other: list[float]) -> float:
-    """How many times the median of ``other`` goes into that of ``base``: above 1 where ``other`` is faster.
+    """Median of ``base`` divided by the median of ``other``: above 1 if ``other`` is faster.
 
     >>> median_ratio([4.0, 9.0, 4.0], [2.0, 2.0, 1.0])
     2.0
@@ -55,10 +55,10 @@ def median_ratio(base: list[float], other: list[float]) -> float:
 
 
 def child(target: str, **arguments: Any) -> dict[str, Any]:
-    """What ``target`` ("tests.benchmarks.x:function") gives for ``arguments`` in a fresh process, and its ``peak_mb``.
+    """Result of ``target`` ("tests.benchmarks.x:function") in a fresh process, with ``peak_mb`` added.
 
-    Arguments and result are JSON. What the process prints goes to standard error; if it fails, that is in the error.
-    There are no progress bars in it, and no downloads.
+    Arguments and result are JSON. Output of the process goes to standard error, and into the error if the process
+    fails. Progress bars and downloads are off.
     """
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ def child(target: str, **arguments: Any) -> dict[str, Any]:
 
 
 def installed(*distributions: str) -> dict[str, str]:
-    """The versions of those that are installed; one that is not is left out."""
+    """Versions of the installed distributions; others are omitted."""
     versions = {}
     for name in distributions:
         try:
@@ -84,9 +84,9 @@ def installed(*distributions: str) -> dict[str, str]:
 
 
 def peak_mb() -> float:
-    """The most memory this process has had so far, in megabytes of 10**6 bytes."""
+    """Peak resident memory of this process in megabytes (10**6 bytes)."""
     status = Path("/proc/self/status")
-    if status.is_file():  # ru_maxrss is no less than that of the process we were forked from
+    if status.is_file():  # ru_maxrss includes the parent's memory before exec
         line = next(line for line in status.read_text("ascii").splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024 / 1e6
     unit = 1 if sys.platform == "darwin" else 1024
@@ -94,7 +94,7 @@ def peak_mb() -> float:
 
 
 def environment() -> dict[str, Any]:
-    """The machine and what is set about threads; ``load_before`` shows whether something else was running."""
+    """The machine and its thread settings; ``load_before`` shows whether other programs were running."""
     fields = _cpu_fields()
     known = set(fields.get("flags", "").split())
     return {
@@ -110,13 +110,13 @@ def environment() -> dict[str, Any]:
 
 
 def torch_threads() -> int | None:
-    """The threads torch computes with; ``None`` in a process that has not imported it."""
+    """Number of torch threads; None if torch is not imported."""
     torch = sys.modules.get("torch")
     return None if torch is None else int(torch.get_num_threads())
 
 
 def _cpu_fields() -> dict[str, str]:
-    """The first processor of ``/proc/cpuinfo``; empty where there is no such file."""
+    """Fields of the first processor in ``/proc/cpuinfo``; empty if the file does not exist."""
     file = Path("/proc/cpuinfo")
     text = file.read_text("utf-8").split("\n\n")[0] if file.is_file() else ""
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}

@@ -1,4 +1,4 @@
-"""How much memory encoding takes beyond the model and the libraries: this toolkit beside sentence-transformers."""
+"""Memory of encoding beyond the model and the libraries, beside sentence-transformers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KERNEL = Path("/proc/self")
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """Each row is a process of its own."""
+    """One process per row."""
     few, many, long = (8, 16, 4) if toy else (256, 2560, 256)
     shape = TINY if toy else SMALL
     with tempfile.TemporaryDirectory() as place:
@@ -45,7 +45,7 @@ def run(toy: bool) -> dict[str, Any]:
 
 
 def encode(contender: str, model: str, texts: str, number: int, max_length: int, files: int | None) -> dict[str, Any]:
-    """In this process: megabytes with the model and the libraries loaded, and how many more while encoding."""
+    """Megabytes with the model loaded, and additional megabytes while encoding, in this process."""
     from tests.benchmarks import contenders
     from tests.benchmarks.encoding import write_corpus
 
@@ -57,17 +57,17 @@ def encode(contender: str, model: str, texts: str, number: int, max_length: int,
         pool = passages(number, files=files)
         corpus = write_corpus(folder / "corpus.jsonl", ["A text to warm up."])
         work = make(Path(model), corpus, folder / "out", **options)
-        work()  # libraries allocate much at their first use
+        work()  # first use: libraries allocate their buffers
         write_corpus(corpus, [" ".join(pool[(n + i) % number] for i in range(joined)) for n in range(number)])
         del pool
         loaded = resident_mb()
-        (_KERNEL / "clear_refs").write_text("5")  # the high-water mark starts anew
+        (_KERNEL / "clear_refs").write_text("5")  # resets the peak of resident memory
         work()
         return {"loaded_mb": round(loaded, 1), "extra_mb": round(harness.peak_mb() - loaded, 1)}
 
 
 def resident_mb() -> float:
-    """What this process has in memory now, in megabytes of 10**6 bytes."""
+    """Resident memory of this process in megabytes (10**6 bytes)."""
     found = re.search(r"VmRSS:\s+(\d+) kB", (_KERNEL / "status").read_text("ascii"))
     if found is None:
         raise RuntimeError("no VmRSS in /proc/self/status")
@@ -88,7 +88,7 @@ def _row(contender: str, model: Path, texts: str, number: int, shape: Shape) -> 
 
 
 def _untrained(folder: Path, toy: bool) -> Path:
-    """The same shape at random: it gives nearly all of its terms to every text."""
+    """A random model of the same size, which activates nearly all terms for every text."""
     if toy:
         return save_tiny("bert", folder)
     with torch.random.fork_rng():
@@ -102,9 +102,9 @@ def _untrained(folder: Path, toy: bool) -> Path:
 
 def markdown(result: Mapping[str, Any]) -> str:
     """A table of megabytes."""
-    head = f"{result['sizes']['shape']}, {result['sizes']['dtype']}; each row in a process of its own."
+    head = f"{result['sizes']['shape']}, {result['sizes']['dtype']}; one process per row."
     lines = [
-        f"{head} *Extra*: the high-water mark of resident memory, less what was resident after one text.",
+        f"{head} *Extra*: peak resident memory minus resident memory after one text.",
         "",
         "| | texts | documents | loaded, MB | extra, MB |",
         "|---|---|---:|---:|---:|",

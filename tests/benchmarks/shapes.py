@@ -1,4 +1,4 @@
-"""Models to measure with: the speed of a real one, made without training and without a download."""
+"""Untrained models with the size and sparsity of real ones, made without a download."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from tests.tiny_models import save_tiny
 
 SEED = 0
 ACTIVE = 190
-"""Terms with weight in a passage, on average: as trained SPLADE models have them, within a factor of two."""
-_SHARPNESS = 4.0  # of random outputs: weights then spread over integers as trained ones do
+"""Mean number of active terms per passage, within a factor of two of trained SPLADE models."""
+_SHARPNESS = 4.0  # LayerNorm weight of the head; spreads the impacts as in trained models
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A kind of model; ``make(folder)`` writes a masked-LM and its tokenizer, the bias still to be set."""
+    """Model size; ``make(folder)`` writes a masked-LM and its tokenizer, ``save`` sets the output bias."""
 
     name: str
     make: Callable[[Path], None]
     active: int = ACTIVE
     max_length: int = 256
     files: int | None = None
-    """How many files of the standard library its passages are taken from; all of them take some seconds to read."""
+    """Number of standard library files to read passages from; None reads all, which takes seconds."""
 
     def passages(self, number: int) -> list[str]:
-        """What is encoded with it."""
+        """Texts to encode."""
         return passages(number, SEED, files=self.files)
 
     def save(self, folder: Path, texts: Sequence[str]) -> Path:
-        """The model in ``folder``, with the output bias that gives ``texts`` about ``active`` terms each."""
+        """Write the model with the output bias that gives ``texts`` about ``active`` terms each."""
         self.make(folder)
         tower, tokenizer = Tower.load(folder), load_tokenizer(folder)
         sequences = tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
@@ -59,13 +59,13 @@ class Shape:
 
 
 def minilm(folder: Path) -> None:
-    """The encoder of all-MiniLM-L6-v2, 6 layers of 384; each state scores the vocabulary by its embeddings."""
+    """all-MiniLM-L6-v2 (6 layers, hidden size 384) with a head tied to its embeddings."""
     load_backbone("minilm").save(folder)
     load_tokenizer(minilm_folder()).save_pretrained(folder)
 
 
 def bert_base(folder: Path) -> None:
-    """BERT-base's 12 layers of 768 at random, with the vocabulary of its uncased version."""
+    """Random BERT-base (12 layers, hidden size 768) with the uncased vocabulary."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model: Any = BertForMaskedLM(BertConfig())
@@ -75,7 +75,7 @@ def bert_base(folder: Path) -> None:
 
 
 def tiny(folder: Path) -> None:
-    """Two layers of 16 over a few hundred terms."""
+    """Two layers of hidden size 16 over a few hundred terms."""
     save_tiny("bert", folder)
 
 
@@ -85,6 +85,6 @@ TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64, files=40)
 
 
 def save_architecture(folder: Path, name: str, settings: Mapping[str, Any], backbone: Path) -> Path:
-    """An untrained checkpoint of ours in ``folder``, each tower a copy of ``backbone`` with its output bias."""
+    """Save an untrained checkpoint whose towers are copies of ``backbone``."""
     save_checkpoint(folder, new_model(name, settings, str(backbone)))
     return folder

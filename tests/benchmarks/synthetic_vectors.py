@@ -1,4 +1,4 @@
-"""Random vectors and queries whose terms are as unevenly common as words: what is indexed and searched."""
+"""Random vectors and queries with Zipf-distributed terms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VOCABULARY = 30_000
 FLAT = 30.0
 """Term ``r`` is drawn with probability proportional to ``1 / (r + FLAT)``: the commonest is in 4 of 10 documents."""
 LARGEST = 255
-MEAN = 40.0  # of the impacts before they are cut at LARGEST
+MEAN = 40.0  # mean impact before clipping at LARGEST
 TEXT = "As many words of text as a passage has, so that the files are as large as they would be. " * 4
 _AT_ONCE = 4096
 
@@ -40,7 +40,7 @@ def synthetic_impacts(documents: int, terms: int, seed: int = 0) -> SparseBatch:
 
 
 def synthetic_queries(count: int, terms: int, seed: int = 1) -> dict[str, dict[str, int]]:
-    """So many queries of exactly ``terms`` terms, as common as those of the documents, with impacts from 1."""
+    """``count`` queries of exactly ``terms`` terms from the documents' distribution, impacts from 1."""
     random = np.random.default_rng([seed, terms])
     queries = {}
     for number in range(count):
@@ -51,12 +51,12 @@ def synthetic_queries(count: int, terms: int, seed: int = 1) -> dict[str, dict[s
 
 
 def document_ids(count: int) -> list[str]:
-    """As many numbers as strings, which are not in the order of their names."""
+    """Ids ``0`` to ``count - 1`` as strings, so their order differs from the string order."""
     return [str(number) for number in range(count)]
 
 
 def write_vectors(folder: Path, impacts: SparseBatch, parts: int = 4) -> dict[Path, int]:
-    """``impacts`` as files for Anserini in ``folder``, and how many documents are in each."""
+    """Write ``impacts`` as JsonVectorCollection files; return the number of documents per file."""
     names, terms = document_ids(len(impacts)), LuceneTerms(impacts.terms)
     bounds = np.linspace(0, len(impacts), parts + 1).astype(int).tolist()
     written = {}
@@ -73,7 +73,7 @@ def _probabilities() -> npt.NDArray[np.float64]:
 
 
 def _draws(terms: int) -> int:
-    """With replacement, so that ``terms`` different ones are to be expected."""
+    """Number of draws with replacement whose expected number of distinct terms is ``terms``."""
     shares = _probabilities()
     draws = terms
     while (1 - (1 - shares) ** draws).sum() < terms:

@@ -1,4 +1,4 @@
-"""What is aimed at, and where in the results of the benchmarks it stands."""
+"""Targets, and how each is read from the results of a benchmark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Found:
-    """One measured target: both sides as a reader sees them, and the number that decides."""
+    """Measured values of one target: both sides as text, and the ratio to compare with the bound."""
 
     ours: str
     peer: str
@@ -21,18 +21,18 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """``find`` reads a result of ``benchmark``: what was found, or why there is nothing."""
+    """``find`` reads the result of ``benchmark``; it returns a text if there is no measurement."""
 
     what: str
     benchmark: str
     bound: float
     find: Callable[[Result], Found | str]
     most: bool = False
-    """Whether ``bound`` is the most that the number may be; else the least."""
+    """Whether ``bound`` is a maximum; otherwise a minimum."""
     unit: str = "×"
 
     def met(self, ratio: float) -> bool:
-        """Whether this number is good enough."""
+        """Whether ``ratio`` meets the bound."""
         return ratio <= self.bound if self.most else ratio >= self.bound
 
 
@@ -52,7 +52,7 @@ def encoding(peer: str, *dtypes: str) -> Callable[[Result], Found | str]:
 
 
 def variant(name: str) -> Callable[[Result], Found | str]:
-    """Documents a second of a variant against the full head."""
+    """Documents per second of a variant against the full head."""
 
     def find(result: Result) -> Found | str:
         rates = {row["contender"]: row["documents_per_second"] for row in result["rows"]}
@@ -62,14 +62,14 @@ def variant(name: str) -> Callable[[Result], Found | str]:
 
 
 def share(shape: str, dtype: str) -> Callable[[Result], Found | str]:
-    """Of the best matrix product of the same round, in percent."""
+    """Share of the best matrix product of the same round, in percent."""
 
     def find(result: Result) -> Found | str:
         rows = [row for row in result["rows"] if row["name"] == f"{shape}, {dtype}"]
         if not rows:
             return f"{dtype}: {result['missing'].get(dtype, 'not run')}"
         products = (row["gflops"] for row in result["rows"] if row["kind"] == "product" and row["dtype"] == dtype)
-        peak = statistics.median(map(max, zip(*products, strict=True)))  # as ``share`` is a median over rounds
+        peak = statistics.median(map(max, zip(*products, strict=True)))  # median over rounds, like ``share``
         return Found(f"{rows[0]['gflops']:.0f} GFLOP/s", f"{peak:.0f}", round(100 * rows[0]["share"], 1))
 
     return find
@@ -90,7 +90,7 @@ def training(measure: str) -> Callable[[Result], Found | str]:
 
 
 def memory(result: Result) -> Found | str:
-    """Megabytes beyond the model and the libraries: the worst of our rows, theirs on the same passages."""
+    """Megabytes beyond the model and the libraries: our largest row against theirs."""
     rows = result["rows"]
     ours = max((row for row in rows if row["contender"] == "learned_sparse"), key=lambda row: row["extra_mb"])
     theirs = [row["extra_mb"] for row in rows if row["contender"] != "learned_sparse"]
@@ -99,7 +99,7 @@ def memory(result: Result) -> Found | str:
 
 
 def indexing(vectors: str) -> Callable[[Result], Found | str]:
-    """Documents a second, each side with its best number of threads, without the start of the process."""
+    """Documents per second without process start-up, each side with its best number of threads."""
 
     def find(result: Result) -> Found | str:
         rates = [
@@ -112,7 +112,7 @@ def indexing(vectors: str) -> Callable[[Result], Found | str]:
 
 
 def searching(terms: int, hits: int) -> Callable[[Result], Found | str]:
-    """Milliseconds a query of a batch, two threads."""
+    """Milliseconds per query in a batch on two threads."""
 
     def find(result: Result) -> Found | str:
         rows = [row for row in result["rows"] if (row["terms"], row["hits"]) == (terms, hits)]
@@ -126,7 +126,7 @@ def searching(terms: int, hits: int) -> Callable[[Result], Found | str]:
 
 
 def startup(result: Result) -> Found | str:
-    """Seconds until a searcher of an index with many terms has its first hits."""
+    """Seconds to the first hits in an index with many terms."""
     stock, ours = (row for row in result["rows"] if row["what"].startswith("a searcher"))
     seconds = [statistics.median(row["seconds"]) for row in (ours, stock)]
     return Found(f"{seconds[0]:.2f} s", f"{seconds[1]:.2f}", round(seconds[1] / seconds[0], 2))
@@ -175,4 +175,4 @@ TARGETS = (
            find=searching(20, 1_000)),
     Target(what="open 500,000 distinct terms: against Pyserini", benchmark="startup", bound=5, find=startup),
 )  # fmt: skip
-"""In the order of the summary."""
+"""All targets, in the order of the summary."""

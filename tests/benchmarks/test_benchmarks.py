@@ -1,4 +1,4 @@
-"""Every benchmark works, at a size that takes seconds; no test looks at a time."""
+"""Every benchmark runs at toy size; no test depends on a time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ NO_JAVA = {"roofline", "variants", "memory", "growth", "training"}
 """Benchmarks that start no JVM in this process."""
 
 ONCE = {"memory", "growth"}
-"""Those that measure each size once, not in rounds."""
+"""Benchmarks that measure each size once, without rounds."""
 
 
 def cases() -> list[Any]:
-    """Each benchmark whose module is there; those that need Java are marked."""
+    """Each benchmark whose module exists; those that need Java are marked."""
     return [pytest.param(name, marks=[] if name in NO_JAVA else [pytest.mark.jvm]) for name in run.available()]
 
 

@@ -1,4 +1,4 @@
-"""The harness measures in turn, in fresh processes, and says what machine it was."""
+"""The harness measures in turn, in fresh processes, and records the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_ratio_of_medians() -> None:
 
 
 def process(**arguments: Any) -> dict[str, Any]:
-    """What a child calls below."""
+    """Called by a child process below."""
     print("not part of the answer")
     return {"arguments": arguments, "process": os.getpid()}
 
@@ -48,17 +48,17 @@ def test_a_child_that_fails_says_why() -> None:
 
 
 def allocate(megabytes: int) -> dict[str, Any]:
-    """Fill so much memory, and let it go again."""
+    """Fill and free so many megabytes."""
     block = bytearray(b"x") * (megabytes * 10**6)
     return {"filled": len(block)}
 
 
-def test_peak_memory_remembers_what_was_let_go() -> None:
+def test_peak_memory_includes_freed_memory() -> None:
     few, many = (harness.child("tests.benchmarks.test_harness:allocate", megabytes=size) for size in (1, 101))
     assert 90 < many["peak_mb"] - few["peak_mb"] < 130
 
 
-def test_what_is_not_installed_is_left_out() -> None:
+def test_missing_distributions_are_omitted() -> None:
     assert list(harness.installed("numpy", "no-such-distribution")) == ["numpy"]
 
 

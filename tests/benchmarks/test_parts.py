@@ -1,4 +1,4 @@
-"""Passages, operation counts and profiles are what the benchmarks take them for."""
+"""Passages, operation counts and profiles of the benchmarks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_passages_are_prose_and_repeatable() -> None:
     assert len(passages(5_000, files=10)) == 5_000
 
 
-def test_whole_sentences_until_it_is_full() -> None:
+def test_passages_are_whole_sentences() -> None:
     text = "One two three. Four five six! Seven?\n\nEight nine."
     assert list(cut(text, full=4)) == ["One two three. Four five six!"]
     assert list(cut(text, full=2)) == ["One two three.", "Four five six!", "Seven? Eight nine."]

@@ -1,4 +1,4 @@
-"""The tables say what the results hold, and the README is checked against them."""
+"""Tables are written from the results, and README.md is compared with them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ENCODING = {
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Path, Path]:
-    """A folder of results with one benchmark, and a README with a place for the table."""
+    """A results folder with one benchmark, and a README with the markers."""
     results, readme = tmp_path / "results", tmp_path / "README.md"
     results.mkdir()
     (results / "encoding.json").write_text(json.dumps(ENCODING))
@@ -55,7 +55,7 @@ def call(places: tuple[Path, Path], *options: str) -> int:
     return report.main(["--results", str(places[0]), "--readme", str(places[1]), *options])
 
 
-def test_the_table_stands_between_the_markers(places: tuple[Path, Path]) -> None:
+def test_the_table_is_between_the_markers(places: tuple[Path, Path]) -> None:
     assert call(places) == 0
     text = places[1].read_text()
     assert text.startswith(f"# Title\n\n{report.BEGIN}\n| | ours")
@@ -81,7 +81,7 @@ def test_every_table_is_beside_the_results(places: tuple[Path, Path]) -> None:
 
 
 def test_check_sees_a_change(places: tuple[Path, Path]) -> None:
-    with pytest.raises(LearnedSparseError, match="not what the results say"):
+    with pytest.raises(LearnedSparseError, match="differs from the results"):
         call(places, "--check")
     assert "old" in places[1].read_text()
     call(places)
@@ -93,15 +93,15 @@ def test_check_sees_a_change(places: tuple[Path, Path]) -> None:
         call(places, "--check")
 
 
-def test_a_readme_without_a_place_is_refused(places: tuple[Path, Path]) -> None:
+def test_a_readme_without_markers_is_refused(places: tuple[Path, Path]) -> None:
     places[1].write_text("# Title\n")
-    with pytest.raises(LearnedSparseError, match="no place for the table"):
+    with pytest.raises(LearnedSparseError, match="markers of the table are missing"):
         call(places)
 
 
-def test_results_of_toy_size_are_refused(places: tuple[Path, Path]) -> None:
+def test_toy_results_are_refused(places: tuple[Path, Path]) -> None:
     (places[0] / "encoding.json").write_text(json.dumps({**ENCODING, "toy": True}))
-    with pytest.raises(LearnedSparseError, match="toy size"):
+    with pytest.raises(LearnedSparseError, match="a toy result"):
         call(places)
 
 
@@ -109,7 +109,7 @@ def test_the_committed_tables_are_those_of_the_results(root: Path) -> None:
     if report.BEGIN in (root / "README.md").read_text("utf-8"):
         assert report.main(["--check"]) == 0
     else:
-        assert not report.read_results(run.RESULTS), "there are results, and no place for them in README.md"
+        assert not report.read_results(run.RESULTS), "README.md lacks the markers for the existing results"
 
 
 def test_targets_read_real_benchmarks() -> None:
@@ -120,7 +120,7 @@ def test_targets_read_real_benchmarks() -> None:
 @pytest.mark.parametrize(
     ("most", "ratio", "met"), [(False, 2.0, True), (False, 1.99, False), (True, 2.0, True), (True, 2.1, False)]
 )
-def test_a_bound_is_the_least_or_the_most(most: bool, ratio: float, met: bool) -> None:
+def test_a_bound_is_a_minimum_or_a_maximum(most: bool, ratio: float, met: bool) -> None:
     assert Target(what="", benchmark="", bound=2.0, find=lambda _: Found("", "", 0.0), most=most).met(ratio) is met
 
 

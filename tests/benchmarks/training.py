@@ -1,4 +1,4 @@
-"""A training step: this toolkit's vocabulary head and optimizer beside plain PyTorch over all scores."""
+"""A training step with our vocabulary head and optimizer, beside plain PyTorch over all scores."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.benchmarks.shapes import SMALL, TINY
 
 SEED = 0
 RATE = 2e-5
-ALL_ACTIVE = 20.0  # added to the output bias: as if training had just begun from a bias of 0
-SAME = 1e-4  # loss and gradient norm of both, relative: sums over 4,096 tokens in another order
+ALL_ACTIVE = 20.0  # added to the output bias: all terms active, as in a run that starts with bias 0
+SAME = 1e-4  # relative tolerance of loss and gradient norm: other order of sums over 4,096 tokens
 
 NAIVE, OURS = "plain PyTorch", "learned_sparse"
 Who = Literal["plain PyTorch", "learned_sparse"]
@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Pooling, float]] = {
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """Every case, both contenders: time in turns in this process, memory each in a process of its own."""
+    """All cases with both contenders: time in turn in this process, memory in one process each."""
     shape, texts, tokens, rounds = (TINY, 4, 16, 1) if toy else (SMALL, 32, 128, 5)
     cases = list(CASES)[:1] if toy else list(CASES)
     with tempfile.TemporaryDirectory() as place:
@@ -55,7 +55,7 @@ def run(toy: bool) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Medians, and what share of plain PyTorch's time and memory is left."""
+    """Medians, and our share of plain PyTorch's time and memory."""
     lines = ["| | seconds a step | peak memory, MB | loss | gradient norm |", "|---|---|---|---|---|"]
     for row in result["rows"]:
         seconds = statistics.median(row["seconds"])
@@ -89,14 +89,14 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def alone(who: Who, folder: str, case: str, texts: int, tokens: int) -> dict[str, Any]:
-    """Three steps in this process; what the first found."""
+    """Run three steps in this process; return the results of the first."""
     run_step = step(who=who, folder=folder, case=case, texts=texts, tokens=tokens)
     found, *_ = (run_step() for _ in range(3))
     return found
 
 
 def step(who: str, folder: str, case: str, texts: int, tokens: int) -> Callable[[], dict[str, Any]]:
-    """A whole step: forward, loss, backward, gradient norm, AdamW; it gives loss, norm and terms a text."""
+    """A whole step (forward, loss, backward, gradient norm, AdamW) that returns loss, norm and terms per text."""
     pooling, shift = CASES[case]
     ids = token_ids(Path(folder), texts, tokens)
     forward, module, optimizer = (_naive if who == NAIVE else _ours)(Path(folder), pooling, shift)
@@ -115,7 +115,7 @@ def step(who: str, folder: str, case: str, texts: int, tokens: int) -> Callable[
 
 
 def contrastive(weights: Tensor) -> Tensor:
-    """The first half are queries, the second their documents, which are each other's negatives."""
+    """In-batch loss: the first half are queries, the second half their documents."""
     queries, documents = weights.chunk(2)
     return nn.functional.cross_entropy(queries @ documents.T, torch.arange(len(queries)))
 
@@ -154,7 +154,7 @@ def _ours(folder: Path, pooling: Pooling, shift: float) -> tuple[Any, nn.Module,
 
 
 def _prepared(module: nn.Module, bias: Tensor, shift: float) -> nn.Module:
-    """In training mode, but without dropout: both are to find the same gradients."""
+    """Training mode without dropout, so that both contenders have the same gradients."""
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0

@@ -1,4 +1,4 @@
-"""What another output layer costs: literal-only and lexical-only beside the full head, SpaDE and UHD-BERT."""
+"""Encoding speed of each output layer: literal-only, lexical-only, full head, SpaDE, UHD-BERT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL = "SPLADE without log, full head"
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A model of ours, and what each document passes through."""
+    """A model, and the layers that each document passes through."""
 
     architecture: str
     settings: Mapping[str, Any]
