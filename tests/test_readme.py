@@ -1,7 +1,8 @@
-"""The README's commands, run as written, after tiny checkpoints have been put where `make demo` puts real ones."""
+"""The README's commands run as written, with tiny checkpoints in place of those that `make demo` trains."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -20,7 +21,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def commands(heading: str) -> list[str]:
-    """The lines of the bash blocks below a heading."""
+    """Lines of the bash blocks below a heading."""
     section = re.search(rf"^## {heading}.*?(?=^## )", README, re.MULTILINE | re.DOTALL)
     assert section, heading
     blocks = re.findall(r"```bash\n(.*?)```", section[0], re.DOTALL)
@@ -28,11 +29,33 @@ def commands(heading: str) -> list[str]:
 
 
 def python_block(heading: str) -> str:
-    """The Python below a heading."""
+    """The Python block below a heading."""
     section = re.search(rf"^## {heading}.*?(?=^## )", README, re.MULTILINE | re.DOTALL)
     assert section
     (block,) = re.findall(r"```python\n(.*?)```", section[0], re.DOTALL)
     return str(block)
+
+
+RUN_ALL = """
+import contextlib, json, runpy, sys
+for number, words in enumerate(json.load(open(sys.argv[1], encoding="utf-8"))):
+    sys.argv = words[1:]
+    with open(f"{number}.shown", "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+        try:
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            if end.code:
+                sys.exit(f"{words}: exit status {end.code}")
+"""
+
+
+def run_all(lines: list[str], folder: Path) -> dict[str, str]:
+    """Output of each command. One process runs them all, so that torch and Java start once."""
+    words = [shlex.split(line)[1:] for line in lines]
+    assert all(command[0] == "-m" for command in words)
+    (folder / "commands.json").write_text(json.dumps(words), encoding="utf-8")
+    run(["-c", RUN_ALL, "commands.json"], folder)
+    return {line: (folder / f"{number}.shown").read_text(encoding="utf-8") for number, line in enumerate(lines)}
 
 
 def run(words: list[str], folder: Path) -> str:
@@ -79,10 +102,7 @@ def test_the_recipes_of_the_readme_are_there(heading: str) -> None:
 @pytest.mark.jvm
 def test_sparterm_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "sparterm", save_tiny("headless", tmp_path / "backbone"))
-    for command in commands("SparTerm, step by step"):
-        words = shlex.split(command)[1:]
-        if "encoders.train" not in words:  # by the demo's test
-            run(words, tmp_path)
+    run_all(trained("SparTerm, step by step"), tmp_path)
     stock, exact = (ranking(tmp_path / name) for name in ("stock.txt", "exact.txt"))
     assert stock.keys() == exact.keys()
     assert len(stock) > 200
@@ -93,7 +113,7 @@ def test_sparterm_as_written(tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 def test_leaderboards_as_written(tmp_path: Path) -> None:
-    planned, ran, by_hand = (run(shlex.split(line)[1:], tmp_path) for line in commands("Leaderboards in batch"))
+    planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path).values()
     assert "6 cells" in planned
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
@@ -109,18 +129,17 @@ def test_splade_as_written(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\twing drag\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d2 1\n", encoding="utf-8")
-    for command in commands("SPLADE, step by step"):
-        words = shlex.split(command)[1:]
-        if "encoders.train" not in words:
-            shown = run(words, tmp_path)
+    *_, shown = run_all(trained("SPLADE, step by step"), tmp_path).values()
     assert re.search(r"^run +[01]\.\d{4} +1\.0000", shown, re.MULTILINE), shown
-    run(["-c", python_block("SPLADE, step by step") + "\nassert hits and hits[0].docid"], tmp_path)
+    program = python_block("The same in Python")
+    assert len([line for line in program.splitlines() if line]) <= 10
+    run(["-c", program + PYSERINI], tmp_path)
 
 
 @pytest.mark.jvm
 def test_spade_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
-    shown = {command: run(shlex.split(command)[1:], tmp_path) for command in trained("SpaDE, step by step")}
+    shown = run_all(trained("SpaDE, step by step"), tmp_path)
     swept = next(text for command, text in shown.items() if "eval.sweep" in command)
     assert len(re.findall(r"^(?:0|0\.4|1) +\d\.\d{4} ", swept, re.MULTILINE)) == 3, swept
     assert "Match" in next(text for command, text in shown.items() if "eval.breakdown" in command)
@@ -129,19 +148,30 @@ def test_spade_as_written(tmp_path: Path) -> None:
 @pytest.mark.jvm
 def test_uhd_bert_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "uhd", save_tiny("headless", tmp_path / "backbone"))
-    shown = {command: run(shlex.split(command)[1:], tmp_path) for command in trained("UHD-BERT, step by step")}
+    shown = run_all(trained("UHD-BERT, step by step"), tmp_path)
     assert "500 documents" in next(text for command, text in shown.items() if "--verify" in command)
     page = (tmp_path / "dimensions" / "dimensions.md").read_text(encoding="utf-8")
     assert re.search(r"\bb[12]d\d+\b", page)
 
 
+PYSERINI = """
+assert hits[0][0] == "d1"
+from learned_sparse.lucene import start_jvm
+start_jvm()
+from pyserini.search.lucene import LuceneImpactSearcher
+stock = LuceneImpactSearcher("my-index", QueryEncoder(checkpoint), min_idf=-1).search("how do I read a file", 10)
+assert [(hit.docid, round(hit.score)) for hit in stock] == hits
+"""
+"""What the README says about Pyserini's own searcher, appended to its Python example."""
+
+
 def trained(heading: str) -> list[str]:
-    """The commands below a heading but for training, which the demo's test runs."""
+    """The commands below a heading without training, which the demo's test covers."""
     return [command for command in commands(heading) if "encoders.train" not in command]
 
 
 def ranking(path: Path) -> dict[str, list[tuple[str, float]]]:
-    """A run in the order of its lines."""
+    """Hits of each query in the order of the lines."""
     found: dict[str, list[tuple[str, float]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         query, _, document, _, score, _ = line.split()
