@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from learned_sparse import ExactSearcher, ImpactSearcher, SparseBatch, build_index
-
 from tests.benchmarks import harness
-from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 from tests.benchmarks.synthetic_vectors import document_ids, synthetic_impacts, synthetic_queries, write_vectors
+from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 Queries = Mapping[str, Mapping[str, int]]
 Hits = Mapping[str, Sequence[tuple[str, float]]]
