@@ -39,7 +39,7 @@ def encode(options: EncodeOptions, checkpoint: str, source: Source) -> Manifest:
     queries = query_side(options, checkpoint)
     hidden = True if options.queries else None  # None shows the bar on a terminal only
     with tqdm(desc=source.name, unit=" documents", disable=hidden) as progress:
-        return encode_source(options, checkpoint, source, encoder, queries, progress)
+        return encode_source(options, checkpoint, source, encoder, queries, progress.update)
 
 
 def _default_checkpoint(model: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,15 +37,11 @@ MAX_SLICE_WEIGHTS = 2**25
 WRITE_WEIGHTS = 2**18
 """Weights that are quantised and written at once, about 50 bytes each."""
 
+Progress = Callable[[int], object]
+"""Function that is called with the number of documents just encoded, such as ``tqdm.update``."""
+
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-
-
-class Progress(Protocol):
-    """A progress bar, such as tqdm's."""
-
-    def update(self, n: int) -> Any:
-        """Count ``n`` more documents."""
 
 
 def write_vectors(
@@ -138,6 +134,11 @@ class Encoded:
     weights: SparseBatch
     counts: Counts
 
+    @property
+    def documents(self) -> Sequence[Document]:
+        """The documents that this shard writes."""
+        return self.slice.documents if self.slice.written else ()
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -145,6 +146,11 @@ class Finished:
 
     window: Window
     record: PartRecord
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """The documents, in order."""
+        return self.window.documents
 
 
 class DocumentEncoding:
@@ -187,25 +193,28 @@ class DocumentEncoding:
         if stored is not None:
             quantizer = stored.quantizer
         terms = LuceneTerms(self._encoder.terms)
-        records: dict[int, PartRecord] = {}
         with contextlib.closing(_one_ahead(self._read(calibrate=isinstance(quantizer, Calibration)))) as work:
             encoded = map(self._encode, work)
             first = list(islice(encoded, 1))  # raises for an input without documents, before anything is written
             if isinstance(quantizer, Calibration):
                 quantizer = _calibrate(quantizer, first)
             manifest = self._parts.save_unfinished(stored or describe(quantizer))
-            with _background_writer(self._parts, terms, quantizer) as writer:
-                items = chain(first, encoded)
-                del first  # ``items`` frees the first slice once it is written
+            items = chain(first, encoded)
+            del first  # ``items`` frees the first slice once it is written
+            with _part_writer(self._parts, terms, quantizer) as writer, ThreadPoolExecutor(1) as thread:
+                writing: Future[None] | None = None
                 for item in items:
+                    if writing is not None:
+                        writing.result()  # raises its error; at most one slice waits for the disk
                     if isinstance(item, Finished):
-                        records[item.window.number] = item.record
-                        documents = len(item.window.documents)
-                    else:
-                        documents = writer.add(item) if item.slice.written else 0
+                        writer.records[item.window.number] = item.record
+                    elif item.slice.written:
+                        writing = thread.submit(writer.write, item)
                     if progress is not None:
-                        progress.update(documents)
-        return self._finish(manifest, {**records, **writer.records})
+                        progress(len(item.documents))
+                if writing is not None:
+                    writing.result()
+        return self._finish(manifest, writer.records)
 
     def _read(self, *, calibrate: bool) -> Iterator[Slice | Finished]:
         """Work for each part of this shard; runs in the thread that reads ahead."""
@@ -270,38 +279,20 @@ class DocumentEncoding:
 
 
 class _PartWriter:
-    """Quantises and writes slices in a background thread, in the order given; see :func:`_background_writer`."""
+    """Quantises and writes slices, in order; see :func:`_part_writer`."""
 
     def __init__(
-        self,
-        parts: PartFolder,
-        terms: LuceneTerms,
-        quantizer: Quantizer,
-        thread: ThreadPoolExecutor,
-        open_file: contextlib.ExitStack,
+        self, parts: PartFolder, terms: LuceneTerms, quantizer: Quantizer, open_file: contextlib.ExitStack
     ) -> None:
-        """``open_file`` holds the part file that is being written, so that an error removes it."""
+        """``open_file`` holds the part file that is being written, so that an error removes the file."""
         self.records: dict[int, PartRecord] = {}
-        """Records of the parts written so far, by number."""
-        self._parts, self._terms, self._quantizer = parts, terms, quantizer
-        self._thread, self._open_file = thread, open_file
-        self._pending: Future[None] | None = None
+        """Records of the finished parts, by number."""
+        self._parts, self._terms, self._quantizer, self._open_file = parts, terms, quantizer, open_file
         self._file: PartFile
         self._counts: list[Counts] = []
 
-    def add(self, encoded: Encoded) -> int:
-        """Write a slice; returns its number of documents. An error of the previous slice is raised here."""
-        self.wait()  # so that at most one slice waits for the disk, and memory stays bounded
-        self._pending = self._thread.submit(self._write, encoded)
-        return len(encoded.slice.documents)
-
-    def wait(self) -> None:
-        """Wait until everything is written."""
-        if self._pending is not None:
-            self._pending.result()
-            self._pending = None
-
-    def _write(self, encoded: Encoded) -> None:
+    def write(self, encoded: Encoded) -> None:
+        """Write a slice; the last slice of a part finishes the part."""
         window, documents = encoded.slice.window, encoded.slice.documents
         if encoded.slice.start == 0:
             self._file = self._open_file.enter_context(self._parts.open(window.number, self._terms))
@@ -319,15 +310,10 @@ class _PartWriter:
 
 
 @contextlib.contextmanager
-def _background_writer(parts: PartFolder, terms: LuceneTerms, quantizer: Quantizer) -> Iterator[_PartWriter]:
-    """Yield a writer; everything is written when the block ends without an exception."""
-    with (
-        contextlib.ExitStack() as open_file,
-        ThreadPoolExecutor(max_workers=1, thread_name_prefix="part-writer") as thread,
-    ):
-        writer = _PartWriter(parts, terms, quantizer, thread, open_file)
-        yield writer
-        writer.wait()
+def _part_writer(parts: PartFolder, terms: LuceneTerms, quantizer: Quantizer) -> Iterator[_PartWriter]:
+    """Yield a writer; an unfinished part file is removed when the block ends."""
+    with contextlib.ExitStack() as open_file:
+        yield _PartWriter(parts, terms, quantizer, open_file)
 
 
 def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:

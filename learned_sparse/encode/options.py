@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,10 @@ from learned_sparse.encode.quantizers import Calibration, choose_quantizer
 DEMO_COLLECTION = "pydoc"
 DEMO_MODELS = frozenset({"sparterm", "sparterm-literal", "splade", "spade", "uhd"})
 """Names of the checkpoints of ``make demo``. Without ``--collection`` and ``--input``, these are encoded on pydoc."""
+_NOT_RECORDED = frozenset(
+    {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data"}
+)
+"""Options without effect on vectors or files, and options that are fields of the manifest."""
 _TASK_VARIABLES = (("WORLD_SIZE", "RANK"), ("SLURM_NTASKS", "SLURM_PROCID"))
 _log = logging.getLogger(__name__)
 
@@ -106,32 +110,14 @@ class EncodeOptions:
 
     def recorded(self) -> dict[str, Any]:
         """Options that affect vectors or files, for the manifest; a resumed run must have the same ones."""
-        recorded = {
-            "revision": self.revision,
-            "input": None if self.input is None else str(self.input),
-            "max_length": self.max_length,
-            "batch_size": self.batch_size,
-            "part_size": self.part_size,
-            "device": self.device,
-            "dtype": self.dtype,
-            "compile": self.compile,
-            "top_k": self.top_k,
-            "changes": dict(self.changes),
-            "quantization_factor": self.quantization_factor,
-            "bits": self.bits,
-            "calibration": self.calibration,
-            "num_shards": self.num_shards,
-            "shard_id": self.shard_id,
-            "gzip": self.gzip,
-            "on_bad_line": self.on_bad_line,
-        }
+        recorded = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _NOT_RECORDED}
+        recorded |= {"input": None if self.input is None else str(self.input), "changes": dict(self.changes)}
         if segments := self.segmentation():
-            recorded.update(
-                segment_length=segments.length,
-                segments=segments.which,
-                segment_overlap=segments.overlap,
-                segment_delimiter=segments.delimiter,
-            )
+            recorded |= {
+                "segments": segments.which,
+                "segment_overlap": segments.overlap,
+                "segment_delimiter": segments.delimiter,
+            }
         return recorded
 
     def encoder_options(self, side: Side) -> dict[str, Any]:

@@ -26,12 +26,10 @@ from learned_sparse.jsonvector.queries import (
     write_queries,
 )
 from learned_sparse.jsonvector.reader import (
-    MAX_REPEATED_CHARACTERS,
     BadLineError,
     LineReader,
     load_vectors,
     numbered_lines,
-    read_vector_files,
     read_vectors,
     vector_files,
 )
@@ -41,7 +39,6 @@ __all__ = [
     "ENCODED",
     "EXACT_FLOATS",
     "MANIFEST",
-    "MAX_REPEATED_CHARACTERS",
     "PRUNING",
     "TOPICS",
     "BadLineError",
@@ -57,7 +54,6 @@ __all__ = [
     "open_lines",
     "open_part",
     "read_topics",
-    "read_vector_files",
     "read_vectors",
     "renamed_ids",
     "topic_text",

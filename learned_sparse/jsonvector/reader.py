@@ -42,10 +42,10 @@ def read_vectors(path: str | Path) -> Iterator[tuple[str, dict[str, int]]]:
     ``path`` is a file, a folder of files, or a folder that ``learned_sparse.encode`` wrote. Lines that Anserini would
     drop or change, and repeated ids, raise an error with file and line. Only one document is in memory at a time.
     """
-    return read_vector_files(vector_files(Path(path)))
+    return _read_files(vector_files(Path(path)))
 
 
-def read_vector_files(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, int]]]:
+def _read_files(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, int]]]:
     """Like ``read_vectors``, for ``files``; an id may occur only once in all of them."""
     seen: set[str] = set()
     reader = LineReader()
@@ -73,7 +73,7 @@ def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
     counts = [{file: reader.read(file) for file in files} for _, files in folders]
     ids, impacts = reader.batch()
     if len(set(ids)) != len(ids):
-        for _ in read_vector_files(itertools.chain.from_iterable(files for _, files in folders)):
+        for _ in _read_files(itertools.chain.from_iterable(files for _, files in folders)):
             pass  # raises at the second occurrence of an id, with file and line
     for (path, _), files in zip(folders, counts, strict=True):
         if (path / MANIFEST).is_file():

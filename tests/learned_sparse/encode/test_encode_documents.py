@@ -47,16 +47,6 @@ class TwoHalves(FakeEncoder):
         raise AssertionError("the pipeline calls the two halves")
 
 
-class Counter:
-    """A progress bar that only counts."""
-
-    def __init__(self) -> None:
-        self.documents = 0
-
-    def update(self, n: int) -> None:
-        self.documents += n
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     return write(tmp_path / "corpus.jsonl", [f"n{number} w{number % 5} x y{number % 3}" for number in range(COUNT)])
@@ -83,14 +73,14 @@ def vectors(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_two_halves_give_the_result_of_encode(tmp_path: Path, corpus: Path) -> None:
-    encoder, progress = TwoHalves(), Counter()
-    manifest = run(encoder, corpus, tmp_path / "halves", progress=progress)
+    encoder, progress = TwoHalves(), list[int]()
+    manifest = run(encoder, corpus, tmp_path / "halves", progress=progress.append)
     run(FakeEncoder("document"), corpus, tmp_path / "whole", quantizer=Quantizer(9.0))
     assert manifest.counts.truncated == encoder.truncated == 4
     records = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "halves" / "progress").iterdir())]
     assert [record["counts"]["truncated"] for record in records] == [1, 1, 1, 1, 0]
     assert vectors(tmp_path / "halves" / "vectors") == vectors(tmp_path / "whole" / "vectors")
-    assert progress.documents == COUNT
+    assert sum(progress) == COUNT
     assert encoder.threads["encode"] == {threading.get_ident()}
     assert threading.get_ident() not in encoder.threads["prepare"]
 

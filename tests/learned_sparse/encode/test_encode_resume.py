@@ -21,7 +21,7 @@ from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector import Manifest
 from tests.fake_encoder import FakeEncoder, install_loader
 
-KILLS = 8
+KILLS = 6
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def arguments(corpus: Path, out: Path, *more: str) -> list[str]:
 
 def test_killed_runs(tmp_path: Path, corpus: Path, root: Path) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
-    main(arguments(corpus, whole, "--part-size", "5"))
+    main(arguments(corpus, whole, "--part-size", "10"))
     draw = random.Random(int(os.environ.get("KILL_SEED", "2")))
     notes_at_kill: list[int] = []
     torn = 0
     while len(notes_at_kill) < KILLS:
-        process = start(root, arguments(corpus, out, "--part-size", "5", "--resume"))
-        wanted = len(list(out.glob("progress/*.json"))) + draw.randrange(9)
+        process = start(root, arguments(corpus, out, "--part-size", "10", "--resume"))
+        wanted = len(list(out.glob("progress/*.json"))) + draw.randrange(6)
         while process.poll() is None and len(list(out.glob("progress/*.json"))) < wanted:
             time.sleep(0.001)
         time.sleep(draw.uniform(0, 0.05))
@@ -72,7 +72,7 @@ def test_killed_runs(tmp_path: Path, corpus: Path, root: Path) -> None:
         else:  # it was faster
             assert (process.returncode, files(out)) == (0, files(whole))
             shutil.rmtree(out)
-    assert start(root, arguments(corpus, out, "--part-size", "5", "--resume")).wait(60) == 0
+    assert start(root, arguments(corpus, out, "--part-size", "10", "--resume")).wait(60) == 0
     assert files(out) == files(whole)
     assert len(set(notes_at_kill)) > KILLS // 2, f"the kills came at different places: {notes_at_kill}"
     assert torn, "some kill came while a file was being written"
