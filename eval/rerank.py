@@ -97,8 +97,8 @@ class CrossEncoder:
         dtype: str = "fp32",
     ) -> None:
         """``name`` is a folder or Hub id with trained weights in safetensors."""
-        from encoders.backbone import DTYPES, choose_device, choose_dtype, longest_input
-        from encoders.checkpoints import check_sizes, load_tokenizer, locate
+        from encoders.backbone import DTYPES, choose_device, choose_dtype, load_tokenizer, longest_input
+        from encoders.checkpoints import check_sizes, locate
         from encoders.encoding import BatchSize
 
         folder = locate(name, revision)

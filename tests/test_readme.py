@@ -68,7 +68,7 @@ def run(words: list[str], folder: Path) -> str:
 
 
 def checkpoint(folder: Path, model: str, backbone: Path) -> None:
-    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+    from encoders.encoding import new_model, save_checkpoint
     from learned_sparse.core.quantize import Quantizer
 
     by_model: dict[str, dict[str, Any]] = {

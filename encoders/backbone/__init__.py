@@ -1,18 +1,32 @@
-"""Room encoders.backbone.backbone."""
+"""The networks under the models: pretrained Hugging Face transformers as towers, on a device and in a data type.
+
+Start reading in ``masked_lm`` (``Tower``: hidden states and decoder); ``hidden_states`` has towers with small heads.
+"""
 
 from __future__ import annotations
 
-from encoders.backbone.backbone import MASKED_LM, OUTPUT_BIAS, backbone_folder, minilm_folder
-from encoders.backbone.compiling import compile_towers
-from encoders.backbone.device import DTYPES, INT8, choose_device, choose_dtype, cpu_has_bf16, default_batch_size
+from encoders.backbone.device import (
+    DTYPES,
+    choose_device,
+    choose_dtype,
+    compile_towers,
+    cpu_has_bf16,
+    default_batch_size,
+)
 from encoders.backbone.hidden_states import HiddenStates, hidden_states_kind
-from encoders.backbone.masked_lm import Tower, longest_input, quiet, read_config
-from encoders.backbone.quantized_linear import quantize_towers
-from encoders.backbone.tower import TowerKind
+from encoders.backbone.masked_lm import MASKED_LM, Tower, load_backbone
+from encoders.backbone.pretrained import (
+    OUTPUT_BIAS,
+    TowerKind,
+    backbone_folder,
+    load_tokenizer,
+    longest_input,
+    minilm_folder,
+    quiet,
+)
 
 __all__ = [
     "DTYPES",
-    "INT8",
     "MASKED_LM",
     "OUTPUT_BIAS",
     "HiddenStates",
@@ -25,9 +39,9 @@ __all__ = [
     "cpu_has_bf16",
     "default_batch_size",
     "hidden_states_kind",
+    "load_backbone",
+    "load_tokenizer",
     "longest_input",
     "minilm_folder",
-    "quantize_towers",
     "quiet",
-    "read_config",
 ]

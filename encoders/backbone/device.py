@@ -1,18 +1,19 @@
-"""Where a model runs, and in which numbers."""
+"""Device and data type of a model, and compilation by torch.compile."""
 
 from __future__ import annotations
 
 import torch
+from torch import nn
 
+from encoders.backbone.hidden_states import HiddenStates
+from encoders.backbone.masked_lm import Tower
 from learned_sparse.core import LearnedSparseError, did_you_mean
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-INT8 = "int8"
-"""Linear layers in 8 bits (``encoders.backbone.quantized_linear``), everything else in fp32."""
 
 
 def choose_device(name: str | None) -> torch.device:
-    """``None`` or ``"auto"``: CUDA if there is one, else Apple's GPU, else the CPU."""
+    """The device ``name``; for ``None`` or ``"auto"``, CUDA, else Apple's GPU, else the CPU."""
     if name in (None, "auto"):
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -22,25 +23,23 @@ def choose_device(name: str | None) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise LearnedSparseError(f"device {name!r}: {reason}; leave --device out to have one chosen") from error
+        raise LearnedSparseError(f"device {name!r}: {reason}; omit --device to have one chosen") from error
     return device
 
 
 def default_batch_size(device: torch.device) -> str:
-    """A GPU wants work; on a CPU smaller batches are as fast, and take less memory."""
+    """Tokens per forward pass: a GPU needs large batches; on a CPU small ones are as fast and take less memory."""
     return {"cpu": "2048t", "cuda": "16384t"}.get(device.type, "4096t")
 
 
-def choose_dtype(name: str | None, device: torch.device, *, int8: bool = False) -> str:
-    """A key of ``DTYPES``, or with ``int8`` also that. ``None`` or ``"auto"``: bf16 on CUDA and on CPUs with bf16
-    instructions (twice as fast), fp32 elsewhere.
+def choose_dtype(name: str | None, device: torch.device) -> str:
+    """A key of ``DTYPES``. ``None`` or ``"auto"``: bf16 where the device has bf16 instructions, else fp32.
+
+    On CUDA devices without bf16: fp16.
     """
     if name not in (None, "auto"):
-        known = [*DTYPES, INT8] if int8 else [*DTYPES]
-        if name not in known:
-            raise LearnedSparseError(f"dtype {name!r}{did_you_mean(name, [*known, 'auto'])}")
-        if name == INT8 and device.type != "cpu":
-            raise LearnedSparseError(f"dtype int8 runs on the CPU, not on {device.type}: give --device cpu, or bf16")
+        if name not in DTYPES:
+            raise LearnedSparseError(f"dtype {name!r}{did_you_mean(name, [*DTYPES, 'auto'])}")
         return name
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
@@ -51,3 +50,23 @@ def cpu_has_bf16() -> bool:
     """Whether this CPU multiplies bf16 matrices in hardware."""
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+def compile_towers(weigher: nn.Module, name: str) -> None:
+    """Compile the forward pass of each tower for batches of any size, in place, and run it once.
+
+    A missing compiler is an error that opens with ``name``.
+    """
+    for tower in [module for module in weigher.modules() if isinstance(module, Tower | HiddenStates)]:
+        tower.model.compile(dynamic=True)
+        device = next(tower.parameters()).device
+        ids = torch.ones(2, 8, dtype=torch.long, device=device)
+        try:
+            with torch.inference_mode():
+                tower(ids, torch.ones_like(ids))
+        except RuntimeError as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            compiler = "Triton" if device.type == "cuda" else "a C++ compiler such as g++"
+            raise LearnedSparseError(
+                f"{name}: torch.compile failed ({reason}); it needs {compiler}: install it, or omit --compile"
+            ) from error

@@ -1,31 +1,43 @@
-"""Room encoders.encoding."""
+"""Models in memory and their sides as encoders of text.
+
+Start reading in ``loading`` (``load_encoder``) and ``encoder`` (``CheckpointEncoder``); ``model`` creates, saves and
+loads whole models. Names are loaded at first use: a side that learns nothing is encoded without torch and transformers.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from learned_sparse.core import lazy_names
 
 if TYPE_CHECKING:
-    from encoders.encoding.bag_of_words_encoder import TOKENIZER, read_tokenizer
-    from encoders.encoding.batching import BatchSize
+    from encoders.encoding.batches import BatchSize
     from encoders.encoding.encoder import CheckpointEncoder
     from encoders.encoding.loading import load_encoder
-    from encoders.encoding.pairs import tokenize_texts
+    from encoders.encoding.model import (
+        LoadedModel,
+        architecture_named,
+        change_settings,
+        default_quantizer,
+        load_checkpoint,
+        new_model,
+        save_checkpoint,
+        tower_folder,
+    )
 
-_MODULES = {
-    "load_encoder": "loading",
-    "tokenize_texts": "pairs",
-    "read_tokenizer": "bag_of_words_encoder",
-    "TOKENIZER": "bag_of_words_encoder",
-    "CheckpointEncoder": "encoder",
-    "BatchSize": "batching",
-}
+__all__ = [
+    "BatchSize",
+    "CheckpointEncoder",
+    "LoadedModel",
+    "architecture_named",
+    "change_settings",
+    "default_quantizer",
+    "load_checkpoint",
+    "load_encoder",
+    "new_model",
+    "save_checkpoint",
+    "tower_folder",
+]
 
-__all__ = ["TOKENIZER", "BatchSize", "CheckpointEncoder", "load_encoder", "read_tokenizer", "tokenize_texts"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(name)
-    import importlib
-
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+_MODULES = {"BatchSize": "batches", "CheckpointEncoder": "encoder", "load_encoder": "loading"}
+__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{_MODULES.get(name, 'model')}" for name in __all__})

@@ -15,59 +15,51 @@ from torch import nn
 
 from encoders.backbone import (
     DTYPES,
-    INT8,
     choose_device,
     choose_dtype,
     compile_towers,
     default_batch_size,
-    quantize_towers,
+    load_tokenizer,
 )
 from encoders.checkpoints import (
     CheckpointNotes,
     Vocabulary,
-    architecture_named,
     as_json,
-    change_settings,
     check_sizes,
-    default_quantizer,
-    load_tokenizer,
-    settings_of,
+    tokenize_texts,
     tokenizer_sha256,
-    tower_folder,
     unwritable_ids,
 )
-from encoders.encoding.batching import BatchSize, pad_slices
-from encoders.encoding.pairs import tokenize_texts
-from encoders.encoding.reading import make_reading
-from encoders.encoding.sparse_rows import RowCollector, largest
-from encoders.encoding.words import WordFinder
+from encoders.encoding.batches import BatchSize, RowCollector, keep_top_k, pad
+from encoders.encoding.model import architecture_named, change_settings, default_quantizer, settings_of, tower_folder
+from encoders.encoding.reading import WordFinder, make_reading
 from encoders.head import attribute
 from encoders.models import Architecture
 from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, Reading, Side, SparseBatch, Word, sha256
 
-_MOST_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float32
-_MOST_WEIGHTS_ON_ACCELERATOR = 2**26
-_TOKENIZED = 128
-"""Texts tokenised at once: the tokenizer takes some 200 bytes for each token, those that are cut off among them."""
+_MAX_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float32
+_MAX_WEIGHTS_ON_ACCELERATOR = 2**26
+_CHUNK_SIZE = 128
+"""Texts tokenized at once: the tokenizer takes about 200 bytes per token, truncated ones included."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Tokenised texts, text after text."""
+    """Tokenized texts, one after the other."""
 
     tokens: npt.NDArray[np.int64]
-    """Token ids of all texts, special tokens included, after truncation; ``(lengths.sum(),)``."""
+    """Token ids of all texts after truncation, special tokens included; ``(lengths.sum(),)``."""
     lengths: npt.NDArray[np.int64]
     """Tokens of each text, ``(texts,)``."""
     truncated: int
-    """How many texts were cut."""
+    """Number of truncated texts."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
 
 class CheckpointEncoder(Encoder):
-    """An ``Encoder`` with networks. ``encode`` sorts by length, so hand it many texts at once."""
+    """A side with networks. ``encode`` sorts the texts by length, so pass many texts at once."""
 
     def __init__(
         self,
@@ -85,42 +77,34 @@ class CheckpointEncoder(Encoder):
         uses_expanded: bool = False,
         query_only_settings: frozenset[str] = frozenset(),
     ) -> None:
-        """``weigher`` is moved to ``device`` and cast to ``dtype`` (a key of ``DTYPES``, or int8).
+        """``weigher`` is moved to ``device`` and ``dtype``, a key of ``DTYPES``.
 
-        ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: what suits the device.
+        ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: the default of the device.
         """
-        self.weigher = weigher.to(device=device, dtype=DTYPES["fp32" if dtype == INT8 else dtype]).eval()
-        if dtype == INT8:
-            quantize_towers(self.weigher)
+        self.weigher = weigher.to(device=device, dtype=DTYPES[dtype]).eval()
         self.tokenizer, self.max_length = tokenizer, max_length
         self.terms = terms
         self.description = dict(description or {})
         self.quantizer = quantizer
-        """Weights to impacts of this side; None if it has to be calibrated first."""
         self.uses_expanded = uses_expanded
-        """Whether it wants texts with what expands them (``Document.with_expanded``)."""
         self.query_only_settings = query_only_settings
-        """Settings that only queries depend on."""
         self.unwritable = unwritable_ids(terms)
-        """Term ids that Lucene cannot hold; their weights are left out, and counted in ``dropped``."""
-        self.texts = self.truncated = self.dropped = 0
-        """Since creation: texts encoded, texts cut at ``max_length``, weights left out."""
-        self.lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        """Tokens of each text of the last call, special tokens included, after truncation."""
+        """Ids of terms that Lucene cannot store; their weights are left out and counted in ``dropped``."""
+        self.truncated = self.dropped = 0
         self._batch_size = BatchSize.parse(default_batch_size(device) if batch_size is None else batch_size)
-        most = _MOST_WEIGHTS if device.type == "cpu" else _MOST_WEIGHTS_ON_ACCELERATOR
-        self._most_texts = max(most // max(len(terms), 1), 1)
+        max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
+        self._max_texts = max(max_weights // max(len(terms), 1), 1)
         self._device, self._top_k = device, top_k
         self._finder: WordFinder | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
-        """Weights of ``texts`` in the order given, one row each."""
+        """Weights of ``texts`` in order, one row each."""
         return self.encode_prepared(self.prepare(texts))
 
     def prepare(self, texts: Sequence[str]) -> Prepared:
-        """Tokenise; touches no device and no counter, so it may run in another thread than ``encode_prepared``."""
-        chunks = [self._tokenize(texts[start : start + _TOKENIZED]) for start in range(0, len(texts), _TOKENIZED)]
+        """Tokenize. Uses no device and no counter, so it may run in another thread than ``encode_prepared``."""
+        chunks = [self._tokenize(texts[start : start + _CHUNK_SIZE]) for start in range(0, len(texts), _CHUNK_SIZE)]
         return Prepared(
             tokens=np.concatenate([np.empty(0, np.int64), *(chunk.tokens for chunk in chunks)]),
             lengths=np.concatenate([np.empty(0, np.int64), *(chunk.lengths for chunk in chunks)]),
@@ -128,36 +112,34 @@ class CheckpointEncoder(Encoder):
         )
 
     def encode_prepared(self, prepared: Prepared) -> SparseBatch:
-        """Weights of the texts that were prepared, in their order, one row each; counts them."""
-        self.lengths = prepared.lengths
-        self.texts += len(prepared)
+        """Weights of the prepared texts in order, one row each."""
         self.truncated += prepared.truncated
         starts = np.cumsum(prepared.lengths) - prepared.lengths
-        batches = list(self._batch_size.batches(prepared.lengths, self._most_texts))
+        batches = list(self._batch_size.batches(prepared.lengths, self._max_texts))
         rows = RowCollector(len(prepared), self.terms)
-        for places in batches:
-            rows.add(self._weigh(prepared.tokens, starts[places], prepared.lengths[places]))
+        for texts in batches:
+            rows.add(self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]))
         return rows.batch(np.argsort(np.concatenate([np.empty(0, np.int64), *batches]), kind="stable"))
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
-        """``(start, end, tokens)`` of each word of ``texts``, untruncated: where a long text may be cut."""
+        """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""
         if self._finder is None:
             self._finder = WordFinder(self.tokenizer)
         return self._finder(texts)
 
     def explain(self, text: str) -> Reading:
-        """``text`` token by token: its weights, and which token gave how much of each."""
+        """Tokens and weights of ``text``, and the contribution of each token to each weight."""
         batch, tokenized = self.encode([text]), self._tokenized([text])
         if tokenized.encodings is None:
-            raise LearnedSparseError("this tokenizer cannot say where its tokens are: save it as a tokenizer.json")
+            raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
         input_ids = self._to_device(torch.tensor(tokenized["input_ids"]))
         columns = self._to_device(torch.from_numpy(batch.indices.astype(np.int64)))
-        found = attribute(self.weigher, input_ids, torch.ones_like(input_ids), columns)
+        shares = attribute(self.weigher, input_ids, torch.ones_like(input_ids), columns)
         return make_reading(
             tokenized.encodings[0],
             batch,
-            shares=(entry for shares in found if not shares.gate for entry in shares.entries()),
-            gate=(entry for shares in found if shares.gate for entry in shares.entries()),
+            shares=(entry for part in shares if not part.gate for entry in part.entries()),
+            gate=(entry for part in shares if part.gate for entry in part.entries()),
         )
 
     def _tokenized(self, texts: Sequence[str]) -> Any:
@@ -182,17 +164,17 @@ class CheckpointEncoder(Encoder):
     def _weigh(
         self, tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
     ) -> SparseBatch:
-        input_ids, mask = pad_slices(tokens, starts, lengths, self.tokenizer.pad_token_id or 0)
+        input_ids, mask = map(torch.from_numpy, pad(tokens, starts, lengths, self.tokenizer.pad_token_id or 0))
         with torch.inference_mode():
             weights = self.weigher(self._to_device(input_ids), self._to_device(mask))
             if self.unwritable:
                 self.dropped += int(torch.count_nonzero(weights[:, self._blocked]))
                 weights[:, self._blocked] = 0
             batch = to_sparse(weights, self.terms)
-        return batch if self._top_k is None else largest(batch, self._top_k)
+        return batch if self._top_k is None else keep_top_k(batch, self._top_k)
 
     def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Without waiting for the copy, where the device can read page-locked memory by itself."""
+        """Copy asynchronously to CUDA devices, which can read page-locked memory."""
         if self._device.type == "cuda":
             return tensor.pin_memory().to(self._device, non_blocking=True)
         return tensor.to(self._device)
@@ -201,13 +183,13 @@ class CheckpointEncoder(Encoder):
 def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:
     """The non-zero entries of ``weights`` ``(batch, dimensions)`` in float32.
 
-    A GPU is waited for twice: for the number of entries, then for the entries, one copy of 8 bytes each.
+    Waits twice for a GPU: for the number of entries, then for one copy with 8 bytes per entry.
     """
     rows, columns = weights.nonzero(as_tuple=True)
     lengths = torch.bincount(rows, minlength=len(weights)).to(torch.int32)
     values = weights[rows, columns].float().view(torch.int32)
-    found = torch.cat([lengths, columns.to(torch.int32), values]).cpu().numpy()
-    counts, indices, bits = np.split(found, [len(weights), len(weights) + len(columns)])
+    packed = torch.cat([lengths, columns.to(torch.int32), values]).cpu().numpy()
+    counts, indices, bits = np.split(packed, [len(weights), len(weights) + len(columns)])
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return SparseBatch(indptr, indices, bits.view(np.float32), terms)
 
@@ -216,7 +198,7 @@ def load_checkpoint_encoder(
     folder: Path,
     notes: CheckpointNotes,
     side: Side,
-    who: str,
+    name: str,
     *,
     device: str | None = None,
     dtype: str | None = None,
@@ -224,63 +206,55 @@ def load_checkpoint_encoder(
     top_k: int | None = None,
     batch_size: str | int | None = None,
     settings: Mapping[str, Any] | None = None,
-    compile: bool = False,  # noqa: A002 - as torch calls it
+    compile: bool = False,  # noqa: A002 - the name that torch uses
 ) -> CheckpointEncoder:
-    """What ``encoders.encoding.loading.load_encoder`` does for a side with networks; ``who`` opens error messages."""
+    """``encoders.encoding.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
-    stored = settings_of(notes, folder)
-    chosen, changed = change_settings(notes.architecture, stored, settings or {}, who)
+    chosen, changed = change_settings(notes.architecture, settings_of(notes, folder), settings or {}, name)
     tokenizer = load_tokenizer(folder)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
-    towers = {name: family.tower(chosen, name).load(tower_folder(folder, name)) for name in family.towers(chosen, side)}
-    where = choose_device(device)
-    numbers = choose_dtype(dtype, where, int8=True) if towers else "fp32"
+    towers = {
+        tower: family.tower(chosen, tower).load(tower_folder(folder, tower)) for tower in family.towers(chosen, side)
+    }
+    chosen_device = choose_device(device)
+    chosen_dtype = choose_dtype(dtype, chosen_device) if towers else "fp32"
     length = notes.max_length[side] if max_length is None else max_length
     limits = [tower.longest_input for tower in towers.values() if tower.longest_input]
-    check_sizes(who, length, top_k, min(limits, default=None))
-    kept = changed <= family.query_only_settings
+    check_sizes(name, length, top_k, min(limits, default=None))
+    keeps_quantizer = changed <= family.query_only_settings
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
         tokenizer,
         family.terms(chosen, vocabulary),
         max_length=length,
-        device=where,
-        dtype=numbers,
+        device=chosen_device,
+        dtype=chosen_dtype,
         top_k=top_k,
         batch_size=batch_size,
-        quantizer=notes.quantizer(side) if kept else default_quantizer(family, chosen, side),
+        quantizer=notes.quantizer(side) if keeps_quantizer else default_quantizer(family, chosen, side),
         description={
-            **_identity(folder, notes, chosen, side, tokenizer),
+            "architecture": notes.architecture,
+            "settings": as_json(chosen),
+            "side": side,
+            "scoring": family.scoring(chosen),
+            "weights_sha256": {
+                tower: {path.name: sha256(path) for path in sorted(tower_folder(folder, tower).glob("*.safetensors"))}
+                for tower in family.towers(_without_query_changes(family, chosen), side)
+            },
+            "tokenizer_sha256": tokenizer_sha256(tokenizer),
             "max_length": length,
-            "dtype": numbers,
+            "dtype": chosen_dtype,
             "top_k": top_k,
         },
         uses_expanded=side == "document" and family.uses_expanded(chosen),
         query_only_settings=family.query_only_settings,
     )
     if compile:
-        compile_towers(encoder.weigher, who)
+        compile_towers(encoder.weigher, name)
     return encoder
 
 
-def _as_indexed(family: Architecture, settings: Any) -> Any:
-    """What is free at search at its default: which weights are named must not depend on it."""
-    free = {name: getattr(family.settings(), name) for name in family.query_only_settings}
-    return dataclasses.replace(settings, **free)
-
-
-def _identity(folder: Path, notes: CheckpointNotes, settings: Any, side: Side, tokenizer: Any) -> dict[str, Any]:
-    """What makes two checkpoints give the same vectors, whatever their names and places."""
-    family = architecture_named(notes.architecture)
-    weights = {
-        name: {path.name: sha256(path) for path in sorted(tower_folder(folder, name).glob("*.safetensors"))}
-        for name in family.towers(_as_indexed(family, settings), side)
-    }
-    return {
-        "architecture": notes.architecture,
-        "settings": as_json(settings),
-        "side": side,
-        "scoring": family.scoring(settings),
-        "weights_sha256": weights,
-        "tokenizer_sha256": tokenizer_sha256(tokenizer),
-    }
+def _without_query_changes(family: Architecture, settings: Any) -> Any:
+    """``settings`` with defaults for those that only queries depend on: the weights listed do not depend on them."""
+    defaults = family.settings()
+    return dataclasses.replace(settings, **{name: getattr(defaults, name) for name in family.query_only_settings})

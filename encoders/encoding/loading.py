@@ -1,16 +1,26 @@
-"""The one way in to an encoder: a side of a checkpoint, with as much machinery as that side needs."""
+"""One side of a checkpoint as an encoder, with the libraries that this side needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoders.checkpoints import locate, read_notes
-from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder, load_bag_of_words
+from encoders.checkpoints import (
+    CheckpointNotes,
+    changed_keys,
+    check_sizes,
+    locate,
+    read_notes,
+    read_tokenizer,
+    spellings,
+    tokenizer_sha256,
+)
+from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
+from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean
 
 if TYPE_CHECKING:
     from encoders.encoding.encoder import CheckpointEncoder
-    from learned_sparse.core import Side
 
 
 def load_encoder(
@@ -25,28 +35,35 @@ def load_encoder(
     batch_size: str | int | None = None,
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    compile: bool = False,  # noqa: A002 - as torch calls it
+    compile: bool = False,  # noqa: A002 - the name that torch uses
 ) -> CheckpointEncoder | BagOfWordsEncoder:
-    """One side of a checkpoint (folder or Hub id), loading only the towers that side reads.
+    """One side of a checkpoint (folder or Hub id); only the towers that this side reads are loaded.
 
-    ``model`` is a name for messages. ``settings`` are changes to the checkpoint's, as far as its architecture allows
-    some; with one that documents depend on, the stored quantiser is not used. ``dtype`` int8: linear layers in 8 bits.
-    ``compile``: by torch.compile, at once, which takes up to a minute and changes no weight by more than rounding.
-    ``None`` elsewhere: what the checkpoint says, or what suits the machine. A bag of words is made without torch;
-    ``device``, ``dtype``, ``batch_size`` and ``compile`` mean nothing to it.
+    - ``model``: name for error messages.
+    - ``device``: ``cpu``, ``cuda``, ``cuda:1``, ...; ``dtype``: ``fp32``, ``bf16`` or ``fp16``.
+    - ``max_length``: tokens at which texts are truncated.
+    - ``top_k``: number of terms kept per text; None keeps all.
+    - ``batch_size``: texts (``32``) or tokens (``"4096t"``) of one forward pass.
+    - ``revision``: of a Hub repository.
+    - ``settings``: changes to the settings of the checkpoint that its architecture allows. If documents depend on a
+      changed setting, the stored quantizer is not used.
+    - ``compile``: compile with torch.compile, which takes up to a minute and changes weights by rounding only.
+
+    ``None`` means the value in the checkpoint, or what suits the machine. A bag of words is loaded without torch and
+    ignores ``device``, ``dtype``, ``batch_size`` and ``compile``.
     """
     folder = locate(checkpoint, revision)
     notes = read_notes(folder)
-    who = f"{model or checkpoint} ({side})"
+    name = f"{model or checkpoint} ({side})"
     if side in notes.bags:
-        return load_bag_of_words(folder, notes, side, who, max_length=max_length, top_k=top_k, settings=settings)
+        return _load_bag_of_words(folder, notes, side, name, max_length=max_length, top_k=top_k, settings=settings)
     from encoders.encoding.encoder import load_checkpoint_encoder
 
     return load_checkpoint_encoder(
         folder,
         notes,
         side,
-        who,
+        name,
         device=device,
         dtype=dtype,
         max_length=max_length,
@@ -55,3 +72,55 @@ def load_encoder(
         settings=settings,
         compile=compile,
     )
+
+
+def _load_bag_of_words(
+    folder: Path,
+    notes: CheckpointNotes,
+    side: Side,
+    name: str,
+    *,
+    max_length: int | None = None,
+    top_k: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> BagOfWordsEncoder:
+    bag = notes.bags[side]
+    settings = _with_changes(notes.settings, settings or {}, name)
+    changed = changed_keys(name, notes.settings, settings, bag.changeable)
+    default_quantizer = None if bag.scale is None else Quantizer(bag.scale)
+    length = notes.max_length[side] if max_length is None else max_length
+    check_sizes(name, length, top_k)
+    tokenizer = read_tokenizer(folder)
+    return BagOfWordsEncoder(
+        tokenizer,
+        spellings(tokenizer.get_vocab(), notes.vocabulary_size),
+        bag,
+        max_length=length,
+        top_k=top_k,
+        quantizer=notes.quantizer(side) if changed <= set(bag.query_only_settings) else default_quantizer,
+        description={
+            "architecture": notes.architecture,
+            "settings": settings,
+            "side": side,
+            "scoring": bag.scoring,
+            "weights_sha256": {},
+            "tokenizer_sha256": tokenizer_sha256(tokenizer),
+            "max_length": length,
+            "dtype": "fp32",
+            "top_k": top_k,
+        },
+    )
+
+
+def _with_changes(stored: Mapping[str, Any], changes: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """``stored`` with ``changes`` of the same types; the settings dataclass, which knows the types, needs torch."""
+    for key, value in changes.items():
+        if key not in stored:
+            raise LearnedSparseError(f"{name}: unknown setting {key!r}{did_you_mean(key, stored)}")
+        if None not in (value, stored[key]) and _kind(value) != _kind(stored[key]):
+            raise LearnedSparseError(f"{name}: {key} cannot be {value!r}; it is {stored[key]!r} in the checkpoint")
+    return {**stored, **changes}
+
+
+def _kind(value: Any) -> str:
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__

@@ -1,57 +1,74 @@
-"""A tokenised text with its weights as a record, whoever computed them."""
+"""Where the tokens of a text are: its words, and the explanation of its weights token by token."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
-from learned_sparse.core import Reading, Share, Sources, SparseBatch, Token
+from tokenizers import Tokenizer
+
+from learned_sparse.core import LearnedSparseError, Reading, Share, Sources, SparseBatch, Token, Word
 
 Entry = tuple[int, Share]
-"""A dimension, and what one token gives to it."""
+"""A dimension, and the contribution of one token to its weight."""
 
 
-def tokens_of(encoding: Any) -> tuple[Token, ...]:
-    """The tokens of an ``Encoding`` of the package tokenizers."""
+class WordFinder:
+    """A copy of a tokenizer without truncation, padding and special tokens."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """``tokenizer`` is one of the package tokenizers, or a fast one of transformers."""
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not isinstance(backend, Tokenizer):
+            raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
+        self._tokenizer = Tokenizer.from_str(backend.to_str())
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def __call__(self, texts: Sequence[str]) -> list[list[Word]]:
+        """Words of each text in order, as the tokenizer splits them; a punctuation mark is a word."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [_words(encoding) for encoding in encodings]
+
+
+def _words(encoding: Any) -> list[Word]:
+    tokens = zip(encoding.word_ids, encoding.offsets, strict=True)
+    spans = ([span for _, span in word] for _, word in groupby(tokens, key=lambda token: token[0]))
+    return [(min(start for start, _ in word), max(end for _, end in word), len(word)) for word in spans]
+
+
+def make_reading(encoding: Any, batch: SparseBatch, shares: Iterable[Entry], gate: Iterable[Entry] = ()) -> Reading:
+    """The explanation of the only row of ``batch``; ``encoding`` is an ``Encoding`` of the package tokenizers.
+
+    ``shares`` and ``gate`` may be in any order. Weights are in descending order.
+    """
     columns = (encoding.tokens, encoding.offsets, encoding.sequence_ids, encoding.word_ids)
-    return tuple(
+    tokens = tuple(
         Token(text, start, end, sequence, None if sequence is None else word)
         for text, (start, end), sequence, word in zip(*columns, strict=True)
     )
-
-
-def make_reading(
-    encoding: Any,
-    batch: SparseBatch,
-    shares: Iterable[Entry],
-    gate: Iterable[Entry] = (),
-) -> Reading:
-    """Of the only row of ``batch``; ``shares`` and ``gate`` may be in any order."""
-    given, opening = _by_dimension(shares), _by_dimension(gate)
+    terms, shares_of, gate_of = batch.terms, _by_dimension(shares), _by_dimension(gate)
     weights = sorted(
-        zip(batch.indices.tolist(), batch.values.tolist(), strict=True),
-        key=lambda pair: (-pair[1], batch.terms[pair[0]]),
+        zip(batch.indices.tolist(), batch.values.tolist(), strict=True), key=lambda pair: (-pair[1], terms[pair[0]])
     )
-    tokens = tokens_of(encoding)
     return Reading(
         tokens=tokens,
         truncated=bool(encoding.overflowing),
-        spelled=any(_spells(batch.terms, id, token.text) for id, token in zip(encoding.ids, tokens, strict=True)),
-        weights={batch.terms[number]: weight for number, weight in weights},
+        spelled=any(
+            id < len(terms) and terms[id] == token.text for id, token in zip(encoding.ids, tokens, strict=True)
+        ),
+        weights={terms[number]: weight for number, weight in weights},
         sources={
-            batch.terms[number]: Sources(
-                shares=given.get(number, ()),
-                gate=opening.get(number, ()),
-                probability=_probability(opening.get(number)),
+            terms[number]: Sources(
+                shares=shares_of.get(number, ()),
+                gate=gate_of.get(number, ()),
+                probability=_probability(gate_of.get(number)),
             )
             for number, _ in weights
         },
     )
-
-
-def _spells(terms: Sequence[str], id: int, text: str) -> bool:
-    return id < len(terms) and terms[id] == text
 
 
 def _probability(gate: Sequence[Share] | None) -> float | None:
@@ -60,7 +77,7 @@ def _probability(gate: Sequence[Share] | None) -> float | None:
 
 
 def _by_dimension(entries: Iterable[Entry]) -> dict[int, tuple[Share, ...]]:
-    found: dict[int, list[Share]] = {}
+    shares: dict[int, list[Share]] = {}
     for number, share in entries:
-        found.setdefault(number, []).append(share)
-    return {number: tuple(sorted(some)) for number, some in found.items()}
+        shares.setdefault(number, []).append(share)
+    return {number: tuple(sorted(unsorted)) for number, unsorted in shares.items()}

@@ -1,11 +1,14 @@
-"""Room encoders.head."""
+"""From hidden states to term weights: pooled vocabulary scores, the top k per token, and their attribution to tokens.
+
+Start reading in ``vocabulary_head`` (``pool``); ``tiled_scores`` computes the scores. All functions have gradients and
+never hold a tensor (batch, tokens, vocabulary).
+"""
 
 from __future__ import annotations
 
 from encoders.head.attribution import Attributing, Shares, attribute, largest_shares, merged_shares, pooled_shares
-from encoders.head.token_top_k import keep_largest, max_pool_entries, top_k_per_row
+from encoders.head.token_top_k import WinnerTakeAll, keep_largest, max_pool_entries, top_k_per_row
 from encoders.head.vocabulary_head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns
-from encoders.head.winner_take_all import WinnerTakeAll
 
 __all__ = [
     "Attributing",

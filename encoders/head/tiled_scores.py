@@ -1,62 +1,280 @@
-"""Scores of all tokens and terms, tile of columns by tile of columns, pooled over each text's tokens."""
+"""Scores of all tokens and terms, computed in tiles of columns and pooled over the tokens of each text."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-
-from encoders.head.sparse_gradients import Entries
-from encoders.head.token_layout import Layout
+from torch.nn import functional
 
 _SCORES_ON_CPU = 6 * 2**20  # of a tile: 24 MB stay near the caches; 33 MB took 5 % longer
-_COLUMNS_ON_CPU = (2048, 8192)  # at least and at most; of ten texts, 72 ms with 8,192, 78 with 2,048
+_COLUMNS_ON_CPU = (2048, 8192)  # minimum and maximum; for ten texts, 72 ms with 8,192, 78 with 2,048
 _COLUMNS_ON_ACCELERATOR = 8192
-_FEW_TERMS = 0.1  # share of maxima above 0 in a tile under which just the scores behind them are looked at
-_SPARSE_BELOW = 0.05  # share of positive scores in a tile under which its entries are kept instead of computed again
+_FEW_TERMS = 0.1  # share of positive maxima in a tile below which only the scores behind them are read
+_SPARSE_BELOW = 0.05  # share of positive scores in a tile below which they are kept instead of computed again
+_FEW_WINNERS = 0.05  # share of a tile's maxima below which each winner is searched separately
+_RUN = 16  # tokens; minimum length of the runs of a maximum
+_CHUNK = 16384  # winners searched at once: 8 MB of scores at 128 tokens
 
 Span = tuple[int, int]
+"""First column, and the column after the last."""
+Entries = tuple[Tensor, Tensor, Tensor]
+"""Row, column and value of the non-zero entries of a ``(rows, vocabulary)`` matrix."""
 
 
 def accumulator(tensor: Tensor) -> torch.dtype:
-    """What results are held in: float32 or wider."""
+    """Data type of results: float32 or wider."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
 def compute_dtype(hidden: Tensor) -> torch.dtype:
-    """What matrix products are computed in: autocast's choice, or the tensor's own."""
+    """Data type of matrix products: that of autocast, or the tensor's own."""
     device = hidden.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
-class TiledScores:
-    """:class:`encoders.head.score_pooling.Scores` in plain PyTorch, on every device."""
+class Scores(Protocol):
+    """``scores = rows @ weight.T + bias``, pooled over the rows of each text to ``(texts, vocabulary)``.
 
-    def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
+    ``rows`` is ``(rows, hidden)``, ``weight`` ``(vocabulary, hidden)``, ``bias`` ``(vocabulary,)``. Products are summed
+    in float32 or wider. A text without rows pools to 0. ``TiledScores`` works on every device.
+    """
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type of the matrix products."""
+
+    def max(self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool) -> Tensor:
+        """The maxima, after ReLU and log(1 + x) if requested."""
+
+    def max_and_entries(
+        self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool
+    ) -> tuple[Tensor, Entries]:
+        """``max``, and the winning rows with their scores: the positive ones, or all without ReLU."""
+
+    def sum(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Tensor:
+        """Sums of the ReLU of the scores, or of its log(1 + x)."""
+
+    def sum_and_entries(
+        self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool
+    ) -> tuple[Tensor, Entries, list[Span]]:
+        """The sums; the positive scores of tiles where they are few; the columns of the other tiles."""
+
+    def text_of(self, row: Tensor) -> Tensor:
+        """The text that each row belongs to."""
+
+    def score_gradients(
+        self, rows: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor, spans: list[Span], *, log: bool
+    ) -> Iterator[tuple[Span, Tensor, Tensor]]:
+        """For sums with the gradient ``gradient``: spans of columns, the gradient of their scores ``(rows, columns)``
+        in ``dtype``, and its sum over the rows. ``rows`` and ``weight`` are given in ``dtype``.
+        """
+
+
+def pooled_with_gradient(
+    rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, pooling: str, *, relu: bool, log: bool
+) -> Tensor:
+    """``scores.max`` or ``scores.sum`` (``pooling``) with gradients, without ever holding ``(rows, vocabulary)``.
+
+    The gradient of a maximum goes to the row that won: one per text and term. For sums, ReLU makes the scores sparse:
+    the positive scores are kept where they are few, and computed again in the backward pass elsewhere.
+    """
+    return _Pooled.apply(rows, weight, bias, scores, pooling, relu, log)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Pooled(torch.autograd.Function):
+    """Saves the scores that the result depends on: ``entries``, and all positive ones in ``spans`` of columns."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, pooling: str, relu: bool, log: bool
+    ) -> Tensor:
+        ctx.scores, ctx.log, ctx.spans = scores, log, []
+        if pooling == "max":
+            weights, entries = scores.max_and_entries(rows, weight, bias, relu=relu, log=log)
+        else:
+            weights, entries, ctx.spans = scores.sum_and_entries(rows, weight, bias, log=log)
+        ctx.save_for_backward(rows, weight, bias, *entries)
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        scores: Scores = ctx.scores
+        rows, weight, bias, row, column, score = ctx.saved_tensors
+        # Products with denormal numbers are slow (2.2 s instead of 1.4 for a backward pass), and a softmax that is
+        # sure of its choice gives gradients that become denormal on their way through the model.
+        gradient = gradients[0]
+        gradient = gradient.masked_fill(gradient.abs() < 1e8 * torch.finfo(gradient.dtype).tiny, 0.0).contiguous()
+        value = gradient[scores.text_of(row.long()), column.long()]
+        value = value / (1 + score) if ctx.log else value
+        d_rows, d_weight, d_bias = entry_gradients(rows, weight, (row, column, value), ctx.needs_input_grad)
+        if ctx.spans:
+            rows, weight = rows.to(scores.dtype), weight.to(scores.dtype)
+        dense = scores.score_gradients(rows, weight, bias, gradient, ctx.spans, log=ctx.log)
+        for (start, end), d_scores, column_sum in dense:
+            d_bias[start:end] += column_sum
+            if d_rows is not None:
+                d_rows += d_scores @ weight[start:end]
+            if d_weight is not None:
+                d_weight[start:end] += d_scores.t() @ rows
+        return d_rows, d_weight, d_bias, None, None, None, None
+
+
+def entry_gradients(
+    rows: Tensor, weight: Tensor, entries: Entries, needed: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """Gradients of ``rows``, ``weight`` and ``bias`` if the gradient of ``rows @ weight.T + bias`` is ``entries``."""
+    row, column, value = entries
+    d_rows = _weighted_sums(row, len(rows), column, value, weight) if needed[0] else None
+    d_weight = _weighted_sums(column, len(weight), row, value, rows) if needed[1] else None
+    if value.device.type == "cpu":
+        d_bias = value.new_zeros(len(weight)).index_add_(0, column.long(), value)
+    else:  # index_add_ would add in a different order each time
+        ones = value.new_ones(1, 1)
+        d_bias = _weighted_sums(column, len(weight), torch.zeros_like(column), value, ones).squeeze(1)
+    return d_rows, d_weight, d_bias
+
+
+def _weighted_sums(group: Tensor, groups: int, source: Tensor, value: Tensor, vectors: Tensor) -> Tensor:
+    """``out[g]`` = sum of ``value[k] * vectors[source[k]]`` over the k with ``group[k] = g``, always in one order."""
+    order = torch.sort(group, stable=True).indices
+    counts = torch.bincount(group, minlength=groups)
+    starts = counts.cumsum(0) - counts
+    # embedding_bag was faster than torch's CSR product (25-53 ms against 44-82) and exists on every device
+    return functional.embedding_bag(
+        source.long()[order], vectors.to(value.dtype), starts, mode="sum", per_sample_weights=value[order]
+    )
+
+
+class TokenRows:
+    """The tokens of a batch as rows of one matrix, text after text, and pooling of such rows per text.
+
+    On the CPU padding is dropped; pooling is one operation for each run of equally long texts. On other devices, where
+    many small operations are slow, the rows include padding, which is masked: all texts have the same length.
+    """
+
+    def __init__(self, mask: Tensor, *, drop_padding: bool) -> None:
+        """``mask`` ``(texts, tokens)`` marks the tokens that count."""
+        self.texts, tokens = mask.shape
+        self._mask = mask.bool()
+        self._kept = None if drop_padding else self._mask.reshape(-1, 1)
+        self.empty = ~self._mask.any(1)
+        """Texts without tokens that count, ``(texts,)``."""
+        self._lengths = self._mask.sum(1) if drop_padding else torch.full_like(self.empty, tokens, dtype=torch.long)
+        self.first_rows = self._lengths.cumsum(0) - self._lengths
+        """The first row of each text, ``(texts,)``."""
+        self._longest = int(self._lengths.max()) if drop_padding and self.texts else tokens
+        self._groups: list[tuple[slice, slice, int]] = []
+        """Texts, rows and tokens per text of each run of equally long texts."""
+        text = row = 0
+        for length, run in itertools.groupby(self._lengths.tolist() if drop_padding else [tokens] * self.texts):
+            count = len(list(run))
+            if length:
+                self._groups.append((slice(text, text + count), slice(row, row + count * length), length))
+            text, row = text + count, row + count * length
+        self._dropped = row < self._mask.numel()
+        self._text_of_row = torch.arange(self.texts, device=mask.device).repeat_interleave(
+            self._lengths, output_size=row
+        )
+
+    def select(self, hidden: Tensor) -> Tensor:
+        """The rows ``(rows, hidden)`` of ``hidden`` ``(texts, tokens, hidden)``."""
+        return hidden[self._mask] if self._dropped else hidden.reshape(-1, hidden.shape[2])
+
+    def max(self, scores: Tensor) -> Tensor:
+        """Maxima ``(texts, columns)`` of ``scores`` ``(rows, columns)``; arbitrary for a text without tokens.
+
+        Scores of padding are set to -inf in place.
+        """
+        if self._kept is not None:
+            scores.masked_fill_(~self._kept, float("-inf"))
+        pooled = scores.new_zeros(self.texts, scores.shape[1])
+        for texts, rows, tokens in self._groups:
+            _max_over_tokens(scores[rows].view(-1, tokens, scores.shape[1]), out=pooled[texts])
+        return pooled
+
+    def sum(self, scores: Tensor) -> Tensor:
+        """Sums ``(texts, columns)``; padding must be 0."""
+        pooled = scores.new_zeros(self.texts, scores.shape[1])
+        for texts, rows, tokens in self._groups:
+            torch.sum(scores[rows].view(-1, tokens, scores.shape[1]), 1, out=pooled[texts])
+        return pooled
+
+    def winners(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        """The first row with the maximum of each ``text`` in ``column``, after ``max``; all ``(n,)``."""
+        if len(text) > _FEW_WINNERS * self.texts * scores.shape[1]:
+            tokens = torch.zeros(self.texts, scores.shape[1], dtype=torch.long, device=scores.device)
+            for texts, rows, length in self._groups:  # argmax takes three times as long
+                tokens[texts] = scores[rows].view(-1, length, scores.shape[1]).max(1).indices
+            return self.first_rows[text] + tokens[text, column]
+        first = self.first_rows[text]
+        tokens = torch.empty_like(first)
+        for start in range(0, len(first), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            tokens[chunk] = self.of_texts(scores, text[chunk], column[chunk]).argmax(1)
+        return first + tokens
+
+    def of_texts(self, scores: Tensor, text: Tensor, column: Tensor) -> Tensor:
+        """The scores of each ``text`` ``(n,)`` in ``column``, after ``max``: ``(n, tokens)``, -inf after its last."""
+        length = self._lengths[text, None]
+        token = torch.arange(self._longest, device=scores.device)
+        own = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
+        return own.masked_fill_(token >= length, float("-inf"))
+
+    def text_of(self, row: Tensor) -> Tensor:
+        """The text that each row belongs to."""
+        return self._text_of_row[row]
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """Backward pass of ``sum``: ``(texts, columns)`` to ``(rows, columns)``."""
+        spread = gradient[self._text_of_row]
+        return spread if self._kept is None else spread * self._kept
+
+
+def _max_over_tokens(scores: Tensor, out: Tensor) -> Tensor:
+    """``scores.amax(1)`` for ``(texts, tokens, columns)``; on the CPU, maxima of runs of tokens first.
+
+    A column is read row by row, and rows are pages apart: more of them than the processor prefetches are slow to read
+    (85 rows of 2,048 columns 7 GB/s, runs of 17 rows 24 GB/s). Runs may overlap, which changes no maximum.
+    """
+    tokens = scores.shape[1]
+    runs = tokens // _RUN
+    if runs > 1 and scores.device.type == "cpu":
+        step = tokens // runs
+        scores = scores.unfold(1, tokens - (runs - 1) * step, step).amax(3)
+    return torch.amax(scores, 1, out=out)
+
+
+class TiledScores:
+    """``Scores`` in plain PyTorch, for every device."""
+
+    def __init__(self, layout: TokenRows, dtype: torch.dtype) -> None:
         self._layout, self.dtype = layout, dtype
 
     def max(self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool) -> Tensor:
-        pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
+        pooled = self._result(rows, weight)
         for start, end, scores in self._tiles(rows, weight):
-            best = self._with_bias(self._layout.max(scores).to(pooled.dtype), bias[start:end])
-            pooled[:, start:end] = _activated(best, relu=relu, log=log)
+            pooled[:, start:end] = _activated(self._max_tile(scores, bias[start:end]), relu=relu, log=log)
         return pooled
 
     def max_and_entries(
         self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool
     ) -> tuple[Tensor, Entries]:
-        pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
-        kept = [_nothing(rows)]
+        pooled, entries = self._result(rows, weight), [_no_entries(rows)]
         for start, end, scores in self._tiles(rows, weight):
-            best = self._with_bias(self._layout.max(scores).to(pooled.dtype), bias[start:end])
-            text, column = ((best > 0) if relu else ~self._layout.empty[:, None].expand_as(best)).nonzero(as_tuple=True)
-            kept.append((self._layout.winners(scores, text, column).int(), column.int() + start, best[text, column]))
+            best = self._max_tile(scores, bias[start:end])
+            learning = best > 0 if relu else ~self._layout.empty[:, None].expand_as(best)
+            text, column = learning.nonzero(as_tuple=True)
+            winners = self._layout.winners(scores, text, column)
+            entries.append((winners.int(), column.int() + start, best[text, column]))
             pooled[:, start:end] = best
-        return _activated(pooled, relu=relu, log=log), _joined(kept)
+        return _activated(pooled, relu=relu, log=log), _joined(entries)
 
     def sum(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Tensor:
-        pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
+        pooled = self._result(rows, weight)
         for start, end, scores in self._tiles(rows, weight):
             pooled[:, start:end] = self._sum_tile(scores, bias[start:end], log=log, keep=False)[0]
         return pooled
@@ -64,16 +282,14 @@ class TiledScores:
     def sum_and_entries(
         self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool
     ) -> tuple[Tensor, Entries, list[Span]]:
-        pooled = rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
-        kept = [_nothing(rows)]
-        dense: list[Span] = []
+        pooled, entries, dense = self._result(rows, weight), [_no_entries(rows)], list[Span]()
         for start, end, scores in self._tiles(rows, weight):
-            pooled[:, start:end], entries = self._sum_tile(scores, bias[start:end], log=log, keep=True)
-            if entries is None:
+            pooled[:, start:end], kept = self._sum_tile(scores, bias[start:end], log=log, keep=True)
+            if kept is None:
                 dense.append((start, end))
             else:
-                kept.append((entries[0].int(), entries[1].int() + start, entries[2]))
-        return pooled, _joined(kept), dense
+                entries.append((kept[0].int(), kept[1].int() + start, kept[2]))
+        return pooled, _joined(entries), dense
 
     def text_of(self, row: Tensor) -> Tensor:
         return self._layout.text_of(row)
@@ -88,8 +304,8 @@ class TiledScores:
             d_scores = d_scores.where(scores > 0, 0.0)
             yield (start, end), d_scores.to(self.dtype), d_scores.sum(0)
 
-    def _with_bias(self, pooled: Tensor, bias: Tensor) -> Tensor:
-        return pooled.add_(bias).masked_fill_(self._layout.empty[:, None], 0.0)
+    def _result(self, rows: Tensor, weight: Tensor) -> Tensor:
+        return rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
 
     def _tiles(self, rows: Tensor, weight: Tensor) -> Iterator[tuple[int, int, Tensor]]:
         """``(start, end, rows @ weight[start:end].T)``; each tile overwrites the scores of the one before."""
@@ -101,21 +317,26 @@ class TiledScores:
             scores = buffer[: len(rows) * (end - start)].view(len(rows), end - start)
             yield start, end, torch.mm(rows, weight[start:end].to(self.dtype).t(), out=scores)
 
+    def _max_tile(self, scores: Tensor, bias: Tensor) -> Tensor:
+        """Maxima ``(texts, columns)`` with bias, 0 for empty texts."""
+        best = self._layout.max(scores).to(accumulator(scores))
+        return best.add_(bias).masked_fill_(self._layout.empty[:, None], 0.0)
+
     def _sum_tile(self, scores: Tensor, bias: Tensor, *, log: bool, keep: bool) -> tuple[Tensor, Entries | None]:
-        """Pooled ``(batch, columns)``, and the positive scores if they are few and ``keep``."""
+        """Sums ``(texts, columns)``, and the positive scores if they are few and ``keep``."""
         scores = scores.to(accumulator(scores))
-        best = self._with_bias(self._layout.max(scores), bias)
-        text, column = (~(best <= 0)).nonzero(as_tuple=True)  # NaN stays
+        best = self._max_tile(scores, bias)
+        text, column = (~(best <= 0)).nonzero(as_tuple=True)  # includes NaN
         if len(text) < _FEW_TERMS * best.numel():
             own = (self._layout.of_texts(scores, text, column) + bias[column, None]).relu_()
             pooled = torch.zeros_like(best)
             pooled[text, column] = (own.log1p() if log else own).sum(1)
             which, token = own.nonzero(as_tuple=True)
             return pooled, (self._layout.first_rows[text[which]] + token, column[which], own[which, token])
-        scores = scores.add_(bias)
+        scores = scores.add_(bias)  # -inf at padding
         sample, entries = scores[::16], None
         if keep and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
-            row, column = self._layout.counted(scores > 0).nonzero(as_tuple=True)
+            row, column = (scores > 0).nonzero(as_tuple=True)
             entries = (row, column, scores[row, column])
         scores = scores.relu_()
         return self._layout.sum(scores.log1p_() if log else scores), entries
@@ -124,21 +345,21 @@ class TiledScores:
 def _tile_columns(rows: Tensor) -> int:
     if rows.device.type != "cpu":
         return _COLUMNS_ON_ACCELERATOR
-    least, most = _COLUMNS_ON_CPU
-    return min(max(_SCORES_ON_CPU // max(len(rows), 1) // 64 * 64, least), most)
+    minimum, maximum = _COLUMNS_ON_CPU
+    return min(max(_SCORES_ON_CPU // max(len(rows), 1) // 64 * 64, minimum), maximum)
 
 
 def _activated(scores: Tensor, *, relu: bool, log: bool) -> Tensor:
-    """In place."""
+    """ReLU and log(1 + x) in place, if requested."""
     scores = scores.relu_() if relu else scores
     return scores.log1p_() if log else scores
 
 
-def _nothing(rows: Tensor) -> Entries:
-    places = torch.empty(0, dtype=torch.int32, device=rows.device)
-    return places, places, rows.new_empty(0, dtype=accumulator(rows))
+def _no_entries(rows: Tensor) -> Entries:
+    numbers = torch.empty(0, dtype=torch.int32, device=rows.device)
+    return numbers, numbers, rows.new_empty(0, dtype=accumulator(rows))
 
 
 def _joined(parts: Sequence[Entries]) -> Entries:
-    row, column, value = (torch.cat(some) for some in zip(*parts, strict=True))
+    row, column, value = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     return row, column, value

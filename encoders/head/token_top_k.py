@@ -1,28 +1,30 @@
-"""The largest scores of each token, found without ever holding (tokens, columns), and their maximum per text."""
+"""The k largest scores of each token, their maximum per text, and the winner-take-all layer of UHD-BERT."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.head.sparse_gradients import column_sums, entry_gradients
-from encoders.head.tiled_scores import accumulator, compute_dtype
+from encoders.head.tiled_scores import accumulator, compute_dtype, entry_gradients
+from learned_sparse.core import LearnedSparseError
 
 # Scores held at once. 256 rows of 30,522 columns took 449 ms where torch.topk over all 2,048 rows took 654 (one thread,
 # k = 10; 343 of them are the product alone), and 41 MB where it took 258. Half and twice as many rows were slower.
 _BLOCK_ON_CPU = 8 * 1024**2
 _BLOCK_ON_ACCELERATOR = 256 * 1024**2
 _GROUP = 32  # columns; 16 and 64 were slower
+_MASK_ROWS = 8192  # rows of a winner-take-all matrix whose mask is unpacked at once
 
 
 def top_k_per_row(rows: Tensor, weight: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The ``k`` largest of each row of ``rows @ weight.T + bias``: values ``(r, k)``, at least float32, and columns.
 
-    ``rows`` is ``(r, hidden)``, ``weight`` ``(n, hidden)``, ``bias`` ``(n,)``; largest values come first, of equal ones
-    the lower column is taken first. Gradients flow through these ``k`` alone. ``k`` above ``n`` is a ``ValueError``.
+    ``rows`` is ``(r, hidden)``, ``weight`` ``(n, hidden)``, ``bias`` ``(n,)``. Values are in descending order; equal
+    values in ascending order of columns. Gradients flow through these ``k`` only. Raises ``ValueError`` if ``k > n``.
     """
     if not 0 < k <= len(weight):
         raise ValueError(f"k is {k}; give 1 to {len(weight)}, the number of columns")
@@ -34,44 +36,45 @@ def top_k_per_row(rows: Tensor, weight: Tensor, bias: Tensor, k: int) -> tuple[T
 
 
 def max_pool_entries(values: Tensor, columns: Tensor, texts_of_rows: Tensor, texts: int, n: int) -> Tensor:
-    """``(texts, n)``: the maximum over each text's entries in a column, and 0 where it has none or none above 0.
+    """``(texts, n)``: the maximum of each text's entries in each column; 0 without entries or if none is positive.
 
-    ``values`` and ``columns`` are ``(r, k)``, ``texts_of_rows`` ``(r,)`` is the text of each row. The gradient goes to
-    the entry that gave the maximum; of equal ones to the first.
+    ``values`` and ``columns`` are ``(r, k)``; ``texts_of_rows`` ``(r,)`` is the text of each row. The gradient goes to
+    the entry with the maximum, the first of equal ones.
     """
-    place = (texts_of_rows[:, None] * n + columns).flatten()
+    cell = (texts_of_rows[:, None] * n + columns).flatten()
     value = values.flatten()
     with torch.no_grad():
-        pooled = value.new_zeros(texts * n).scatter_reduce_(0, place, value, "amax")
+        pooled = value.new_zeros(texts * n).scatter_reduce_(0, cell, value, "amax")
     if torch.is_grad_enabled() and values.requires_grad:
-        first = _first_of_each(place, (value > 0) & (value == pooled[place]))
-        pooled = value.new_zeros(texts * n).scatter(0, place[first], value[first])
+        first = _first_of_each(cell, (value > 0) & (value == pooled[cell]))
+        pooled = value.new_zeros(texts * n).scatter(0, cell[first], value[first])
     return pooled.view(texts, n)
 
 
 def keep_largest(weights: Tensor, k: int) -> Tensor:
-    """``weights`` ``(batch, n)`` with 0 for all but each row's ``k`` largest; of equal ones the lower columns stay.
+    """``weights`` ``(batch, n)`` with all but the ``k`` largest of each row set to 0; of equal ones, the first stay.
 
     >>> keep_largest(torch.tensor([[0.5, 2.0, 0.5, 1.0]]), 3).tolist()
     [[0.5, 2.0, 0.0, 1.0]]
     """
+    n = weights.shape[1]
     with torch.no_grad():
-        padded = functional.pad(weights, (0, -weights.shape[1] % _GROUP), value=float("-inf"))
-        columns = _largest(padded, weights.shape[1], k)[1]
+        padded = functional.pad(weights, (0, -n % _GROUP), value=float("-inf"))
+        columns = _largest(padded, n, min(k, n))[1]
     return torch.zeros_like(weights).scatter(1, columns, weights.gather(1, columns))
 
 
-def _first_of_each(place: Tensor, chosen: Tensor) -> Tensor:
-    """The first of the ``chosen`` entries at each place."""
+def _first_of_each(cell: Tensor, chosen: Tensor) -> Tensor:
+    """The number of the first ``chosen`` entry of each cell."""
     entry = chosen.nonzero().squeeze(1)
-    ordered, order = torch.sort(place[entry], stable=True)
+    ordered, order = torch.sort(cell[entry], stable=True)
     starts = torch.ones_like(ordered, dtype=torch.bool)
     starts[1:] = ordered[1:] != ordered[:-1]
     return entry[order[starts]]
 
 
 def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Block by block of rows, into one reused buffer whose width is made a multiple of the group's."""
+    """Search block by block of rows, in one reused buffer whose width is a multiple of ``_GROUP``."""
     result, n = accumulator(rows), len(weight)
     values = torch.empty(len(rows), k, dtype=result, device=rows.device)
     columns = torch.empty(len(rows), k, dtype=torch.long, device=rows.device)
@@ -82,16 +85,15 @@ def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dty
     product = buffer if dtype == result else torch.empty_like(buffer, dtype=dtype)
     decoder = weight.to(dtype).t()
     for start in range(0, len(rows), max(height, 1)):
-        some = rows[start : start + height].to(dtype)
-        padded = buffer[: len(some)]
-        scores = padded[:, :n]
-        torch.add(torch.mm(some, decoder, out=product[: len(some), :n]), bias, out=scores)
+        block_rows = rows[start : start + height].to(dtype)
+        padded = buffer[: len(block_rows)]
+        torch.add(torch.mm(block_rows, decoder, out=product[: len(block_rows), :n]), bias, out=padded[:, :n])
         values[start : start + height], columns[start : start + height] = _largest(padded, n, k)
     return values, columns
 
 
 def _largest(padded: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest of each row; one more is looked up, to see where equal values straddle the border."""
+    """The ``k`` largest of each row; a further one shows where equal values lie on both sides of the cut."""
     values, columns = _unordered(padded, min(k + 1, n))
     if n > k:
         tied = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1)
@@ -105,7 +107,7 @@ def _largest(padded: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _unordered(padded: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``torch.topk`` over the groups that can hold the ``count`` largest: those with the ``count`` largest maxima.
+    """``torch.topk`` over the groups with the ``count`` largest maxima, which contain the ``count`` largest values.
 
     A group is every ``width / 32``-th column, so that its maximum is taken along whole rows.
     """
@@ -115,19 +117,19 @@ def _unordered(padded: Tensor, count: int) -> tuple[Tensor, Tensor]:
     folded = padded.view(len(padded), _GROUP, groups)
     best = folded.amax(1).topk(count, sorted=False).indices
     candidates = folded.gather(2, best[:, None, :].expand(-1, _GROUP, -1)).flatten(1)
-    values, place = candidates.topk(count)
-    return values, place // count * groups + best.gather(1, place % count)
+    values, index = candidates.topk(count)
+    return values, index // count * groups + best.gather(1, index % count)
 
 
 def _lowest_columns(scores: Tensor, border: Tensor, k: int) -> Tensor:
     """Columns ``(r, k)`` of all scores above each row's ``border`` ``(r, 1)``, and of the first ones equal to it."""
     above, level = scores > border, scores == border
-    room = k - above.sum(1, keepdim=True)
-    return (above | (level & (level.cumsum(1) <= room))).nonzero()[:, 1].view(len(scores), k)
+    missing = k - above.sum(1, keepdim=True)
+    return (above | (level & (level.cumsum(1) <= missing))).nonzero()[:, 1].view(len(scores), k)
 
 
 class _TopKPerRow(torch.autograd.Function):
-    """Keeps which columns won; the backward pass touches only these."""
+    """Saves which columns won; the backward pass touches only these."""
 
     @staticmethod
     def forward(
@@ -140,8 +142,94 @@ class _TopKPerRow(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        rows, weight, bias, columns = ctx.saved_tensors
-        row, place = gradients[0].nonzero(as_tuple=True)
-        column, value = columns[row, place], gradients[0][row, place]
-        d_bias = column_sums(column, len(bias), value)
-        return *entry_gradients(rows, weight, (row, column, value), ctx.needs_input_grad), d_bias, None, None
+        rows, weight, _, columns = ctx.saved_tensors
+        row, rank = gradients[0].nonzero(as_tuple=True)
+        entries = (row, columns[row, rank], gradients[0][row, rank])
+        return *entry_gradients(rows, weight, entries, ctx.needs_input_grad), None, None
+
+
+class WinnerTakeAll(nn.Module):
+    """``z = E W + b`` (Jang et al., UHD-BERT, Eq. 2 and 3); each dimension sees a fixed random subset of its inputs.
+
+    ``weight`` ``(dimensions, hidden)`` is dense, with 0 where a dimension does not see an input; ``mask`` has one bit
+    per input. Gradients of unseen inputs are exactly 0, so neither Adam nor weight decay changes these weights.
+    """
+
+    def __init__(self, hidden: int, dimensions: int, weight_sparsity: float, *, initialise: bool = True) -> None:
+        """``initialise=False`` leaves zeros, for weights that are loaded afterwards."""
+        super().__init__()
+        self.seen = _inputs_seen(hidden, weight_sparsity)
+        self.weight = nn.Parameter(torch.zeros(dimensions, hidden))
+        self.bias = nn.Parameter(torch.zeros(dimensions))
+        self.mask: Tensor
+        self.register_buffer("mask", torch.zeros(dimensions, -(-hidden // 8), dtype=torch.uint8))
+        if initialise:
+            self._initialise()
+
+    def forward(self, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The ``k`` winners of each of the ``rows`` ``(r, hidden)``: values ``(r, k)``, descending, and dimensions.
+
+        Values may be negative: the paper has no ReLU.
+        """
+        weight = self.weight
+        if torch.is_grad_enabled() and weight.requires_grad:
+            weight = _GradientWhereSeen.apply(weight, self.mask)  # type: ignore[no-untyped-call]
+        return top_k_per_row(rows, weight, self.bias, k)
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """Initialise as ``nn.Linear`` does; the fan-in is the number of inputs that a dimension sees."""
+        bound = 1 / math.sqrt(self.seen)
+        nn.init.uniform_(self.bias, -bound, bound)
+        for start in range(0, len(self.weight), _MASK_ROWS):
+            weight = self.weight[start : start + _MASK_ROWS]
+            seen = torch.rand_like(weight).topk(self.seen, dim=1, sorted=False).indices
+            keep = torch.zeros_like(weight, dtype=torch.bool).scatter_(1, seen, True)
+            weight.uniform_(-bound, bound).masked_fill_(~keep, 0.0)
+            self.mask[start : start + _MASK_ROWS] = pack(keep)
+
+
+def pack(bits: Tensor) -> Tensor:
+    """Booleans ``(rows, columns)`` as bytes ``(rows, ceil(columns / 8))``; the first column is the lowest bit.
+
+    >>> pack(torch.tensor([[True, False, True, False, False, False, False, False, True]])).tolist()
+    [[5, 1]]
+    """
+    whole = nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
+    packed: Tensor = (whole << _bit_numbers(bits)).sum(2, dtype=torch.uint8)
+    return packed
+
+
+def unpack(packed: Tensor, columns: int) -> Tensor:
+    """Inverse of ``pack``: booleans ``(rows, columns)``."""
+    return ((packed[:, :, None] >> _bit_numbers(packed)) & 1).flatten(1)[:, :columns].bool()
+
+
+def _bit_numbers(like: Tensor) -> Tensor:
+    return torch.arange(8, dtype=torch.uint8, device=like.device)
+
+
+def _inputs_seen(hidden: int, weight_sparsity: float) -> int:
+    seen = round(hidden * (1 - weight_sparsity))
+    if not (0 <= weight_sparsity < 1 and seen):
+        raise LearnedSparseError(f"weight_sparsity {weight_sparsity} leaves no inputs; give a number in [0, 1)")
+    return seen
+
+
+class _GradientWhereSeen(torch.autograd.Function):
+    """The weight itself; its gradient is exactly 0 for inputs that are not seen."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, mask: Tensor) -> Tensor:
+        ctx.save_for_backward(mask)
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        gradient, (mask,) = gradients[0], ctx.saved_tensors
+        kept = torch.empty_like(gradient)
+        for start in range(0, len(gradient), _MASK_ROWS):
+            rows = gradient[start : start + _MASK_ROWS]
+            seen = unpack(mask[start : start + _MASK_ROWS], gradient.shape[1])
+            kept[start : start + _MASK_ROWS] = rows.masked_fill(~seen, 0.0)
+        return kept, None

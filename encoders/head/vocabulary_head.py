@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.head.score_pooling import Scores, max_over_rows, sum_over_rows
-from encoders.head.tiled_scores import TiledScores, accumulator, compute_dtype
-from encoders.head.token_layout import lay_out
-from encoders.head.triton_head import FusedScores, uses_kernels
+from encoders.head.tiled_scores import (
+    Scores,
+    TiledScores,
+    TokenRows,
+    accumulator,
+    compute_dtype,
+    pooled_with_gradient,
+)
 
 Pooling = Literal["sum", "max"]
 Saturation = Literal["log", "none"]
+
+TRITON_SWITCH = "LEARNED_SPARSE_TRITON"
+"""Environment variable: ``1`` pools with the Triton kernels on NVIDIA GPUs (Ampere or newer).
+
+They are off by default because they have run in Triton's interpreter only, never on a GPU.
+"""
 
 
 def pool(
@@ -36,17 +47,13 @@ def pool(
     """
     if not relu and (pooling != "max" or saturation != "none"):
         raise ValueError("relu=False is for max pooling without saturation")
-    dtype = compute_dtype(hidden)
+    dtype, log = compute_dtype(hidden), saturation == "log"
     with torch.autocast(hidden.device.type, enabled=False):
         rows, scores = _rows_and_scores(hidden, mask, dtype)
-        learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias))
-        log = saturation == "log"
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias)):
+            return pooled_with_gradient(rows, weight, bias, scores, pooling, relu=relu, log=log)
         if pooling == "sum":
-            if learns:
-                return sum_over_rows(rows, weight, bias, scores, log=log)
             return scores.sum(rows, weight, bias, log=log)
-        if learns:
-            return max_over_rows(rows, weight, bias, scores, relu=relu, log=log)
         return scores.max(rows, weight, bias, relu=relu, log=log)
 
 
@@ -60,14 +67,14 @@ def pool_columns(
     pooling: Pooling,
     saturation: Saturation,
 ) -> Tensor:
-    """As :func:`pool`, computing only the vocabulary ids ``columns`` (no repeats); the others are 0."""
+    """``pool`` for the vocabulary ids ``columns`` only (no repeats); all other weights are 0."""
     if 2 * len(columns) > len(weight):
         keep = torch.zeros(len(weight), dtype=torch.bool, device=weight.device).index_fill_(0, columns, True)
         return pool(hidden, mask, weight, bias, pooling=pooling, saturation=saturation).where(keep, 0.0)
-    some = pool(
+    pooled = pool(
         hidden, mask, functional.embedding(columns, weight), bias[columns], pooling=pooling, saturation=saturation
     )
-    return some.new_zeros(len(some), len(weight)).index_copy(1, columns, some)
+    return pooled.new_zeros(len(pooled), len(weight)).index_copy(1, columns, pooled)
 
 
 def lexical_pool(
@@ -81,16 +88,15 @@ def lexical_pool(
     pooling: Pooling,
     saturation: Saturation,
 ) -> Tensor:
-    """As :func:`pool`, for the tokens of each text itself: ``(tokens, tokens)`` scores a text; all other weights are 0.
+    """``pool`` for the tokens of each text only, ``(tokens, tokens)`` scores per text; all other weights are 0.
 
-    ``literal`` ``(batch, tokens)`` says which positions stand in the text's bag of words.
+    ``literal`` ``(batch, tokens)`` marks the positions that belong to the text's bag of words.
     """
     wide = accumulator(hidden)
     own_weight, own_bias = functional.embedding(input_ids, weight), bias[input_ids].to(wide)
     scores = torch.matmul(hidden, own_weight.to(hidden.dtype).transpose(1, 2)).to(wide) + own_bias[:, None, :]
-    scores = scores.relu().masked_fill(
-        ~mask.bool()[:, :, None], 0.0
-    )  # after ReLU, 0 changes neither a sum nor a maximum
+    # after ReLU, 0 changes neither a sum nor a maximum
+    scores = scores.relu().masked_fill(~mask.bool()[:, :, None], 0.0)
     if saturation == "log":
         scores = scores.log1p()
     pooled = scores.sum(1) if pooling == "sum" else scores.amax(1)
@@ -99,15 +105,23 @@ def lexical_pool(
 
 
 def first_occurrences(input_ids: Tensor, literal: Tensor) -> Tensor:
-    """True at the first of each text's ``literal`` positions that hold the same token; all ``(batch, tokens)``."""
+    """True at the first of the ``literal`` positions of each text that hold the same token; all ``(batch, tokens)``."""
     same = (input_ids[:, :, None] == input_ids[:, None, :]) & literal[:, None, :]
     return literal & ~same.tril(diagonal=-1).any(2)
 
 
 def _rows_and_scores(hidden: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Scores]:
-    """Triton's kernels where they can run, plain PyTorch elsewhere."""
-    if uses_kernels(hidden.device, dtype):
+    if _uses_triton(hidden.device, dtype):
+        from encoders.head.triton_head import FusedScores
+
         texts, tokens, width = hidden.shape
         return hidden.reshape(-1, width), FusedScores(texts, tokens, mask.bool(), dtype)
-    layout, rows = lay_out(hidden, mask)
-    return rows, TiledScores(layout, dtype)
+    layout = TokenRows(mask, drop_padding=hidden.device.type == "cpu")
+    return layout.select(hidden), TiledScores(layout, dtype)
+
+
+def _uses_triton(device: torch.device, dtype: torch.dtype) -> bool:
+    if device.type != "cuda" or os.environ.get(TRITON_SWITCH) != "1" or torch.version.cuda is None:
+        return False
+    # Ampere is the first with bf16 and with the instruction that lets NaN through a maximum
+    return torch.cuda.get_device_capability(device) >= (8, 0) and dtype != torch.float64

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from encoders.checkpoints import LoadedModel, Vocabulary, architecture_named, as_json, default_quantizer
+from encoders.checkpoints import Vocabulary, as_json
+from encoders.encoding import LoadedModel, architecture_named, default_quantizer
 from encoders.models import SIDES
 from learned_sparse.core import parse
 

@@ -109,7 +109,7 @@ class RunFolder:
         finished: bool,
     ) -> None:
         """Write the checkpoint: the model with the settings that training found, and calibrated quantisers."""
-        from encoders.checkpoints import save_checkpoint
+        from encoders.encoding import save_checkpoint
         from encoders.training.finishing import adopt
         from encoders.training.validation import quantizers
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from encoders.checkpoints import LoadedModel, Vocabulary
-from encoders.encoding import tokenize_texts
+from encoders.checkpoints import Vocabulary, tokenize_texts
+from encoders.encoding import LoadedModel
 from encoders.training.objective import GATE
 from learned_sparse.core import LearnedSparseError
 

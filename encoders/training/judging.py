@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from encoders.checkpoints import architecture_named
+from encoders.encoding import architecture_named
 from encoders.models import Mixture
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.session import Session

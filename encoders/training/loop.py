@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from encoders.checkpoints import architecture_named
+from encoders.encoding import architecture_named
 from encoders.training.data import Batches, Sampler, StepBatch, load, sample_documents, sample_texts
 from encoders.training.folder import RunFolder
 from encoders.training.idf import DOCUMENTS, add_idf_bias

@@ -196,7 +196,7 @@ class Recipe:
     revision: str | None = None  # of a backbone on the Hub
     num_hidden_layers: int | None = None  # None: all the backbone has
     output_bias: float | None = (
-        None  # where the backbone has no masked-LM head; None: the default of encoders.backbone.backbone
+        None  # where the backbone has no masked-LM head; None: that of encoders.backbone.load_backbone
     )
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to each term's output bias before training
     seed: int = 0

@@ -12,7 +12,7 @@ import accelerate
 import torch
 from torch import Tensor
 
-from encoders.checkpoints import LoadedModel, new_model
+from encoders.encoding import LoadedModel, new_model
 from encoders.training import state
 from encoders.training.cotraining import CoLearner
 from encoders.training.learner import Learner

@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="DIR|HUB_ID", help="a trained model")
     add("--data", type=Path, required=True, metavar="DIR", help="the folder of the collections")
-    add("--dtypes", nargs="+", default=["bf16", "int8"], metavar="DTYPE", help="compared with fp32: %(default)s")
+    add("--dtypes", nargs="+", default=["bf16"], metavar="DTYPE", help="compared with fp32: %(default)s")
     add("--collections", nargs="+", default=["scifact", "msmarco-mini"], metavar="NAME", help="default: %(default)s")
     add(
         "--pooled",

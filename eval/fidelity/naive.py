@@ -11,8 +11,8 @@ import torch
 import transformers
 
 from encoders.backbone import quiet
-from encoders.checkpoints import locate, tower_folder
-from encoders.encoding import CheckpointEncoder, load_encoder
+from encoders.checkpoints import locate
+from encoders.encoding import CheckpointEncoder, load_encoder, tower_folder
 from learned_sparse.core import Quantizer, Side
 
 LARGEST_WEIGHT = 1e-5  # difference of two weights in fp32, relative to weights above 1: sums reach hundreds

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoders.checkpoints import locate
-from encoders.encoding import TOKENIZER, read_tokenizer
+from encoders.checkpoints import TOKENIZER, locate, read_tokenizer
 from eval.measures.scores import Qrels, parse_measure
 from learned_sparse.collections import Collection, Run, load_collection, read_run
 from learned_sparse.core import Document, LearnedSparseError

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoders.encoding import read_tokenizer
+from encoders.checkpoints import read_tokenizer
 from eval.measures import Judged, load_pieces, tokenizer_folder
 from eval.profile.frequencies import Counts, is_index, only_index
 from learned_sparse.collections import Run

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from encoders.checkpoints import locate
-from encoders.encoding import read_tokenizer
+from encoders.checkpoints import locate, read_tokenizer
 from eval.report import Axis, line_chart
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.jsonvector import ENCODED, BadLineError, LineReader, Manifest, numbered_lines, vector_files

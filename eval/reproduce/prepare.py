@@ -100,8 +100,7 @@ def write_word_pieces(tokenizer: Path, output: Path) -> None:
 
     The weight of a word piece is its count; special tokens such as [CLS] are not counted. BM25 scores the bags.
     """
-    from encoders.checkpoints import FORMAT, BagNotes, CheckpointNotes, write_notes
-    from encoders.encoding import TOKENIZER, read_tokenizer
+    from encoders.checkpoints import FORMAT, TOKENIZER, BagNotes, CheckpointNotes, read_tokenizer, write_notes
 
     with atomic_write(output / TOKENIZER) as file:
         file.write((tokenizer / TOKENIZER).read_bytes())

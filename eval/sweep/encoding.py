@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoders.encoding import BatchSize, tokenize_texts
+from encoders.checkpoints import tokenize_texts
+from encoders.encoding import BatchSize
 from eval.sweep.model import VariantSide
 from learned_sparse.core import Document, Quantizer, Query, SparseBatch
 from learned_sparse.encode import WINDOW, slice_size, windows

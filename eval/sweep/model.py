@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from encoders.backbone import choose_device, choose_dtype, default_batch_size
-from encoders.checkpoints import (
-    Vocabulary,
+from encoders.checkpoints import Vocabulary, as_json, locate
+from encoders.encoding import (
+    CheckpointEncoder,
     architecture_named,
-    as_json,
     change_settings,
     default_quantizer,
     load_checkpoint,
-    locate,
     tower_folder,
 )
-from encoders.encoding import CheckpointEncoder
 from eval.sweep.shared_modules import Remembering, RememberingWinners, share
 from learned_sparse.core import LearnedSparseError, Quantizer, Side, sha256
 from learned_sparse.encode import Calibration, choose_quantizer

@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from encoders.backbone.device import cpu_has_bf16
-from encoders.checkpoints.checkpoint import load_tokenizer
+from encoders.backbone import cpu_has_bf16, load_tokenizer
 from tests.benchmarks import contenders, harness
 from tests.benchmarks.agreement import agreement, read, require_same, spread
 from tests.benchmarks.passages import described

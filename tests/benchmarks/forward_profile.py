@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from encoders.encoding.loading import load_encoder
+from encoders.encoding import load_encoder
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.jsonvector import write_part
 

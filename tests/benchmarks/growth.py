@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone.backbone import minilm_folder
-from encoders.checkpoints.checkpoint import load_tokenizer
+from encoders.backbone import load_tokenizer, minilm_folder
 from tests.benchmarks import harness
 from tests.benchmarks.memory import resident_mb
 from tests.benchmarks.passages import passages

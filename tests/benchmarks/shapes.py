@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone.backbone import load_backbone, minilm_folder
-from encoders.backbone.masked_lm import Tower
-from encoders.checkpoints.checkpoint import load_tokenizer, new_model, save_checkpoint
-from encoders.encoding.batching import pad
-from encoders.head.vocabulary_head import pool
+from encoders.backbone import Tower, load_backbone, load_tokenizer, minilm_folder
+from encoders.encoding import new_model, save_checkpoint
+from encoders.head import pool
 from tests.benchmarks.passages import passages
 from tests.tiny_models import save_tiny
 
@@ -43,8 +41,8 @@ class Shape:
         """Write the model with the output bias that gives ``texts`` about ``active`` terms each."""
         self.make(folder)
         tower, tokenizer = Tower.load(folder), load_tokenizer(folder)
-        sequences = tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]
-        ids, mask = pad(sequences, tokenizer.pad_token_id)
+        padded = tokenizer(list(texts), truncation=True, max_length=self.max_length, padding=True, return_tensors="pt")
+        ids, mask = padded["input_ids"], padded["attention_mask"]
         with torch.inference_mode():
             largest = pool(
                 tower.eval()(ids, mask), mask, tower.decoder_weight, torch.zeros(len(tower.decoder_weight)),

@@ -104,7 +104,7 @@ def _opened(who: str, index: Path) -> dict[str, Any]:
 def _commands(folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """Indexes of a few documents by SpaDE, whose queries are bags of words, and by BM25; what searches them."""
     # Here, since the processes that are measured import this module too.
-    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+    from encoders.encoding import new_model, save_checkpoint
     from learned_sparse.encode.__main__ import main as encode
     from tests.tiny_models import TEXTS, save_tiny
 

@@ -14,10 +14,9 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.backbone.masked_lm import Tower
-from encoders.checkpoints.checkpoint import load_tokenizer
-from encoders.checkpoints.vocabulary import Vocabulary
-from encoders.head.vocabulary_head import Pooling
+from encoders.backbone import Tower, load_tokenizer
+from encoders.checkpoints import Vocabulary
+from encoders.head import Pooling
 from encoders.models import TermWeighers
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training.objective.optimizing import make_optimizer

@@ -1,16 +1,14 @@
-"""One thread: these models are so small that handing work to a second one costs more than the work."""
+"""Fixtures of these tests. One thread: a second one costs more than it gains for models this small."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from encoders.head.token_layout import Layout
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,13 +23,12 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(params=["as on a CPU", "as on a GPU"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the vocabulary head does on CPUs, and what it does on GPUs, on the CPU."""
-    from encoders.head import token_layout, vocabulary_head
+    """Run a test of the vocabulary head on the CPU with the row layout of CPUs, then with that of GPUs."""
+    from encoders.head import tiled_scores, vocabulary_head
 
     if request.param == "as on a GPU":
 
-        def rectangle(hidden: Tensor, mask: Tensor) -> tuple[Layout, Tensor]:
-            texts, tokens, width = hidden.shape
-            return token_layout.Rectangle(texts, tokens, mask.bool()), hidden.reshape(-1, width)
+        def with_padding(mask: Tensor, **_: Any) -> tiled_scores.TokenRows:
+            return tiled_scores.TokenRows(mask, drop_padding=False)
 
-        monkeypatch.setattr(vocabulary_head, "lay_out", rectangle)
+        monkeypatch.setattr(vocabulary_head, "TokenRows", with_padding)

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from encoders.checkpoints.checkpoint import new_model
-from encoders.checkpoints.vocabulary import Vocabulary
-from encoders.encoding.batching import pad
+from encoders.checkpoints import Vocabulary
+from encoders.encoding import new_model
 from encoders.models import ARCHITECTURES
 from eval.sweep.shared_modules import Remembering, RememberingWinners, share
 from learned_sparse.core.settings import parse
@@ -70,8 +69,8 @@ def weighers(case: Case, backbone: Path) -> tuple[list[nn.Module], list[nn.Modul
 
 
 def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    ids = [tokenizer()(text)["input_ids"] for text in TEXTS]
-    return [pad(ids[:3], 0), pad(ids[3:], 0)]
+    padded = [tokenizer()(texts, padding=True, return_tensors="pt") for texts in (TEXTS[:3], TEXTS[3:])]
+    return [(batch["input_ids"], batch["attention_mask"]) for batch in padded]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from encoders.encoding import new_model, save_checkpoint
 from eval.costs import sparsity_of_files
 from eval.measures import evaluate
 from eval.sweep import __main__ as sweep

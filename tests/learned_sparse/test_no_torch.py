@@ -24,7 +24,7 @@ print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"}
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """The note of an index of documents that SpaDE encoded, in segments and with another alpha."""
-    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+    from encoders.encoding import new_model, save_checkpoint
 
     folder = tmp_path_factory.mktemp("spade")
     save_checkpoint(folder / "checkpoint", new_model("spade", {}, str(tiny_bert)))

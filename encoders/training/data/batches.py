@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from encoders.encoding import tokenize_texts
+from encoders.checkpoints import tokenize_texts
 from encoders.training.data.examples import Example, Examples
 from encoders.training.data.sampler import Sampler
 from encoders.training.data.texts import text_key

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoints.checkpoint import LoadedModel, load_checkpoint, new_model, save_checkpoint
-from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.checkpoints import Vocabulary
+from encoders.encoding import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES, BagOfWords
 from learned_sparse.core import Side
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name

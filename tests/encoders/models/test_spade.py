@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.checkpoints import Vocabulary
 from encoders.models import ARCHITECTURES, SpaDE, SpaDESettings
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases

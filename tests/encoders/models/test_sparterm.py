@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoints.checkpoint import new_model
-from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.checkpoints import Vocabulary
+from encoders.encoding import new_model
 from encoders.models import ARCHITECTURES, SparTerm, SparTermSettings
 from encoders.models.sparterm import keep_largest
 from learned_sparse.core.errors import LearnedSparseError

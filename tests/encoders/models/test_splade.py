@@ -11,8 +11,8 @@ import torch
 import transformers
 from torch import nn
 
-from encoders.checkpoints.checkpoint import new_model
-from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.checkpoints import Vocabulary
+from encoders.encoding import new_model
 from encoders.models import ARCHITECTURES, Splade, SpladeSettings
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases

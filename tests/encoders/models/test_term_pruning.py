@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from encoders.checkpoints.vocabulary import Vocabulary
+from encoders.checkpoints import Vocabulary
 from encoders.models.term_pruning import TermPruning
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY, tokenizer

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoints.checkpoint import LoadedModel, new_model, save_checkpoint
-from encoders.checkpoints.vocabulary import Vocabulary
-from encoders.encoding.loading import load_encoder
+from encoders.checkpoints import Vocabulary
+from encoders.encoding import LoadedModel, load_encoder, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES, UHDSettings
 from learned_sparse.core import Side
 from learned_sparse.core.errors import LearnedSparseError

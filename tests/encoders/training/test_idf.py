@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from encoders.checkpoints.checkpoint import new_model
+from encoders.encoding import new_model
 from encoders.training.idf import add_idf_bias, inverse_document_frequencies
 
 DOCUMENTS = ["python file", "python file file", "wing", "python"]

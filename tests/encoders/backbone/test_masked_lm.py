@@ -1,0 +1,166 @@
+"""A tower equals the whole model, before and after saving."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from encoders.backbone import Tower
+from learned_sparse.core.errors import LearnedSparseError
+from tests.tiny_models import TEXTS, VOCABULARY, save_tiny
+
+CONFIGS: dict[str, Any] = {
+    "bert": transformers.BertConfig,
+    "roberta": transformers.RobertaConfig,
+    "modernbert": transformers.ModernBertConfig,
+    "electra": transformers.ElectraConfig,
+    "albert": transformers.AlbertConfig,
+    "mpnet": transformers.MPNetConfig,
+}
+
+
+def tokens(folder: Path) -> Any:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    return tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
+
+
+def logits(tower: Tower, inputs: Any) -> torch.Tensor:
+    with torch.no_grad():
+        hidden: torch.Tensor = tower.eval()(**inputs)
+        return hidden @ tower.decoder_weight.T + tower.decoder_bias
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_hidden_states_times_decoder_are_the_models_logits(kind: str, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(f"tiny_{kind}")
+    inputs = tokens(folder)
+    with torch.no_grad():
+        expected = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(**inputs).logits
+    real = inputs["attention_mask"].bool()
+    torch.testing.assert_close(logits(Tower.load(folder), inputs)[real], expected[real])
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_saved_and_loaded_by_either_side(kind: str, tmp_path: Path) -> None:
+    sizes = {
+        "vocab_size": 40,
+        "hidden_size": 8,
+        "embedding_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
+    config = CONFIGS[kind](**sizes, max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    model = transformers.AutoModelForMaskedLM.from_config(config).eval()
+    inputs = {"input_ids": torch.arange(3, 13).view(2, 5), "attention_mask": torch.ones(2, 5, dtype=torch.long)}
+    with torch.no_grad():
+        expected = model(**inputs).logits
+    model.save_pretrained(tmp_path / "plain")
+
+    tower = Tower.load(tmp_path / "plain")
+    torch.testing.assert_close(logits(tower, inputs), expected)
+    with torch.no_grad():
+        tower.decoder_weight.mul_(0.5)
+        tower.decoder_bias.add_(1.0)
+    changed = logits(tower, inputs)
+    assert not torch.allclose(changed, expected)
+    tower.save(tmp_path / "saved")
+    torch.testing.assert_close(logits(tower, inputs), changed)  # saving put the decoder back, and took it out again
+    torch.testing.assert_close(logits(Tower.load(tmp_path / "saved"), inputs), changed)
+    plain, report = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    with torch.no_grad():
+        torch.testing.assert_close(plain.eval()(**inputs).logits, changed)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert"])
+def test_decoder_and_input_embeddings_are_one_tensor(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    tower = Tower.load(request.getfixturevalue(f"tiny_{kind}"))
+    embeddings = tower.model.get_input_embeddings()
+    assert tower.decoder_weight is embeddings.weight
+    assert tower.vocabulary_size == len(VOCABULARY)
+    assert len({id(p) for p in tower.parameters()}) == len(list(tower.parameters()))
+    tower.to(torch.float64)
+    assert tower.decoder_weight is embeddings.weight
+    tower.save(tmp_path)
+    assert Tower.load(tmp_path).decoder_weight.shape == tower.decoder_weight.shape
+
+
+def test_untied_stays_untied(tmp_path: Path) -> None:
+    config = transformers.BertConfig(
+        vocab_size=30,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        tie_word_embeddings=False,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "plain")
+    tower = Tower.load(tmp_path / "plain")
+    assert not torch.equal(tower.decoder_weight, tower.model.get_input_embeddings().weight)
+    tower.save(tmp_path / "again")
+    torch.testing.assert_close(Tower.load(tmp_path / "again").decoder_weight, tower.decoder_weight)
+
+
+def test_only_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:
+    shutil.copy(tiny_bert / "config.json", tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"a pickle")
+    with pytest.raises(LearnedSparseError, match=r"never read because they can run code.*--revision"):
+        Tower.load(tmp_path)
+
+
+def test_damaged_files(tiny_bert: Path, tmp_path: Path) -> None:
+    whole = (tiny_bert / "model.safetensors").read_bytes()
+    shutil.copy(tiny_bert / "config.json", tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LearnedSparseError, match="weights cannot be read"):
+        Tower.load(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(LearnedSparseError, match=r"transformers cannot read config\.json"):
+        Tower.load(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}')
+    (tmp_path / "own.py").write_text("raise SystemExit('code of the checkpoint was run')")
+    with pytest.raises(LearnedSparseError, match=r"transformers cannot read config\.json"):
+        Tower.load(tmp_path)
+
+
+def test_a_model_without_trained_head(tiny_headless: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"not a trained masked-LM .*encoders.train"):
+        Tower.load(tiny_headless)
+
+
+def test_a_model_that_has_no_masked_lm(tmp_path: Path) -> None:
+    config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    with pytest.raises(LearnedSparseError, match="not a masked-LM"):
+        Tower.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c"])
+def test_no_such_folder(name: str) -> None:
+    with pytest.raises(LearnedSparseError, match="no such folder"):
+        Tower.load(name)
+
+
+def test_the_hub_out_of_reach() -> None:
+    with pytest.raises(LearnedSparseError, match="the download from the Hugging Face Hub failed"):
+        Tower.load("nobody/no-such-model-anywhere")  # offline, as conftest.py sets it
+
+
+def test_quiet(tiny_bert: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Tower.load(tiny_bert).save(tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_random_models_differ_by_seed(tmp_path: Path) -> None:
+    """The fixture itself: a test of equality means nothing on constant models."""
+    first, second = (Tower.load(save_tiny("bert", tmp_path / str(seed), seed)) for seed in (0, 1))
+    inputs = tokens(tmp_path / "0")
+    assert not torch.allclose(logits(first, inputs), logits(second, inputs))
+    assert 0.02 < (logits(first, inputs) > 0).float().mean() < 0.6

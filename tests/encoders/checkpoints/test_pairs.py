@@ -1,0 +1,64 @@
+"""Expanded text is read as the second sequence of a pair, beside texts that have none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+
+from encoders.checkpoints import pair_of, tokenize_texts
+from encoders.training.data.batches import tokenize
+from learned_sparse.core.records import EXPANDED, Document
+from tests.tiny_models import TEXTS
+
+PAIR = Document("d1", "Hives are caused", "what causes hives?").with_expanded
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_bert: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(tiny_bert)
+
+
+def pieces(tokenizer: Any, texts: list[str], **options: Any) -> list[str]:
+    return [
+        " ".join(tokenizer.convert_ids_to_tokens(ids)) for ids in tokenize_texts(tokenizer, texts, **options).input_ids
+    ]
+
+
+def test_what_becomes_of_a_pair(tokenizer: Any) -> None:
+    assert pieces(tokenizer, ["wing", PAIR, ""]) == [
+        "[CLS] wing [SEP]",
+        "[CLS] hives are caused [SEP] w ##h ##a ##t causes hives ? [SEP]",
+        "[CLS] [SEP]",
+    ]
+
+
+def test_texts_without_expanded_text_are_read_as_ever(tokenizer: Any) -> None:
+    options: dict[str, Any] = {"truncation": True, "max_length": 9, "padding": True, "return_tensors": "pt"}
+    ours, plain = tokenize_texts(tokenizer, TEXTS, **options), tokenizer(TEXTS, **options)
+    assert ours["input_ids"].tolist() == plain["input_ids"].tolist()
+
+
+def test_the_longer_part_is_cut_first(tokenizer: Any) -> None:
+    long, short = "wing lift drag flow heat", "hot skin"
+    for text, cut in ((long, "wing lift drag"), (long[:14], "wing lift drag")):
+        found = pieces(tokenizer, [f"{text}{EXPANDED}{short}"], truncation=True, max_length=8)
+        assert found == [f"[CLS] {cut} [SEP] hot skin [SEP]"]
+    assert pieces(tokenizer, [f"{short}{EXPANDED}{long}"], truncation=True, max_length=8) == [
+        "[CLS] hot skin [SEP] wing lift drag [SEP]"
+    ]
+
+
+def test_only_the_first_mark_counts() -> None:
+    assert pair_of(f"a{EXPANDED}b{EXPANDED}c") == ("a", f"b{EXPANDED}c")
+    assert pair_of(f"{EXPANDED}b") == ("", "b")
+    assert pair_of("") == ""
+
+
+def test_training_reads_them_alike(tokenizer: Any) -> None:
+    tokens = tokenize(tokenizer, ["wing", PAIR], 64)
+    pair = tokenizer("Hives are caused", "what causes hives?").input_ids
+    assert tokens.attention_mask.sum(1).tolist() == [3, len(pair)]
+    assert tokens.input_ids[1].tolist() == pair

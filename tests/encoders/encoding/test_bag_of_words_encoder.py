@@ -1,0 +1,227 @@
+"""A bag of words without torch equals the one with it, in every bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from encoders.checkpoints import NOTES, TOKENIZER, BagNotes, Vocabulary, read_notes, read_tokenizer
+from encoders.encoding import CheckpointEncoder, load_encoder, new_model, save_checkpoint
+from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
+from encoders.encoding.encoder import load_checkpoint_encoder
+from encoders.models import BagOfWords
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import EXPANDED, SparseBatch
+from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
+
+STRANGE = [
+    "[CLS] wing [SEP] wing [PAD] [MASK] [UNK]",
+    "[unused0] zzz ☃ \x00 \x1e \x7f \ufeff",
+    f"wing lift{EXPANDED}drag lift",
+    "wing " * 100,
+    "\t\n ",
+    "ÉTÉ été e\u0301te\u0301 ﬁn 　 ",
+    "the wing-tip's wing, wings; winged?",
+]
+MANY = [*TEXTS, *STRANGE]
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "tf": ("sparterm", {"query": "tf"}),
+    "bm25": ("sparterm", {"query": "tf", "mode": "expansion-only", "bow_special_tokens": "unknown"}),
+    "binary": ("splade", {"query": "bag-of-words"}),
+    "all": ("splade", {"query": "bag-of-words", "query_weighting": "tf", "bow_special_tokens": "all"}),
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, Path]:
+    """Checkpoint folders."""
+    folders = {}
+    for name, (architecture, settings) in CASES.items():
+        folders[name] = tmp_path_factory.mktemp("bags") / name
+        save_checkpoint(folders[name], new_model(architecture, settings, str(tiny_bert)))
+    return folders
+
+
+def both(folder: Path, **options: Any) -> tuple[BagOfWordsEncoder, CheckpointEncoder]:
+    """The query side by either way."""
+    notes = read_notes(folder)
+    plain = load_checkpoint_encoder(folder, notes, "query", "plain", **options)
+    bag = load_encoder(str(folder), "query", **options)
+    assert isinstance(bag, BagOfWordsEncoder)
+    return bag, plain
+
+
+def same(first: SparseBatch, second: SparseBatch) -> None:
+    assert list(first.terms) == list(second.terms)
+    for name in ("indptr", "indices", "values"):
+        found, expected = getattr(first, name), getattr(second, name)
+        assert found.dtype == expected.dtype, name
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("options", [{}, {"max_length": 5}, {"top_k": 2}, {"max_length": 3, "top_k": 1}], ids=str)
+def test_all_that_can_be_seen_is_equal(saved: dict[str, Path], name: str, options: dict[str, Any]) -> None:
+    bag, plain = both(saved[name], **options)
+    same(bag.encode(MANY), plain.encode(MANY))
+    for attribute in ("description", "quantizer", "unwritable", "truncated", "dropped", "uses_expanded", "max_length"):
+        assert getattr(bag, attribute) == getattr(plain, attribute), attribute
+    assert bag.truncated >= 1
+    same(bag.encode([]), plain.encode([]))
+
+
+@pytest.fixture(scope="module")
+def pair(saved: dict[str, Path]) -> tuple[BagOfWordsEncoder, CheckpointEncoder]:
+    """Both ways, made once."""
+    return both(saved["all"], max_length=12)
+
+
+words = st.sampled_from([*VOCABULARY, " ", "-", "É", "ß", "☃", "中", "\u200b", "[SEP]", EXPANDED, "winging"])
+some_text = st.lists(words | st.characters(codec="utf-8"), max_size=25).map("".join)
+
+
+@given(texts=st.lists(some_text, max_size=4))
+def test_any_text(pair: tuple[BagOfWordsEncoder, CheckpointEncoder], texts: list[str]) -> None:
+    bag, plain = pair
+    same(bag.encode(texts), plain.encode(texts))
+    assert (bag.truncated, bag.dropped) == (plain.truncated, plain.dropped)
+
+
+def test_by_hand(saved: dict[str, Path]) -> None:
+    bag: Encoder = load_encoder(str(saved["tf"]), "query")
+    assert isinstance(bag, BagOfWordsEncoder)
+    assert bag.encode(["Wing, wing [SEP] lift zz"]).row(0) == {"wing": 2, ",": 1, "lift": 1, "z": 1, "##z": 1}
+    assert load_encoder(str(saved["binary"]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
+
+
+def test_only_bags_of_words_go_this_way(saved: dict[str, Path]) -> None:
+    assert isinstance(load_encoder(str(saved["tf"]), "document"), CheckpointEncoder)
+    assert set(read_notes(saved["tf"]).bags) == {"query"}
+    assert json.loads(json.dumps(load_encoder(str(saved["tf"]), "query").description))["scoring"] == "impact"
+    assert load_encoder(str(saved["bm25"]), "query").description["scoring"] == "bm25"
+
+
+def test_terms_that_lucene_cannot_hold() -> None:
+    terms = [term if term != "wing" else "new york" for term in VOCABULARY]
+    notes = BagNotes(weighting="tf", excluded=(), scoring="impact", scale=1.0)
+    backend = Tokenizer.from_str(tokenizer().backend_tokenizer.to_str())
+    bag = BagOfWordsEncoder(backend, terms, notes, max_length=9)
+    module = BagOfWords(Vocabulary.from_tokenizer(tokenizer(), len(terms)), "tf", "all")
+    plain = CheckpointEncoder(
+        module, tokenizer(), terms, max_length=9, device=torch.device("cpu"), dtype="fp32"
+    )  # fmt: skip
+    for encoder in (bag, plain):
+        assert encoder.encode(["wing wing lift", "wing"]).row(0) == {"[CLS]": 1, "[SEP]": 1, "lift": 1}
+        assert encoder.dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"max_length": 2}, "give 3 to any number"), ({"top_k": 0}, "give at least 1")]
+)
+def test_sizes_that_cannot_be(saved: dict[str, Path], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=rf"^m \(query\): .*{message}"):
+        load_encoder(str(saved["tf"]), "query", model="m", **options)
+
+
+@pytest.fixture
+def changeable(saved: dict[str, Path], tmp_path: Path) -> Path:
+    """A checkpoint whose notes allow changes."""
+    folder = Path(shutil.copytree(saved["tf"], tmp_path / "changeable"))
+    content = json.loads((folder / NOTES).read_text())
+    content["bags"]["query"].update(changeable=["threshold", "max_terms", "mode"], query_only_settings=["max_terms"])
+    content["quantizers"]["query"] = {"scale": 3.0, "bits": 8}
+    (folder / NOTES).write_text(json.dumps(content))
+    return folder
+
+
+def test_changed_settings(changeable: Path) -> None:
+    def load(**settings: Any) -> Any:
+        return load_encoder(str(changeable), "query", settings=settings)
+
+    assert load().quantizer == load(threshold=0.7).quantizer == load(max_terms=7).quantizer == Quantizer(3.0, 8)
+    assert load(threshold=1).quantizer == load(max_terms=7, threshold=0.5).quantizer == Quantizer(1.0)
+    assert load(threshold=0.5).description == {
+        **load().description,
+        "settings": {**load().description["settings"], "threshold": 0.5},
+    }
+    assert load(**load(threshold=0.5).description["settings"]).description == load(threshold=0.5).description
+    same(load(threshold=0.5).encode(MANY), load().encode(MANY))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"treshold": 1}, "did you mean 'threshold'"),
+        ({"query": "symmetric"}, "changeable: max_terms, mode, threshold$"),
+        ({"threshold": "many"}, "threshold cannot be 'many'; it is 0.7"),
+        ({"threshold": True}, "threshold cannot be True"),
+    ],
+)
+def test_settings_that_cannot_be_changed(changeable: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=rf"\(query\).*{message}"):
+        load_encoder(str(changeable), "query", settings=settings)
+
+
+def test_a_tokenizer_file_that_is_damaged_or_gone(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(saved["tf"], tmp_path / "damaged"))
+    (folder / TOKENIZER).write_text("{")
+    with pytest.raises(LearnedSparseError, match=r"tokenizer\.json: not a readable tokenizer"):
+        load_encoder(str(folder), "query")
+    (folder / TOKENIZER).unlink()
+    with pytest.raises(LearnedSparseError, match=r"tokenizer\.json: no such file"):
+        load_encoder(str(folder), "query")
+
+
+def test_no_notes_where_the_two_might_differ(tiny_bert: Path, tmp_path: Path) -> None:
+    def bags(name: str, **changes: Any) -> set[str]:
+        model = new_model(*CASES["tf"], str(tiny_bert))
+        model.tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_bert, **changes)
+        save_checkpoint(tmp_path / name, model)
+        return set(read_notes(tmp_path / name).bags)
+
+    assert bags("plain") == {"query"}
+    assert bags("from the left", truncation_side="left") == set()
+    assert bags("special tokens as text", split_special_tokens=True) == set()
+    model = new_model(*CASES["tf"], str(tiny_bert))
+    model.tokenizer.add_tokens(["zeppelin"])  # more tokens than the model has dimensions
+    save_checkpoint(tmp_path / "more", model)
+    assert read_notes(tmp_path / "more").bags == {}
+
+
+def test_older_checkpoints_have_no_bags(saved: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(saved["all"], tmp_path / "older"))
+    content = json.loads((folder / NOTES).read_text())
+    del content["bags"]
+    (folder / NOTES).write_text(json.dumps(content))
+    older, newer = load_encoder(str(folder), "query"), load_encoder(str(saved["all"]), "query")
+    assert isinstance(older, CheckpointEncoder)
+    assert older.description == newer.description
+    same(older.encode(MANY), newer.encode(MANY))
+
+
+def test_the_notes_are_complete(saved: dict[str, Path]) -> None:
+    notes = read_notes(saved["all"]).bags["query"]
+    assert dataclasses.asdict(notes) == {
+        "weighting": "tf",
+        "excluded": (),
+        "scoring": "impact",
+        "scale": 1.0,
+        "changeable": (),
+        "query_only_settings": (),
+    }
+    special = sorted(VOCABULARY.index(f"[{name}]") for name in ("PAD", "CLS", "SEP", "MASK"))
+    assert list(read_notes(saved["binary"]).bags["query"].excluded) == special
+    assert read_tokenizer(saved["all"]).get_vocab_size() == len(VOCABULARY)

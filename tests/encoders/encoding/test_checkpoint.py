@@ -1,0 +1,168 @@
+"""What is saved comes back; what is damaged is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from encoders.backbone.hidden_states import HEAD
+from encoders.checkpoints import NOTES
+from encoders.encoding import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from tests.tiny_models import TEXTS
+
+
+@pytest.fixture
+def model(tiny_bert: Path) -> LoadedModel:
+    return new_model("sparterm", {"query": "asymmetric", "query_gate": "literal"}, str(tiny_bert))
+
+
+def test_all_of_it_comes_back(model: LoadedModel, tmp_path: Path) -> None:
+    model.quantizers = {"query": None, "document": Quantizer(12.5, 8)}
+    model.max_length = {"query": 32, "document": 60}
+    model.recipe, model.training = {"name": "demo", "steps": 3}, {"best": 0.25}
+    save_checkpoint(tmp_path / "saved", model)
+    loaded = load_checkpoint(tmp_path / "saved", architecture="sparterm")
+    for name in ("architecture", "settings", "max_length", "quantizers", "recipe", "training"):
+        assert getattr(loaded, name) == getattr(model, name), name
+    assert list(loaded.towers) == ["importance", "gate", "query_importance"]
+    assert loaded.tokenizer(TEXTS)["input_ids"] == model.tokenizer(TEXTS)["input_ids"]
+
+
+def test_what_lies_in_the_folder(model: LoadedModel, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, model)
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {NOTES, "tokenizer.json", "tokenizer_config.json"} <= files
+    for tower in ("importance", "gate", "query_importance"):
+        assert {f"towers/{tower}/config.json", f"towers/{tower}/model.safetensors"} <= files
+        transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "towers" / tower)  # a normal folder
+    assert not [name for name in files if name.endswith((".bin", ".pt", ".pkl"))]
+
+
+def test_the_same_seed_gives_the_same_model(tiny_headless: Path) -> None:
+    def parameters(seed: int) -> list[torch.Tensor]:
+        return list(new_model("splade", {}, str(tiny_headless), seed=seed).weighers.parameters())
+
+    before = torch.random.get_rng_state()
+    for first, second in zip(parameters(3), parameters(3), strict=True):
+        assert torch.equal(first, second)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_towers_of_a_new_model_share_nothing(tiny_bert: Path) -> None:
+    towers = new_model("sparterm", {}, str(tiny_bert)).towers
+    shared = set(map(id, towers["importance"].parameters())) & set(map(id, towers["gate"].parameters()))
+    assert not shared
+
+
+def test_default_lengths_and_factors(tiny_bert: Path) -> None:
+    splade = new_model("splade", {}, str(tiny_bert))
+    assert splade.max_length == {"query": 64, "document": 64}  # what this tiny BERT can hold of the papers' 256
+    assert splade.quantizers == {"query": Quantizer(100.0), "document": Quantizer(100.0)}
+    sparterm = new_model("sparterm", {"query": "tf"}, str(tiny_bert), max_length={"query": 16})
+    assert sparterm.max_length == {"query": 16, "document": 64}
+    assert sparterm.quantizers == {"query": Quantizer(1.0), "document": None}
+
+
+def test_a_plain_masked_lm_is_splade_max(tiny_distilbert: Path) -> None:
+    model = load_checkpoint(tiny_distilbert)
+    assert model.architecture == "splade"
+    assert (model.settings.pooling, model.settings.saturation) == ("max", "log")
+    assert model.quantizers["document"] == Quantizer(100.0)
+    assert model.max_length["document"] == 64
+    with pytest.raises(LearnedSparseError, match="holds architecture 'splade', not 'sparterm'"):
+        load_checkpoint(tiny_distilbert, architecture="sparterm")
+
+
+def test_an_unfinished_save_is_no_checkpoint(
+    model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, model)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("encoders.backbone.masked_lm.Tower.save", full)
+    with pytest.raises(OSError, match="No space"):
+        save_checkpoint(tmp_path, model)
+    with pytest.raises(LearnedSparseError, match=f"no checkpoint: neither {NOTES} nor"):
+        load_checkpoint(tmp_path)
+
+
+def change(folder: Path, **changes: Any) -> None:
+    notes = json.loads((folder / NOTES).read_text())
+    (folder / NOTES).write_text(json.dumps({**notes, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 99}, "format 99, this version reads 1"),
+        ({"architecture": "sparterms"}, "did you mean 'sparterm'"),
+        ({"settings": {"mod": "literal-only"}}, "did you mean 'mode'"),
+        ({"colour": "red"}, "unknown key 'colour'"),
+    ],
+)
+def test_damaged_notes(model: LoadedModel, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    save_checkpoint(tmp_path, model)
+    change(tmp_path, **changes)
+    with pytest.raises(LearnedSparseError, match=message):
+        load_checkpoint(tmp_path)
+
+
+def test_missing_pieces(model: LoadedModel, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, model)
+    (tmp_path / "towers" / "gate" / "model.safetensors").unlink()
+    with pytest.raises(LearnedSparseError, match=r"gate: no \*\.safetensors"):
+        load_checkpoint(tmp_path)
+    shutil.rmtree(tmp_path / "towers" / "gate")
+    with pytest.raises(LearnedSparseError, match="no such folder"):
+        load_checkpoint(tmp_path)
+    (tmp_path / NOTES).write_text("{")
+    with pytest.raises(LearnedSparseError, match="not readable as JSON"):
+        load_checkpoint(tmp_path)
+
+
+def test_no_tokenizer(tiny_bert: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(tiny_bert / name, tmp_path)
+    with pytest.raises(LearnedSparseError, match="tokenizer"):
+        load_checkpoint(tmp_path)
+
+
+def test_towers_with_a_head_of_their_own(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = new_model("spade", {"components": "weighting"}, str(tiny_bert))
+    save_checkpoint(tmp_path, model)
+    assert (tmp_path / "towers" / "weighting" / HEAD).is_file()
+    loaded = load_checkpoint(tmp_path)
+    for name, tensor in model.weighers.state_dict().items():
+        assert torch.equal(loaded.weighers.state_dict()[name], tensor), name
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("encoders.backbone.hidden_states.to_safetensors", full)
+        with pytest.raises(LearnedSparseError, match="No space"):
+            save_checkpoint(tmp_path, model)
+    assert not (tmp_path / NOTES).exists()
+    assert not (tmp_path / "towers" / "weighting" / HEAD).exists()
+
+
+def test_changed_settings(tiny_bert: Path) -> None:
+    model = new_model("spade", {"k": 3}, str(tiny_bert))
+    settings, changed = change_settings("spade", model.settings, {"k": 2, "alpha": 1, "gamma": 1.0}, "mine")
+    assert (settings.k, settings.alpha) == (2, 1.0)
+    assert changed == {"k", "alpha"}
+    assert change_settings("spade", model.settings, {}, "mine") == (model.settings, frozenset())
+    with pytest.raises(LearnedSparseError, match=r"^mine: 'repeats' .*changeable: alpha, components, gamma, k$"):
+        change_settings("spade", model.settings, {"repeats": "mean"}, "mine")
+    with pytest.raises(LearnedSparseError, match=r"^mine: settings: alpha: expected"):
+        change_settings("spade", model.settings, {"alpha": "half"}, "mine")

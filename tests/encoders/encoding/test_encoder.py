@@ -1,0 +1,273 @@
+"""A checkpoint as an encoder of text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoders.backbone import MASKED_LM, device
+from encoders.checkpoints import tokenizer_sha256
+from encoders.encoding import BatchSize, CheckpointEncoder, LoadedModel, load_encoder, new_model, save_checkpoint
+from encoders.encoding.batches import keep_top_k
+from encoders.encoding.encoder import to_sparse
+from encoders.models import ARCHITECTURES, SIDES
+from learned_sparse.core import Side
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from tests.tiny_models import TEXTS, VOCABULARY
+
+MANY = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, str]:
+    """Checkpoint folders."""
+    cases: dict[str, tuple[str, dict[str, Any]]] = {
+        "splade": ("splade", {}),
+        "sparterm": ("sparterm", {"query": "asymmetric"}),
+        "tf": ("sparterm", {"query": "tf"}),
+    }
+    folders = {}
+    for name, (architecture, settings) in cases.items():
+        folder = tmp_path_factory.mktemp("checkpoints") / name
+        save_checkpoint(folder, new_model(architecture, settings, str(tiny_bert)))
+        folders[name] = str(folder)
+    return folders
+
+
+def same(first: SparseBatch, second: SparseBatch) -> None:
+    assert first.terms == second.terms
+    np.testing.assert_array_equal(first.indptr, second.indptr)
+    np.testing.assert_array_equal(first.indices, second.indices)
+    np.testing.assert_allclose(first.values, second.values, rtol=1e-4, atol=1e-5)
+
+
+def test_it_is_an_encoder(saved: dict[str, str]) -> None:
+    encoder: Encoder = load_encoder(saved["splade"], "document")
+    assert list(encoder.terms) == VOCABULARY
+    assert json.loads(json.dumps(encoder.description)) == encoder.description
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", ["splade", "sparterm", "tf"])
+@pytest.mark.parametrize("batch_size", ["64t", 1, "5"])
+def test_rows_come_back_in_the_order_given(saved: dict[str, str], name: str, side: Side, batch_size: str | int) -> None:
+    encoder = load_encoder(saved[name], side, batch_size=batch_size, dtype="fp32")
+    together = encoder.encode(MANY)
+    assert len(together) == len(MANY)
+    same(together, SparseBatch.concatenate([encoder.encode([text]) for text in MANY]))
+    again = encoder.encode(MANY)
+    assert together.values.tobytes() == again.values.tobytes()  # the very same, run after run
+
+
+@pytest.mark.parametrize("name", ["splade", "sparterm"])
+def test_weights_are_the_modules(saved: dict[str, str], name: str, tiny_bert: Path) -> None:
+    encoder = load_encoder(saved[name], "document", dtype="fp32")
+    assert isinstance(encoder, CheckpointEncoder)
+    batch = encoder.encode(TEXTS)
+    assert batch.values.dtype == np.float32
+    assert batch.indices.dtype == np.int32
+    ids = encoder.tokenizer(TEXTS, return_tensors="pt", padding=True, return_token_type_ids=False)
+    with torch.no_grad():
+        dense = encoder.weigher(**ids)
+    for row in range(len(TEXTS)):
+        expected = {VOCABULARY[j]: float(dense[row, j]) for j in dense[row].nonzero().flatten().tolist()}
+        assert batch.row(row) == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_texts(saved: dict[str, str]) -> None:
+    encoder = load_encoder(saved["splade"], "document")
+    batch = encoder.encode([])
+    assert len(batch) == 0
+    assert batch.terms is encoder.terms
+
+
+def test_truncation(saved: dict[str, str]) -> None:
+    encoder = load_encoder(saved["splade"], "document", max_length=5)
+    encoder.encode(["wing", "wing lift drag", "wing lift drag flow", ""])
+    assert encoder.truncated == 1
+    encoder.encode(["wing lift drag flow heat"])
+    assert encoder.truncated == 2
+    same(encoder.encode(["wing lift drag flow"]), encoder.encode(["wing lift drag"]))
+
+
+def test_preparing_touches_neither_counters_nor_weights(saved: dict[str, str]) -> None:
+    encoder = load_encoder(saved["splade"], "document", max_length=5, dtype="fp32")
+    assert isinstance(encoder, CheckpointEncoder)
+    weigher, encoder.weigher = encoder.weigher, torch.nn.Identity()
+    first, second, none = (encoder.prepare(texts) for texts in (MANY[:7], ["wing lift drag flow heat"], []))
+    assert encoder.truncated == 0
+    assert (len(first), len(second), second.truncated, len(none)) == (7, 1, 1, 0)
+    encoder.weigher = weigher
+    one_by_one = encoder.encode_prepared(first)
+    encoder.encode_prepared(second)
+    assert encoder.truncated == first.truncated + 1
+    assert len(encoder.encode_prepared(none)) == 0
+    same(one_by_one, encoder.encode(MANY[:7]))
+
+
+def test_top_k(saved: dict[str, str]) -> None:
+    everything, few = (load_encoder(saved["splade"], "document", top_k=k, dtype="fp32") for k in (None, 4))
+    all_terms, four = everything.encode(TEXTS), few.encode(TEXTS)
+    for row in range(len(TEXTS)):
+        ranked = sorted(all_terms.row(row).items(), key=lambda item: -item[1])
+        assert four.row(row) == pytest.approx(dict(ranked[:4]))
+
+
+rows_of_values = st.lists(st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.0, 2.5]), min_size=6, max_size=6), max_size=5)
+
+
+@given(rows_of_values, st.integers(1, 7))
+def test_largest_breaks_ties_by_term_id(rows: list[list[float]], count: int) -> None:
+    dense = torch.tensor(rows).reshape(len(rows), 6)
+    kept = keep_top_k(to_sparse(dense, list("abcdef")), count)
+    for number, row in enumerate(rows):
+        ranked = sorted((-value, "abcdef"[j]) for j, value in enumerate(row) if value)
+        assert kept.row(number) == {term: -value for value, term in ranked[:count]}
+        own = kept.indices[kept.indptr[number] : kept.indptr[number + 1]]
+        assert (np.diff(own) > 0).all()
+
+
+def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+
+    def noted(folder: Path) -> Any:
+        loaded.append(folder.name)
+        return MASKED_LM.load(folder)
+
+    kind = dataclasses.replace(MASKED_LM, load=noted)
+    changed = dataclasses.replace(ARCHITECTURES["sparterm"], tower=lambda *_: kind)
+    monkeypatch.setitem(ARCHITECTURES, "sparterm", changed)
+    load_encoder(saved["sparterm"], "query")
+    assert loaded == ["query_importance", "query_gate"]
+    loaded.clear()
+    load_encoder(saved["tf"], "query")
+    assert loaded == []
+
+
+def test_queries_of_term_frequencies(saved: dict[str, str]) -> None:
+    encoder = load_encoder(saved["tf"], "query")
+    assert encoder.encode(["the wing of the wing-tip?"]).row(0)["wing"] == 2.0
+    assert encoder.quantizer == Quantizer(1.0)
+    assert encoder.description["weights_sha256"] == {}
+    assert load_encoder(saved["tf"], "document").quantizer is None
+
+
+def test_description_is_about_content_not_place(saved: dict[str, str], tmp_path: Path) -> None:
+    first = load_encoder(saved["splade"], "document").description
+    moved = shutil.copytree(saved["splade"], tmp_path / "elsewhere")
+    assert load_encoder(str(moved), "document", model="another-name").description == first
+    for options in ({"max_length": 9}, {"top_k": 3}, {"dtype": "bf16"}):
+        assert load_encoder(str(moved), "document", **options).description != first
+    assert load_encoder(str(moved), "query").description["weights_sha256"] == first["weights_sha256"]
+    assert load_encoder(saved["sparterm"], "query").description["weights_sha256"].keys() == {
+        "query_importance",
+        "query_gate",
+    }
+
+
+def test_other_weights_have_another_description(saved: dict[str, str], tmp_path: Path, tiny_bert: Path) -> None:
+    model = new_model("splade", {}, str(tiny_bert))
+    with torch.no_grad():
+        model.towers["document"].decoder_bias[7] += 1e-3
+    save_checkpoint(tmp_path, model)
+    first, second = (load_encoder(place, "document").description for place in (saved["splade"], str(tmp_path)))
+    assert {key for key in first if first[key] != second[key]} == {"weights_sha256"}
+
+
+def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
+    tokenizer: Any = load_encoder(saved["splade"], "document").tokenizer
+    before = tokenizer_sha256(tokenizer)
+    tokenizer(["wing lift drag"], truncation=True, max_length=4, padding="max_length")
+    assert tokenizer_sha256(tokenizer) == before
+    assert tokenizer_sha256(load_encoder(str(tiny_bert), "document").tokenizer) == before
+    tokenizer.add_tokens(["zeppelin"])
+    assert tokenizer_sha256(tokenizer) != before
+
+
+class _Always(torch.nn.Module):
+    """Every dimension weighs 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        self.seen.append(len(input_ids))
+        return torch.ones(len(input_ids), 4)
+
+
+def test_terms_that_lucene_cannot_hold_get_no_weight_and_are_counted(tiny_bert: Path) -> None:
+    tokenizer = load_encoder(str(tiny_bert), "document").tokenizer
+    terms = ["wing", "new york", "", "Ġlift"]
+    encoder = CheckpointEncoder(_Always(), tokenizer, terms, max_length=8, device=torch.device("cpu"), dtype="fp32")
+    assert encoder.encode(["a", "b"]).row(1) == {"wing": 1.0, "Ġlift": 1.0}
+    assert encoder.dropped == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 2}, "give 3 to 64 tokens"),
+        ({"max_length": 65}, "give 3 to 64 tokens"),
+        ({"top_k": 0}, "give at least 1"),
+        ({"dtype": "fp8"}, "known: auto, bf16, fp16, fp32$"),
+        ({"dtype": "int8"}, "known: auto, bf16, fp16, fp32$"),
+        ({"device": "cuda:7" if not torch.cuda.is_available() else "tpu"}, "omit --device"),
+        ({"batch_size": "many"}, "4096t"),
+    ],
+)
+def test_options_that_cannot_be(saved: dict[str, str], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        load_encoder(saved["splade"], "document", **options)
+
+
+def test_choice_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has, expected in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr(device, "cpu_has_bf16", lambda has=has: has)
+        assert device.choose_dtype(None, torch.device("cpu")) == expected
+        assert device.choose_dtype("fp16", torch.device("cpu")) == "fp16"
+    assert device.choose_dtype("auto", torch.device("mps")) == "fp32"
+
+
+def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, str]) -> None:
+    model: LoadedModel = new_model("splade", {}, str(tiny_bert))
+    encoder = CheckpointEncoder(
+        model.weighers.document,
+        model.tokenizer,
+        VOCABULARY,
+        max_length=model.max_length["document"],
+        device=torch.device("cpu"),
+        dtype="fp32",
+    )
+    same(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
+
+
+def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else half a million of them would take gigabytes for short texts."""
+    lengths = np.full(300, 3)
+    assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, max_texts=136)] == [136, 136, 28]
+    assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, max_texts=136)] == [300]
+    monkeypatch.setattr("encoders.encoding.encoder._MAX_WEIGHTS", 9)
+    weigher, tokenizer = _Always(), load_encoder(str(tiny_bert), "document").tokenizer
+    encoder = CheckpointEncoder(weigher, tokenizer, "abcd", max_length=8, device=torch.device("cpu"), dtype="fp32")
+    encoder.encode(["a"] * 5)
+    assert weigher.seen == [2, 2, 1]  # two texts of four weights
+
+
+def test_an_architecture_without_changeable_settings(saved: dict[str, str]) -> None:
+    load_encoder(saved["splade"], "document", settings={"pooling": "sum"})
+    with pytest.raises(LearnedSparseError, match=r"\(query\): 'pooling' belongs to .*changeable: nothing"):
+        load_encoder(saved["splade"], "query", settings={"pooling": "max"})
+    assert not load_encoder(saved["splade"], "document").uses_expanded

@@ -1,0 +1,125 @@
+"""Settings changed, terms spelt, and expanded text asked for as the architecture says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from encoders.encoding import load_encoder, new_model, save_checkpoint
+from encoders.models import ARCHITECTURES, SIDES, Architecture
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import EXPANDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledSettings:
+    """Of an architecture with settings to change."""
+
+    factor: float = 1.0
+    cut: int = 9
+    layers: tuple[int, ...] = (1, 2)
+    seed: int = 0
+
+
+class Scaled(nn.Module):
+    """Text lengths times a factor, up to a cut."""
+
+    def __init__(self, settings: ScaledSettings, tower: Any) -> None:
+        super().__init__()
+        self.tower, self.settings = tower, settings
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        lengths = attention_mask.sum(1, keepdim=True) * self.settings.factor
+        return lengths.clamp(max=self.settings.cut).expand(-1, len(self.settings.layers)).float()
+
+
+@pytest.fixture
+def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A checkpoint of such an architecture, with a calibrated quantiser on both sides."""
+    family = Architecture(
+        settings=ScaledSettings,
+        towers=lambda settings, side: ("body",) if side == "document" or settings.cut > 1 else (),
+        weigher=lambda settings, _side, towers, _vocabulary: Scaled(settings, towers.get("body")),
+        scale=lambda _settings, side: 2.0 if side == "query" else None,
+        terms=lambda settings, _: [f"b{layer}" for layer in settings.layers],
+        uses_expanded=lambda settings: settings.cut > 5,
+        changeable=frozenset({"factor", "cut", "layers"}),
+        query_only_settings=frozenset({"cut"}),
+    )
+    monkeypatch.setitem(ARCHITECTURES, "scaled", family)
+    model = new_model("scaled", {"factor": 1.5}, str(tiny_bert))
+    model.quantizers = dict.fromkeys(SIDES, Quantizer(7.0, 8))
+    save_checkpoint(tmp_path / "scaled", model)
+    return str(tmp_path / "scaled")
+
+
+def test_terms_are_the_architectures(scaled: str) -> None:
+    encoder = load_encoder(scaled, "document")
+    assert list(encoder.terms) == ["b1", "b2"]
+    assert encoder.encode(["wing"]).row(0) == {"b1": 4.5, "b2": 4.5}
+    assert json.loads(json.dumps(encoder.description)) == encoder.description  # though layers are a tuple in memory
+    assert encoder.description["settings"]["layers"] == [1, 2]
+
+
+def test_settings_can_be_changed(scaled: str) -> None:
+    encoder = load_encoder(scaled, "document", settings={"factor": 2, "layers": [2]})
+    assert encoder.encode(["wing"]).row(0) == {"b2": 6.0}
+    assert encoder.description["settings"] == {"factor": 2.0, "cut": 9, "layers": [2], "seed": 0}
+    whole = encoder.description["settings"]
+    assert load_encoder(scaled, "document", settings=whole).description == encoder.description
+
+
+def test_what_is_query_only_settings_is_not_in_the_weights_hash(scaled: str) -> None:
+    """A search that leaves a tower away still asks for the model that documents were encoded with."""
+    all_of_it, none = (load_encoder(scaled, "query", settings={"cut": cut}) for cut in (9, 1))
+    assert all_of_it.description["weights_sha256"].keys() == {"body"}
+    assert none.description["weights_sha256"] == all_of_it.description["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "query", "document"),
+    [
+        ({}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
+        ({"factor": 1.5, "seed": 0}, Quantizer(7.0, 8), Quantizer(7.0, 8)),  # as they are
+        ({"cut": 3}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
+        ({"factor": 3.0}, Quantizer(2.0), None),
+        ({"factor": 3.0, "cut": 3}, Quantizer(2.0), None),
+    ],
+)
+def test_changes_that_documents_depend_on_unfit_the_stored_quantiser(
+    scaled: str, changes: dict[str, Any], query: Quantizer | None, document: Quantizer | None
+) -> None:
+    assert load_encoder(scaled, "query", settings=changes).quantizer == query
+    assert load_encoder(scaled, "document", settings=changes).quantizer == document
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, r"'seed' belongs to how the model was trained.*changeable: cut, factor, layers$"),
+        ({"factr": 1}, "did you mean 'factor'"),
+        ({"cut": "many"}, "cut: expected int, got 'many'"),
+    ],
+)
+def test_settings_that_cannot_be_changed(scaled: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        load_encoder(scaled, "document", settings=changes)
+
+
+def test_only_documents_are_expanded(scaled: str) -> None:
+    assert load_encoder(scaled, "document").uses_expanded
+    assert not load_encoder(scaled, "document", settings={"cut": 5}).uses_expanded
+    assert not load_encoder(scaled, "query").uses_expanded
+
+
+def test_expanded_text_is_the_second_sequence_of_a_pair(scaled: str) -> None:
+    encoder = load_encoder(scaled, "document", settings={"factor": 1.0, "cut": 100}, max_length=9)
+    texts = ["wing", f"wing lift{EXPANDED}drag flow heat", f"wing lift drag flow heat{EXPANDED}the hot skin rash"]
+    assert [row["b1"] for row in map(encoder.encode(texts).row, range(3))] == [3, 8, 9]
+    assert encoder.truncated == 1

@@ -1,0 +1,65 @@
+"""The one way in: which encoder a side gets, and what is imported for it."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from encoders.encoding import CheckpointEncoder, load_encoder, new_model, save_checkpoint
+from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
+from encoders.encoding.encoder import load_checkpoint_encoder
+from encoders.models import SIDES
+from learned_sparse.core.errors import LearnedSparseError
+from tests.conftest import Python
+from tests.tiny_models import TEXTS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> str:
+    """SPLADE with queries that learn nothing."""
+    path = tmp_path_factory.mktemp("loading") / "splade-doc"
+    save_checkpoint(path, new_model("splade", {"query": "bag-of-words"}, str(tiny_bert)))
+    return str(path)
+
+
+def test_each_side_gets_what_it_needs(folder: str) -> None:
+    assert isinstance(load_encoder(folder, "query"), BagOfWordsEncoder)
+    assert isinstance(load_encoder(folder, "document"), CheckpointEncoder)
+
+
+def test_all_options_are_handed_on(folder: str) -> None:
+    encoder = load_encoder(folder, "document", device="cpu", dtype="fp32", max_length=7, top_k=3, batch_size=2)
+    assert {key: encoder.description[key] for key in ("dtype", "max_length", "top_k")} == {
+        "dtype": "fp32", "max_length": 7, "top_k": 3,
+    }  # fmt: skip
+    assert (encoder.encode(TEXTS).indptr[1:] - encoder.encode(TEXTS).indptr[:-1]).max() == 3
+    with pytest.raises(LearnedSparseError, match="batch size"):
+        load_encoder(folder, "document", batch_size="none")
+    # device and numbers mean nothing to a bag of words
+    plain = load_encoder(folder, "query", max_length=7, top_k=3)
+    assert load_encoder(folder, "query", device="cpu", dtype="bf16", max_length=7, top_k=3).description == (
+        plain.description
+    )
+    assert (plain.description["max_length"], plain.description["top_k"]) == (7, 3)
+    assert load_encoder(folder, "query", max_length=3, top_k=1).encode(["wing lift"]).row(0) == {"wing": 1.0}
+    given = set(inspect.signature(load_encoder).parameters) - {"checkpoint", "model", "revision"}
+    assert given <= set(inspect.signature(load_checkpoint_encoder).parameters)
+
+
+def test_errors_name_the_model(folder: str) -> None:
+    for side in SIDES:
+        with pytest.raises(LearnedSparseError, match=rf"^mine \({side}\): max length 1;"):
+            load_encoder(folder, side, model="mine", max_length=1)
+    with pytest.raises(LearnedSparseError, match="no such folder"):
+        load_encoder("./nowhere", "query")
+
+
+def test_a_side_that_learns_nothing_needs_no_torch(folder: str, python: Python) -> None:
+    code = (
+        "import sys; from encoders.encoding.loading import load_encoder; encoder = load_encoder(sys.argv[1], 'query');"
+        "print(encoder.encode(['wing lift']).row(0), *({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = python("-c", code, folder)
+    assert done.stdout.strip() == "{'wing': 1.0, 'lift': 1.0}", done.stdout + done.stderr

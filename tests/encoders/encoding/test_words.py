@@ -1,0 +1,60 @@
+"""Where words are, by real tokenizers, and that segments cut there are read as the whole text is."""
+
+from __future__ import annotations
+
+import types
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoders.encoding.reading import WordFinder
+from learned_sparse.collections.segments import Segmentation
+from learned_sparse.core.errors import LearnedSparseError
+from tests.tiny_models import VOCABULARY, tokenizer
+
+TOKENIZER = tokenizer()
+FIND = WordFinder(TOKENIZER)
+PIECES = st.sampled_from([*VOCABULARY[7:], " ", "-", "É", "☃", "中", "winging", "rashness", "\u200b", "qqq" * 40])
+
+
+def tokens(text: str) -> list[str]:
+    return list(TOKENIZER.tokenize(text))
+
+
+def test_words_and_their_tokens() -> None:
+    assert FIND(["Wings, lift!", "", "  drag "]) == [[(0, 5, 2), (5, 6, 1), (7, 11, 1), (11, 12, 1)], [], [(2, 6, 1)]]
+
+
+def test_nothing_is_cut_off_whatever_the_tokenizer_did_before() -> None:
+    TOKENIZER(["wing " * 50], truncation=True, max_length=5, padding="max_length")
+    assert len(WordFinder(TOKENIZER)(["wing " * 50])[0]) == 50
+    assert (TOKENIZER.backend_tokenizer.truncation or {})["max_length"] == 5
+
+
+def test_a_tokenizer_without_places() -> None:
+    with pytest.raises(LearnedSparseError, match=r"tokenizer\.json"):
+        WordFinder(types.SimpleNamespace())
+
+
+@given(st.lists(PIECES, max_size=30).map(" ".join) | st.lists(PIECES, max_size=30).map("".join), st.integers(1, 9))
+def test_segments_have_the_tokens_of_the_whole(text: str, length: int) -> None:
+    words = FIND([text])[0]
+    spans = Segmentation(length=length).spans(words)
+    parts = [tokens(text[start:end]) for start, end in spans]
+    assert [token for part in parts for token in part] == tokens(text)
+    longest = max((count for _, _, count in words), default=0)
+    assert all(len(part) <= max(length, longest) for part in parts)
+    assert Segmentation(length=length, which="first").spans(words) == spans[:1]
+
+
+@given(st.lists(PIECES, max_size=30).map(" ".join), st.integers(2, 9), st.data())
+def test_neighbours_overlap_by_no_more_than_asked(text: str, length: int, data: st.DataObject) -> None:
+    overlap = data.draw(st.integers(0, length - 1))
+    spans = Segmentation(length=length, overlap=overlap).spans(FIND([text])[0])
+    for (start, end), (following, last) in pairwise(spans):
+        assert start < following
+        assert end < last
+        assert len(tokens(text[following:end])) <= overlap
+        assert not tokens(text[end:following])  # nothing is left out

@@ -1,0 +1,261 @@
+"""Which token gave which weight: of every architecture the shares add up, and equal plain loops."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from encoders.encoding import CheckpointEncoder, LoadedModel, load_encoder, new_model, save_checkpoint
+from encoders.head import Shares
+from encoders.head.attribution import attribute, largest_shares, merged_shares
+from encoders.models import SIDES
+from learned_sparse.core import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import EXPANDED
+from tests.encoders.models import cases
+from tests.encoders.models.cases import CASES, Case, name
+from tests.tiny_models import TEXTS, VOCABULARY
+
+SENTENCE = "hives of the skin, the hives"
+ADDED = [VOCABULARY.index(word) for word in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
+Entries = dict[tuple[str, int, int], float]
+"""``{(part, token, column): value}``"""
+
+
+def build(case: Case, backbone: Path) -> LoadedModel:
+    """As the contract tests build it: heads are not near zero."""
+    model = new_model(case[0], case[1], str(backbone))
+    for tower in model.towers.values():
+        with torch.no_grad():
+            for parameter in tower.new_parameters():
+                parameter.mul_(10).add_(0.3 if parameter.dim() == 1 else 0)
+    model.weighers.eval()
+    return model
+
+
+def read(model: LoadedModel, text: str | tuple[str, str]) -> tuple[Tensor, Tensor]:
+    encoded = model.tokenizer([text], return_tensors="pt", return_token_type_ids=False)
+    return encoded["input_ids"], encoded["attention_mask"]
+
+
+def explained(model: LoadedModel, side: Side, text: str | tuple[str, str]) -> tuple[Tensor, list[Shares]]:
+    """Weights ``(dimensions,)``, and the shares of those above 0."""
+    inputs, module = read(model, text), model.weighers.side(side)
+    with torch.inference_mode():
+        weights = module(*inputs)[0]
+    return weights, attribute(module, *inputs, weights.nonzero().flatten())
+
+
+def entries(shares: list[Shares], *, gate: bool = False) -> Entries:
+    return {
+        (share.part, token, column): value
+        for share in shares
+        if share.gate == gate
+        for column, (token, value, _) in share.entries()
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_shares_add_up_to_the_weights(case: Case, tiny_bert: Path) -> None:
+    model = build(case, tiny_bert)
+    texts: list[str | tuple[str, str]] = [TEXTS[0], "", ("hives of the skin", "what are hives of the skin")]
+    for text, side in product(texts, SIDES):
+        weights, shares = explained(model, side, text)
+        total = torch.zeros_like(weights)
+        for share in shares:
+            assert not share.gate or case[0] == "sparterm"
+            if not share.gate:
+                total.index_add_(0, share.column, share.value.to(total.dtype))
+        if case[1].get("mode") == "expansion-only":
+            bag = model.weighers.query(*read(model, text))[0]
+            weights = weights * (bag > 0)  # an expansion has its 1 from no token
+        torch.testing.assert_close(total, weights)
+
+
+def test_splade_by_loops(tiny_bert: Path) -> None:
+    plain = transformers.AutoModelForMaskedLM.from_pretrained(tiny_bert).eval()
+    for settings in cases.SPLADE:
+        model = build(("splade", settings), tiny_bert)
+        ids, mask = read(model, SENTENCE)
+        with torch.no_grad():
+            logits = plain(input_ids=ids, attention_mask=mask).logits[0].tolist()
+        weights, shares = explained(model, "document", SENTENCE)
+        f: Callable[[float], float] = math.log1p if model.settings.saturation == "log" else float
+        expected: Entries = {}
+        for column in weights.nonzero().flatten().tolist():
+            given = {
+                token: f(max(row[column], 0.0))
+                for token, row in enumerate(logits)
+                if model.settings.pool_special_tokens or ids[0, token].item() not in ADDED
+            }
+            if model.settings.pooling == "max":
+                best = max(given, key=lambda token: given[token])
+                given = {best: given[best]}
+            expected |= {("", token, column): value for token, value in given.items() if value > 0}
+        found = entries(shares)
+        assert expected
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6), settings
+
+
+def test_sparterms_gate_by_loops(tiny_bert: Path) -> None:
+    for pool in ("relu_sum", "max", "raw_max"):
+        model = build(("sparterm", {"gate_pool": pool, "threshold": 0.6}), tiny_bert)
+        ids, mask = read(model, SENTENCE)
+        tower: Any = model.towers["gate"]
+        with torch.inference_mode():
+            rows = (tower(ids, mask)[0] @ tower.decoder_weight.T + tower.decoder_bias).tolist()
+            document: Any = model.weighers.document
+            logits = document.gate_logits(ids, mask)[0].tolist()
+        weights, shares = explained(model, "document", SENTENCE)
+        expected: Entries = {}
+        for column in weights.nonzero().flatten().tolist():
+            if column in ids[0].tolist() and column not in ADDED:
+                continue
+            given = {
+                token: row[column] if pool == "raw_max" else max(row[column], 0.0) for token, row in enumerate(rows)
+            }
+            best = max(given, key=lambda token: given[token])
+            given = given if pool == "relu_sum" else {best: given[best]}
+            expected |= {("", token, column): value for token, value in given.items() if value != 0}
+        found = entries(shares, gate=True)
+        assert expected
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+        sums: dict[int, float] = defaultdict(float)
+        for (_, _, column), value in found.items():
+            sums[column] += value
+        assert {column: logits[column] for column in sums} == pytest.approx(sums, rel=1e-4)
+
+
+def test_spade_by_loops(tiny_bert: Path) -> None:
+    model = build(("spade", {"k": 3, "alpha": 0.25, "repeats": "max"}), tiny_bert)
+    ids, mask = read(model, SENTENCE)
+    weighting: Any = model.towers["weighting"]
+    expansion: Any = model.towers["expansion"]
+    with torch.inference_mode():
+        scores = weighting.head(weighting(ids, mask)).flatten().tolist()
+        rows = (expansion(ids, mask)[0] @ expansion.decoder_weight.T + expansion.decoder_bias).tolist()
+    weights, shares = explained(model, "document", SENTENCE)
+    best: dict[tuple[str, int], tuple[float, int]] = {}
+    for token, (id, row) in enumerate(zip(ids[0].tolist(), rows, strict=True)):
+        if id not in ADDED and scores[token] > best.get(("weighting", id), (0.0, 0))[0]:
+            best["weighting", id] = (scores[token], token)
+        for column in sorted(range(len(row)), key=lambda column: -row[column])[:3]:
+            if row[column] > best.get(("expansion", column), (0.0, 0))[0]:
+                best["expansion", column] = (row[column], token)
+    factor = {"weighting": 0.75, "expansion": 0.25}
+    expected = {(part, token, column): factor[part] * value for (part, column), (value, token) in best.items()}
+    assert {part for part, *_ in expected} == set(factor)
+    assert entries(shares) == pytest.approx(expected, rel=1e-4)
+    assert {column for _, _, column in expected} == set(weights.nonzero().flatten().tolist())
+
+
+@pytest.mark.parametrize("encoders", ["separate", "joint"])
+def test_the_winners_of_uhd_by_layer_and_token(encoders: str, tiny_bert: Path) -> None:
+    settings = {**cases.SMALLEST["uhd"], "encoders": encoders, "normalize": "none"}
+    model = build(("uhd", settings), tiny_bert)
+    ids, mask = read(model, SENTENCE)
+    expected: Entries = {}
+    for place, layer in enumerate((1, 2)):
+        tower: Any = model.towers["joint" if encoders == "joint" else f"bucket-{layer}"]
+        with torch.inference_mode():
+            states = tower(ids, mask)
+            rows = states[place] if isinstance(states, tuple) else states
+            head = tower.head[str(layer)]
+            scores = (rows[0] @ head.weight.T + head.bias).tolist()
+        best: dict[int, tuple[float, int]] = {}
+        for token, row in enumerate(scores):
+            for column in sorted(range(len(row)), key=lambda column: -row[column])[:4]:
+                if row[column] > best.get(column, (0.0, 0))[0]:
+                    best[column] = (row[column], token)
+        expected |= {(f"b{layer}", token, 48 * place + column): value for column, (value, token) in best.items()}
+    assert entries(explained(model, "document", SENTENCE)[1]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_merged_by_hand() -> None:
+    """The text ``5 7 5 7`` with the scores 1, -2, 3, 1: 7 has a mean below 0."""
+    ids, scores = torch.tensor([[5, 7, 5, 7]]), torch.tensor([[1.0, -2.0, 3.0, 1.0]])
+    counted, both = torch.ones(1, 4, dtype=torch.bool), torch.tensor([5, 7])
+
+    def merged(repeats: Any) -> Entries:
+        return entries([merged_shares(scores, ids, counted, both, repeats)])
+
+    assert merged("max") == {("", 2, 5): 3.0, ("", 3, 7): 1.0}
+    assert merged("first") == {("", 0, 5): 1.0}
+    assert merged("mean") == {("", 0, 5): 0.5, ("", 2, 5): 1.5}
+    assert merged("sum") == {("", 0, 5): 1.0, ("", 2, 5): 3.0}
+    assert merged_shares(scores, ids, counted, both[:0], "max").token.tolist() == []
+
+
+def test_of_equal_winners_the_first_token_counts() -> None:
+    values, found = torch.tensor([[2.0, 1.0], [2.0, 1.0], [3.0, -1.0]]), torch.tensor([[4, 6], [4, 6], [9, 7]])
+    shares = largest_shares(values, found, torch.tensor([1, 2, 5]), torch.tensor([4, 6, 7]))
+    assert entries([shares]) == {("", 1, 4): 2.0, ("", 1, 6): 1.0}
+
+
+def test_a_module_without_shares() -> None:
+    with pytest.raises(LearnedSparseError, match="Linear cannot attribute its weights"):
+        attribute(torch.nn.Linear(1, 1), torch.ones(1, 1), torch.ones(1, 1), torch.ones(1))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("attribution") / "spade"
+    save_checkpoint(folder, build(("spade", {"k": 3}), tiny_bert))
+    return folder
+
+
+def test_an_encoder_explains_what_it_encodes(checkpoint: Path) -> None:
+    encoder = load_encoder(str(checkpoint), "document")
+    assert isinstance(encoder, CheckpointEncoder)
+    text = f"Hives, wingers!{EXPANDED}are hives"
+    reading = encoder.explain(text)
+    assert dict(reading.weights) == encoder.encode([text]).row(0)
+    assert list(reading.weights.values()) == sorted(reading.weights.values(), reverse=True)
+    assert reading.spelled
+    assert [token[:4] for token in reading.tokens] == [
+        ("[CLS]", 0, 0, None), ("hives", 0, 5, 0), (",", 5, 6, 0), ("wing", 7, 11, 0), ("##er", 11, 13, 0),
+        ("##s", 13, 14, 0), ("!", 14, 15, 0), ("[SEP]", 0, 0, None), ("are", 0, 3, 1), ("hives", 4, 9, 1),
+        ("[SEP]", 0, 0, None),
+    ]  # fmt: skip
+    assert [token.word for token in reading.tokens] == [None, 0, 1, 2, 2, 2, 3, None, 0, 1, None]
+    for term, weight in reading.weights.items():
+        sources = reading.sources[term]
+        assert sum(share.weight for share in sources.shares) == pytest.approx(weight, rel=1e-5)
+        assert sources.gate == ()
+        assert sources.probability is None
+
+
+def test_a_bag_of_words_explains_itself_as_its_module_does(checkpoint: Path) -> None:
+    encoder = load_encoder(str(checkpoint), "query", max_length=8)
+    assert not isinstance(encoder, CheckpointEncoder)
+    reading = encoder.explain("wing of the wing, the lift and drag of wings")
+    assert reading.truncated
+    assert not encoder.explain("wing").truncated
+    assert dict(reading.weights) == {",": 1, "of": 1, "the": 1, "wing": 1}
+    assert [share.token for term in ("wing", "the") for share in reading.sources[term].shares] == [1, 3]
+    assert reading.literal >= {"wing", "of", "the", ","}
+
+
+def test_sparterms_probabilities(tiny_bert: Path, tmp_path: Path) -> None:
+    model = build(("sparterm", {"threshold": 0.6}), tiny_bert)
+    save_checkpoint(tmp_path, model)
+    encoder: Any = load_encoder(str(tmp_path), "document")
+    reading = encoder.explain(SENTENCE)
+    document: Any = model.weighers.document
+    with torch.inference_mode():
+        logits = document.gate_logits(*read(model, SENTENCE))[0]
+    expanded = [term for term in reading.weights if term not in reading.literal]
+    assert expanded
+    for term in expanded:
+        expected = logits[VOCABULARY.index(term)].sigmoid().item()
+        assert reading.sources[term].probability == pytest.approx(expected, rel=1e-4)
+    assert all(reading.sources[term].probability is None for term in reading.weights if term in reading.literal)

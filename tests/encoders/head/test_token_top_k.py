@@ -1,0 +1,137 @@
+"""The blocked search for the largest scores of each token equals sorting all scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoders.head import keep_largest, max_pool_entries, token_top_k, top_k_per_row
+
+SIZES = [(7, 53, 3), (1, 300, 4), (40, 1000, 1), (9, 64, 64), (5, 33, 32), (0, 20, 2), (20, 4000, 20)]
+
+Inputs = tuple[Tensor, Tensor, Tensor]
+
+
+def inputs(rows: int, n: int, *, whole: bool = False, dtype: torch.dtype = torch.float32) -> Inputs:
+    """``whole``: small whole numbers, so that many scores are equal."""
+    generator = torch.Generator().manual_seed(n)
+    tensors = [torch.randn(*shape, generator=generator, dtype=dtype) for shape in ((rows, 6), (n, 6), (n,))]
+    hidden, weight, bias = [(tensor.round() if whole else tensor).requires_grad_() for tensor in tensors]
+    return hidden, weight, bias
+
+
+def sorted_scores(rows: Tensor, weight: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The definition: all scores, sorted; of equal scores the lower column first."""
+    values, columns = torch.sort(rows @ weight.T + bias, dim=1, descending=True, stable=True)
+    return values[:, :k], columns[:, :k]
+
+
+@pytest.fixture(autouse=True)
+def _several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows per block, and a last block that is not full."""
+    monkeypatch.setattr(token_top_k, "_BLOCK_ON_CPU", 3000)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["all different", "many equal"])
+@pytest.mark.parametrize(("rows", "n", "k"), SIZES)
+def test_equals_sorting_all_scores(rows: int, n: int, k: int, whole: bool) -> None:
+    tensors = inputs(rows, n, whole=whole, dtype=torch.float64)
+    values, columns = top_k_per_row(*tensors, k)
+    expected, reference = sorted_scores(*tensors, k)
+    torch.testing.assert_close(values, expected)
+    assert torch.equal(columns, reference)
+    upstream = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    gradients = torch.autograd.grad((values * upstream).sum(), tensors)
+    references = torch.autograd.grad((expected * upstream).sum(), tensors)
+    for gradient, other in zip(gradients, references, strict=True):
+        torch.testing.assert_close(gradient, other)  # 0 for columns that are in no top k
+    with torch.no_grad():
+        assert torch.equal(top_k_per_row(*tensors, k)[1], reference)
+
+
+@pytest.mark.parametrize("k", [0, 54])
+def test_k_out_of_range(k: int) -> None:
+    with pytest.raises(ValueError, match="1 to 53"):
+        top_k_per_row(*inputs(2, 53), k)
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_a_frozen_input_gets_no_gradient(frozen: int) -> None:
+    tensors = inputs(4, 40)
+    tensors[frozen].requires_grad_(False)
+    top_k_per_row(*tensors, 3)[0].sum().backward()
+    assert [tensor.grad is None for tensor in tensors] == [number == frozen for number in range(3)]
+
+
+def test_bf16() -> None:
+    """Products in bf16 under autocast or with bf16 weights; values in float32."""
+    tensors = inputs(9, 2000)
+    expected, _ = sorted_scores(*tensors, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        values, _ = top_k_per_row(*tensors, 8)
+    torch.testing.assert_close(values, expected, rtol=0.02, atol=0.06)
+    assert not torch.equal(values, expected)
+    values.sum().backward()
+    assert all(tensor.grad is not None and tensor.grad.dtype == torch.float32 for tensor in tensors)
+    rows, weight, bias = (tensor.detach().bfloat16() for tensor in tensors)
+    torch.testing.assert_close(top_k_per_row(rows, weight, bias, 8)[0], expected, rtol=0.03, atol=0.1)
+
+
+def test_the_largest_of_each_row() -> None:
+    """Of equal values the first stay; ``k`` may exceed the number of columns."""
+    weights = torch.tensor([[0.5, 2.0, 0.5, 1.0], [0.0, 0.0, 3.0, 0.0]], requires_grad=True)
+    assert keep_largest(weights, 3).tolist() == [[0.5, 2.0, 0.0, 1.0], [0.0, 0.0, 3.0, 0.0]]
+    assert torch.equal(keep_largest(weights, 9), weights)
+    keep_largest(weights, 2).sum().backward()
+    assert weights.grad is not None
+    assert weights.grad.tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]]
+
+
+def test_pooled_by_hand() -> None:
+    """Text 0 has rows 0 and 2: column 1 has 2 and 3, column 4 has -1; text 2 has no rows."""
+    values = torch.tensor([[2.0, 0.5], [7.0, -3.0], [3.0, -1.0]])
+    columns = torch.tensor([[1, 0], [1, 2], [1, 4]])
+    pooled = max_pool_entries(values, columns, torch.tensor([0, 1, 0]), 3, 5)
+    assert pooled.tolist() == [[0.5, 3.0, 0, 0, 0], [0, 7.0, 0, 0, 0], [0, 0, 0, 0, 0]]
+
+
+def test_the_gradient_of_a_maximum_goes_to_its_first_entry() -> None:
+    values = torch.tensor([[2.0, 5.0], [3.0, -1.0], [3.0, 5.0]], requires_grad=True)
+    pooled = max_pool_entries(values, torch.tensor([[1, 0], [1, 2], [1, 3]]), torch.tensor([0, 0, 0]), 1, 4)
+    assert pooled.tolist() == [[5.0, 3.0, 0.0, 5.0]]
+    (pooled * torch.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
+    assert values.grad is not None
+    assert values.grad.tolist() == [[0.0, 1.0], [10.0, 0.0], [0.0, 1000.0]]
+
+
+def test_gradcheck() -> None:
+    rows, weight, bias = inputs(5, 90, dtype=torch.float64)
+    texts = torch.tensor([0, 0, 1, 1, 1])
+
+    def run(rows: Tensor, weight: Tensor, bias: Tensor) -> Any:
+        values, columns = top_k_per_row(rows, weight, bias, 4)
+        return max_pool_entries(values, columns, texts, 2, 90)
+
+    assert torch.autograd.gradcheck(run, (rows, weight, bias), fast_mode=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("whole", [False, True], ids=["all different", "many equal"])
+def test_on_a_gpu(whole: bool) -> None:
+    ours = [tensor.detach().double().cuda().requires_grad_() for tensor in inputs(40, 3000, whole=whole)]
+    theirs = [tensor.detach().double().requires_grad_() for tensor in inputs(40, 3000, whole=whole)]
+    texts = torch.arange(40) // 8
+    results = []
+    for rows, weight, bias in (ours, theirs):
+        values, columns = top_k_per_row(rows, weight, bias, 7)
+        pooled = max_pool_entries(values, columns, texts.to(values.device), 5, 3000)
+        pooled.square().sum().backward()
+        results.append((columns.cpu(), pooled.detach().cpu()))
+    assert torch.equal(results[0][0], results[1][0])
+    torch.testing.assert_close(results[0][1], results[1][1])
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.grad is not None
+        torch.testing.assert_close(mine.grad.cpu(), other.grad)
