@@ -13,7 +13,6 @@ from learned_sparse.core.files import (
     atomic_write,
     checkpoint_folder,
     encoded_folders,
-    folder_beside,
     home,
     index_folder,
     new_folder,
@@ -24,7 +23,6 @@ from learned_sparse.core.files import (
     vectors_folder,
     write_json,
 )
-from learned_sparse.core.html_page import escape, page
 from learned_sparse.core.lazy import lazy_names
 from learned_sparse.core.quantize import MAX_IMPACT, QuantizationStatistics, Quantizer, check_weights
 from learned_sparse.core.records import (
@@ -39,12 +37,11 @@ from learned_sparse.core.records import (
     without_mark,
 )
 from learned_sparse.core.settings import add_set_option, parse, parse_changes, read_yaml
-from learned_sparse.core.terms import EMPTY_TERM, LONGEST_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_reason
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_reason
 
 __all__ = [
     "EMPTY_TERM",
     "EXPANDED",
-    "LONGEST_TERM",
     "MAX_IMPACT",
     "NO_TERMS",
     "RESERVED",
@@ -68,14 +65,11 @@ __all__ = [
     "checkpoint_folder",
     "did_you_mean",
     "encoded_folders",
-    "escape",
-    "folder_beside",
     "home",
     "index_folder",
     "lazy_names",
     "load_encoder",
     "new_folder",
-    "page",
     "parse",
     "parse_changes",
     "queries_folder",

@@ -101,23 +101,10 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder that is renamed to ``path`` when the block ends; an existing ``path`` is replaced."""
-    with folder_beside(path) as temporary:
-        yield temporary
-        if path.exists():
-            replaced = temporary.with_name(f"{temporary.name}.replaced")
-            path.rename(replaced)
-            temporary.rename(path)
-            shutil.rmtree(replaced)
-        else:
-            temporary.rename(path)
+    """Yield a folder ``.NAME.<random>.tmp`` that is renamed to ``path`` when the block ends without an exception.
 
-
-@contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder ``.NAME.<random>.tmp`` beside ``path``, which is removed when the block ends.
-
-    The temporary folder of a killed process is removed by the next call with the same path.
+    An existing folder ``path`` is replaced then. The temporary folder of a killed process is removed by the next call
+    with the same path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in _leftovers(path):
@@ -126,6 +113,13 @@ def folder_beside(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
+        if path.exists():
+            replaced = temporary.with_name(f"{temporary.name}.replaced")
+            path.rename(replaced)
+            temporary.rename(path)
+            shutil.rmtree(replaced)
+        else:
+            temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

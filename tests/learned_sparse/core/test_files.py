@@ -1,4 +1,4 @@
-"""Files are whole or absent, whatever happens while they are written."""
+"""Files and folders are whole or absent after errors, kills and full disks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import atomic_write, folder_beside, read_json, sha256, write_json
+from learned_sparse.core.files import atomic_write, new_folder, read_json, sha256, write_json
 
 KILLED = """
 import os, signal, sys
@@ -28,8 +28,8 @@ with atomic_write(sys.argv[1]) as file:
 KILLED_IN_FOLDER = """
 import os, signal, sys
 from pathlib import Path
-from learned_sparse.core.files import folder_beside
-with folder_beside(Path(sys.argv[1])) as folder:
+from learned_sparse.core import new_folder
+with new_folder(Path(sys.argv[1])) as folder:
     (folder / "run.txt").write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -61,7 +61,7 @@ def test_file_appears_when_the_block_ends(tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["file.txt"]
 
 
-def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
+def test_permissions_are_those_of_a_new_file(tmp_path: Path) -> None:
     with atomic_write(tmp_path / "ours"):
         pass
     (tmp_path / "usual").touch()
@@ -69,7 +69,7 @@ def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [None, b"old"])
-def test_an_error_leaves_what_was_there(tmp_path: Path, before: bytes | None) -> None:
+def test_an_error_keeps_the_earlier_file(tmp_path: Path, before: bytes | None) -> None:
     path = tmp_path / "file.txt"
     if before is not None:
         path.write_bytes(before)
@@ -79,7 +79,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path, before: bytes | None) ->
     assert [entry.read_bytes() for entry in tmp_path.iterdir()] == ([] if before is None else [before])
 
 
-def test_a_kill_leaves_no_file_and_the_next_write_tidies_up(tmp_path: Path, python: Any) -> None:
+def test_a_kill_leaves_a_temporary_file_that_the_next_write_removes(tmp_path: Path, python: Any) -> None:
     path = tmp_path / "part-00000.jsonl"
     assert python("-c", KILLED, path).returncode == -9
     assert not path.exists()
@@ -91,14 +91,26 @@ def test_a_kill_leaves_no_file_and_the_next_write_tidies_up(tmp_path: Path, pyth
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".other.txt.0123456789abcdef.tmp", path.name]
 
 
-def test_a_folder_of_a_killed_process_goes_with_the_next(tmp_path: Path, python: Any) -> None:
-    run = tmp_path / "runs" / "splade.txt"
-    assert python("-c", KILLED_IN_FOLDER, run).returncode == -9
-    (leftover,) = run.parent.iterdir()
+def test_the_next_folder_removes_the_one_of_a_killed_process(tmp_path: Path, python: Any) -> None:
+    path = tmp_path / "indexes" / "splade"
+    assert python("-c", KILLED_IN_FOLDER, path).returncode == -9
+    (leftover,) = path.parent.iterdir()
     assert (leftover / "run.txt").is_file()
-    with folder_beside(run) as folder:
-        assert list(run.parent.iterdir()) == [folder] != [leftover]
-    assert list(run.parent.iterdir()) == []
+    with new_folder(path) as folder:
+        assert list(path.parent.iterdir()) == [folder] != [leftover]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_is_replaced_or_stays(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    for content in ("old", "new"):
+        with new_folder(path) as folder:
+            (folder / "file").write_text(content)
+    with pytest.raises(ZeroDivisionError), new_folder(path) as folder:
+        (folder / "file").write_text("half")
+        _ = 1 / 0
+    assert [entry.name for entry in tmp_path.iterdir()] == ["index"]
+    assert (path / "file").read_text() == "new"
 
 
 def test_a_full_disk_is_an_error_with_a_way_out(tmp_path: Path) -> None:
@@ -118,12 +130,12 @@ def test_a_file_that_does_not_fit(tmp_path: Path, python: Any) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_error_of_the_system_is_not_taken_for_a_full_disk(tmp_path: Path) -> None:
+def test_other_os_errors_are_raised_unchanged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="input"), atomic_write(tmp_path / "file.txt"):
         (tmp_path / "input").read_bytes()
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LearnedSparseError, match=r"file/x: cannot be written"), atomic_write(tmp_path / "file" / "x"):
         pass
@@ -138,6 +150,7 @@ def test_two_writers_of_one_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"second"
 
 
+@settings(max_examples=20)
 @given(content=st.binary(max_size=200))
 def test_sha256(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "sha256"
@@ -145,20 +158,21 @@ def test_sha256(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> Non
     assert sha256(path) == hashlib.sha256(content).hexdigest()
 
 
-def test_sha256_of_nothing(tmp_path: Path) -> None:
+def test_sha256_of_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     known = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # FIPS 180-4
     assert sha256(tmp_path / "empty") == known
 
 
+@settings(max_examples=30)
 @given(content=json_values)
-def test_json_comes_back(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
+def test_reading_json_is_the_inverse_of_writing(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
     path = tmp_path_factory.getbasetemp() / "content.json"
     write_json(path, content)
     assert read_json(path) == content
 
 
-def test_json_is_the_same_for_the_same_content(tmp_path: Path) -> None:
+def test_bytes_of_json(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"b": 1, "a": "é"})
     assert (tmp_path / "a.json").read_bytes() == b'{\n  "a": "\\u00e9",\n  "b": 1\n}\n'
 
@@ -177,7 +191,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
         (b'"\xff"', "content.json: not UTF-8 text: invalid start byte at byte 1"),
     ],
 )
-def test_json_that_cannot_be_read(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_unreadable_json(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "content.json"
     if content is not None:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Files for Anserini: what is written is read, and what Anserini would mangle is neither written nor read."""
+"""Files for Anserini: reading is the inverse of writing; lines that Anserini would change are refused by both."""
 
 from __future__ import annotations
 
@@ -6,44 +6,51 @@ import gzip
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import sha256
-from learned_sparse.core.quantize import MAX_IMPACT
-from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import EMPTY_TERM, unfit_reason
-from learned_sparse.jsonvector import read_vectors, vector_files, write_part
+from learned_sparse.core import EMPTY_TERM, MAX_IMPACT, NO_TERMS, LearnedSparseError, SparseBatch, sha256, unfit_reason
+from learned_sparse.jsonvector import Counts, load_vectors, read_vectors, vector_files, write_part
 from learned_sparse.jsonvector.__main__ import main as check
+from tests.learned_sparse.encoded_folder import write_folder
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: text.split() == [text])
 terms = st.text(characters, min_size=1, max_size=12).filter(lambda term: unfit_reason(term) is None)
 vectors = st.dictionaries(terms, st.integers(1, 10**6), max_size=8)
+VECTORS = {"d3": {"a": 2}, "d1": {"a": 1, "b": 2}, "d2": {}, "d10": {"c": 300}, "d4": {"b": 1}}
 
 
 def batch(*rows: dict[str, int]) -> SparseBatch:
     return SparseBatch.from_dicts(rows, dtype=np.int64)
 
 
+def loaded(folder: Path) -> list[tuple[str, dict[str, int]]]:
+    """Like ``list(read_vectors(folder))``, by ``load_vectors``."""
+    names, impacts = load_vectors([folder])
+    return [(name, impacts.row(row)) for row, name in enumerate(names)]
+
+
+@settings(max_examples=40)
 @given(st.dictionaries(ids, st.tuples(st.text(characters), vectors), max_size=6), st.booleans())
-def test_what_is_written_is_read(documents: dict[str, tuple[str, dict[str, int]]], compress: bool) -> None:
+def test_reading_is_the_inverse_of_writing(documents: dict[str, tuple[str, dict[str, int]]], compress: bool) -> None:
     rows = [vector for _, vector in documents.values()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("part.jsonl.gz" if compress else "part.jsonl")
         texts = [text for text, _ in documents.values()]
         written = write_part(path, list(documents), texts, batch(*rows), compress=compress)
         assert dict(read_vectors(path)) == dict(zip(documents, rows, strict=True))
+        assert loaded(path) == list(zip(documents, rows, strict=True))
         assert written.sha256 == sha256(path)
         assert (written.documents, written.empty_vectors) == (len(rows), sum(not row for row in rows))
         assert written.postings == sum(map(len, rows))
 
 
-def test_the_very_bytes(tmp_path: Path) -> None:
+def test_bytes(tmp_path: Path) -> None:
     path = tmp_path / "part.jsonl"
     write_part(path, ["d1", "d2"], ["Hives.\n", ""], batch({"hives": 3, "é": 1}, {}))
     assert path.read_text(encoding="utf-8").splitlines() == [
@@ -72,7 +79,7 @@ def test_gzip_has_no_time_and_no_name(tmp_path: Path) -> None:
         ("d1", {"a": 1, "abc": 2**29}, "'d1': Anserini would write this vector as 2,147,483,650 characters"),
     ],
 )
-def test_nothing_is_written(tmp_path: Path, name: str, vector: dict[str, int], message: str) -> None:
+def test_bad_rows_are_not_written(tmp_path: Path, name: str, vector: dict[str, int], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         write_part(tmp_path / "part.jsonl", ["ok", name], ["", ""], batch({"b": 1}, vector))
     assert list(tmp_path.iterdir()) == []
@@ -87,14 +94,14 @@ def test_floats_and_broken_texts_are_not_written(tmp_path: Path) -> None:
 
 
 GOOD = '{"id": "d1", "vector": {"hives": 3}}'
-# performance.md-like table: what Anserini drops, splits or mangles without a word
-ODD = [
+BAD_LINES = [
     ('{"id": "x", "vector": {}}', "the vector is empty and Anserini would drop the document"),
     ('{"id": "x", "vector": null}', 'no "vector"'),
     ('{"id": "x"}', 'no "vector"'),
     ('{"vector": {"a": 1}}', 'no "id"'),
+    ('{"id": null, "vector": {"a": 1}}', 'no "id"'),
     ('{"id": "", "vector": {"a": 1}}', "the id '' is empty"),
-    ('{"id": "a b", "vector": {"a": 1}}', "holds white space"),
+    ('{"id": " a", "vector": {"a": 1}}', "holds white space"),
     ('{"id": 1.5, "vector": {"a": 1}}', '"id" is a float'),
     ('{"id": true, "vector": {"a": 1}}', '"id" is a bool'),
     ('{"id": "x", "vector": {"a": 0}}', "'a' has the impact 0"),
@@ -103,21 +110,26 @@ ODD = [
     ('{"id": "x", "vector": {"a": 1e2}}', "'a' has the impact 100.0"),
     ('{"id": "x", "vector": {"a": "3"}}', "'a' has the impact '3'"),
     ('{"id": "x", "vector": {"a": true}}', "'a' has the impact True"),
+    ('{"id": "x", "vector": {"a": null}}', "'a' has the impact None"),
     ('{"id": "x", "vector": {"a": 3000000000}}', "'a' has the impact 3000000000"),
+    ('{"id": "x", "vector": {"a": 99999999999999999999}}', "'a' has the impact 1e+20"),
     ('{"id": "x", "vector": {"new york": 2}}', "cannot hold the term 'new york'"),
+    ('{"id": "x", "vector": {"é\\u00a0b": 2}}', "white space"),
     ('{"id": "x", "vector": {"": 2}}', "it is empty"),
+    (f'{{"id": "x", "vector": {{"{EMPTY_TERM}": 2}}}}', "reserved"),
+    (f'{{"id": "x", "vector": {{"{NO_TERMS}": 1}}}}', "reserved"),
     ('{"id": "x", "vector": {"' + "a" * 256 + '": 2}}', "longer than 254"),
-    ('{"id": "x", "vector": {"aaaaaaaa": 500000000}}', "4,500,000,000 characters"),
+    ('{"id": "x", "vector": {"aaaaaaaa": 119304648}}', "1,073,741,832 characters"),  # just above 2**30
     ('{"id": "x", "vector": [1, 2]}', '"vector" is a list'),
     ('{"id": "x", "vector": {"a": NaN}}', "not JSON"),
-    ('{"id": "x", "vector": {"a": 1}', "not JSON"),
+    ('{"id": "x", "vector": {"a": 1}} {"id": "y", "vector": {"a": 1}}', "not JSON"),
     ('["x"]', "expected an object, got list"),
     ('{"id": "d1", "vector": {"a": 1}}', "the id 'd1'"),
 ]
 
 
-@pytest.mark.parametrize(("line", "message"), ODD)
-def test_odd_lines_are_found_with_file_and_line(
+@pytest.mark.parametrize(("line", "message"), BAD_LINES)
+def test_every_reader_names_file_and_line_of_a_bad_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
 ) -> None:
     path = tmp_path / "part.jsonl"
@@ -126,28 +138,47 @@ def test_odd_lines_are_found_with_file_and_line(
         list(read_vectors(tmp_path))
     assert str(error.value).startswith(f"{path}:3: ")
     assert message in str(error.value)
+    with pytest.raises(LearnedSparseError) as array_error:
+        load_vectors([tmp_path])
+    assert str(array_error.value) == str(error.value)
     assert check(["check", str(tmp_path)]) == 1
     output = capsys.readouterr().out
     assert f"{path}:3: " in output
     assert f"{tmp_path}: 2 documents (0 with an empty vector), 1 problems" in output
 
 
-def test_bytes_that_are_not_utf8_and_broken_gzip(tmp_path: Path) -> None:
+def test_vectors_at_the_limit_of_characters(tmp_path: Path) -> None:
+    rows = {"x": {"aaaaaaaa": 119_304_647}, "y": {"hives": 3, "itch": 1}, "z": {"aaaaaaaa": 119_304_647}}
+    lines = [json.dumps({"id": name, "vector": row}) for name, row in rows.items()]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert loaded(tmp_path) == list(read_vectors(tmp_path)) == list(rows.items())
+
+
+def test_invalid_utf8_and_broken_gzip(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"id": "x", "vector": {"\xff": 1}}\n')
     with pytest.raises(LearnedSparseError, match=r"a.jsonl:1: not JSON"):
         list(read_vectors(tmp_path))
     (tmp_path / "a.jsonl").write_bytes(f"{GOOD}\n".encode())
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(GOOD.replace("d1", "d2").encode() * 50)[:-9])
-    with pytest.raises(LearnedSparseError, match=r"b.jsonl.gz:\d: "):
-        list(read_vectors(tmp_path))
+    for reader in (lambda: list(read_vectors(tmp_path)), lambda: load_vectors([tmp_path])):
+        with pytest.raises(LearnedSparseError, match=r"b.jsonl.gz:\d: "):
+            reader()
 
 
-def test_what_others_write_is_read(tmp_path: Path) -> None:
+def test_files_of_other_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("learned_sparse.jsonvector.reader.CHUNK_LINES", 2)
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "2.json").write_text('{"id": 7, "content": "naver", "vector": {"##ing": 2, "日本": 1}}\n')
+    lines = [
+        '{"id": 7, "content": "true", "vector": {"##ing": 2, "日本": 1}}',
+        "",
+        '{"vector": {"a": 536870912}, "id": "x", "more": [true, null]}',
+        f'{{"id": "y", "vector": {{"{EMPTY_TERM}": 1}}}}',
+    ]
+    (tmp_path / "b" / "2.json").write_text("\n".join(lines))
     (tmp_path / "a.jsonl").write_text(GOOD)  # no line end at the end
-    (tmp_path / "manifest.txt").write_text("not ours")
-    assert list(read_vectors(tmp_path)) == [("d1", {"hives": 3}), ("7", {"##ing": 2, "日本": 1})]
+    (tmp_path / "manifest.txt").write_text("not a vector file")
+    vectors = [("d1", {"hives": 3}), ("7", {"##ing": 2, "日本": 1}), ("x", {"a": 2**29}), ("y", {})]
+    assert loaded(tmp_path) == list(read_vectors(tmp_path)) == vectors
 
 
 def test_good_folders_pass_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,14 +187,44 @@ def test_good_folders_pass_the_check(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "2 documents (1 with an empty vector), 0 problems" in capsys.readouterr().out
 
 
-def test_where_there_is_nothing(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="no such file or folder"):
         vector_files(tmp_path / "none")
     with pytest.raises(LearnedSparseError, match=r"no .jsonl, .json or .gz file here"):
         vector_files(tmp_path)
 
 
-def test_lines_are_json_for_everyone(tmp_path: Path) -> None:
+def test_line_separators_in_texts_do_not_end_a_line(tmp_path: Path) -> None:
     path = tmp_path / "part.jsonl"
-    write_part(path, ["d\u2028"[:1], "d2"], ["\u2028\x85\x00", "x"], batch({"a": 1}, {"b": 2}))
+    write_part(path, ["d1", "d2"], ["\u2028\x85\x00", "x"], batch({"a": 1}, {"b": 2}))
     assert [json.loads(line)["contents"] for line in path.read_bytes().split(b"\n")[:-1]] == ["\u2028\x85\x00", "x"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"complete": False}, "not complete; run learned_sparse.encode with --resume"),
+        ({"kind": "queries"}, "encoded queries, not documents"),
+        ({"scoring": "bm25"}, "scored by BM25"),
+        ({"counts": Counts(postings=6)}, r"manifest.json: 6 impacts in the manifest, 5 read; encode again"),
+    ],
+)
+def test_load_vectors_compares_counts_with_the_manifest(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        load_vectors([write_folder(tmp_path, VECTORS, **changes)])
+
+
+def test_load_vectors_compares_files_with_the_manifest(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, VECTORS, parts=2)
+    assert loaded(folder) == list(VECTORS.items())
+    part = folder / "vectors" / "part-00001.jsonl"
+    lines = part.read_text().splitlines(keepends=True)
+    part.write_text("".join(lines[:-1]))
+    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: 2 documents in the manifest, 1 read"):
+        load_vectors([folder])
+    part.unlink()
+    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: missing"):
+        load_vectors([folder])
+    (folder / "vectors" / "part-00007.jsonl").write_text("".join(lines))
+    with pytest.raises(LearnedSparseError, match=r"part-0000[17].jsonl: (missing|not in the manifest)"):
+        load_vectors([folder])
