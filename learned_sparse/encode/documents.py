@@ -66,9 +66,11 @@ def write_vectors(
     ``model`` and ``collection``: names for the manifest; ``model`` is by default the class name of the encoder.
     ``compress``: write ``.jsonl.gz``. ``resume``: continue an interrupted call. ``overwrite``: replace earlier output.
 
-    Empty texts are encoded like any other. Repeated ids raise ``LearnedSparseError``.
+    ``progress``: called with the number of documents just encoded.
 
-    >>> vectors = write_vectors("vectors", [Document("d1", "hives itch")], encoder)  # doctest: +SKIP
+    Empty texts are encoded like any other. Repeated ids raise ``LearnedSparseError``. ::
+
+        write_vectors("vectors", [Document("d1", "hives itch")], load_encoder("my-checkpoint"))
     """
     folder = Path(folder)
     description = dict(encoder.description)
