@@ -1,4 +1,4 @@
-"""An encoder without torch that says where its weights come from, and indexes of what it makes."""
+"""An encoder that explains its weights, without torch, and an index of its vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPANSION = "##allergy"
 
 
 class Explaining(WordCounts):
-    """Each word weighs 2; the first two words bring ``##allergy``, with 0.5 and 1."""
+    """Each word has the weight 2; the first two words expand to ``##allergy`` with 0.5 and 1."""
 
     quantizer: Any = Quantizer(2.0)
 
@@ -67,14 +67,14 @@ class Explaining(WordCounts):
 
 
 def vectors() -> dict[str, Mapping[str, int]]:
-    """Of ``DOCUMENTS``, as ``Explaining`` gives them."""
+    """Impacts of ``DOCUMENTS`` by ``Explaining``."""
     batch = Explaining().encode(list(DOCUMENTS.values()))
     impacts = Explaining.quantizer.quantize(batch)[0]
     return {name: impacts.row(place) for place, name in enumerate(DOCUMENTS)}
 
 
 def save_index(folder: Path, **changes: Any) -> Path:
-    """The index of ``DOCUMENTS``, which stand in a file beside it."""
+    """An index of ``DOCUMENTS``; their texts are in a file beside it."""
     corpus = folder / "corpus.tsv"
     folder.mkdir(parents=True, exist_ok=True)
     corpus.write_text("".join(f"{name}\t{text}\n" for name, text in DOCUMENTS.items()), encoding="utf-8")
@@ -107,12 +107,12 @@ def replace_encoders(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[...
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """What the command prints."""
+    """Output of the command."""
     assert inspect.main([str(argument) for argument in arguments]) == 0
     return capsys.readouterr().out
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
-    """What the command prints as JSON."""
+    """JSON output of the command."""
     content: dict[str, Any] = json.loads(shown(capsys, *arguments, "--json"))
     return content

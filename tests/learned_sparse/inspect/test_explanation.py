@@ -31,7 +31,7 @@ def read(sources: dict[str, list[Share]], *, spelled: bool) -> Reading:
     )
 
 
-def test_a_word_is_as_heavy_as_its_heaviest_piece() -> None:
+def test_a_word_has_the_weight_of_its_heaviest_piece() -> None:
     reading = read({"wing": [Share(1, 3.0)], "##er": [Share(0, 1.0)], "the": [Share(7, 2.0)]}, spelled=True)
     view = make_view("document", TEXT, reading, None)
     assert [(word.start, word.end, word.sequence, word.weight) for word in view.words] == [
@@ -44,7 +44,7 @@ def test_a_word_is_as_heavy_as_its_heaviest_piece() -> None:
     assert [term.literal for term in view.terms] == [True, True, True]
 
 
-def test_impacts_shade_where_there_are_some() -> None:
+def test_words_have_the_impacts_of_their_terms() -> None:
     reading = read({"wing": [Share(1, 3.0)], "the": [Share(7, 2.0)], "gone": [Share(7, 1.0)]}, spelled=True)
     view = make_view("document", TEXT, reading, {"the": 7, "wing": 2, "air": 2}, indexed=True)
     assert [(term.term, term.impact, term.weight, term.literal) for term in view.terms] == [
@@ -55,14 +55,14 @@ def test_impacts_shade_where_there_are_some() -> None:
     assert [(term.term, term.impact) for term in encoded.terms] == [("wing", 2), ("the", 7), ("gone", 0)]
 
 
-def test_where_dimensions_are_no_words_a_word_is_as_heavy_as_what_it_gives() -> None:
+def test_a_word_has_the_sum_of_its_contributions_to_latent_dimensions() -> None:
     reading = read({"b1d3": [Share(1, 3.0, "b1")], "b2d9": [Share(3, 1.0, "b2"), Share(5, 0.5, "b2")]}, spelled=False)
     view = make_view("document", TEXT, reading, {"b1d3": 1, "b2d9": 1})
     assert [word.weight for word in view.words] == [4.0, 0.0, 0.5, 0.0, 0.0]
     assert {term.literal for term in view.terms} == {None}
 
 
-def test_shares_are_joined_by_word() -> None:
+def test_shares_are_added_up_by_word() -> None:
     shares = [Share(1, 1.0), Share(2, 2.0), Share(8, 4.0), Share(0, 1.0), Share(5, 3.0, "b1"), Share(5, 3.5, "b2")]
     view = make_view("document", TEXT, read({"x": shares}, spelled=True), None)
     assert view.heaviest_words(shares) == [
@@ -70,7 +70,7 @@ def test_shares_are_joined_by_word() -> None:
     ]  # fmt: skip
 
 
-def test_the_words_that_meet_in_a_score() -> None:
+def test_the_terms_and_words_of_a_score() -> None:
     encoder = Explaining()
     views = {
         text: make_view("query", text, encoder.explain(text), {"a": 3, "##allergy": 2}) for text in ("a b", "c a a")

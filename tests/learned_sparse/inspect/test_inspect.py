@@ -33,7 +33,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What encoders were asked for."""
+    """Replace the encoders; the arguments of the calls of ``load_encoder``."""
     return explain_everything(monkeypatch)
 
 
@@ -67,7 +67,7 @@ def test_a_text_without_a_quantiser(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "     2    a     a\n" in shown(capsys, "--checkpoint", "c", "--text", "a")
 
 
-def test_a_text_that_holds_the_mark_of_expansion_is_one_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_with_the_expansion_mark_is_one_text(capsys: pytest.CaptureFixture[str]) -> None:
     view = as_json(capsys, "--checkpoint", "here", "--text", "a\x1fb")["document"]
     assert (view["text"], view["expanded"]) == ("a b", None)
 
@@ -94,9 +94,9 @@ def test_a_text_as_json(capsys: pytest.CaptureFixture[str], encoder: list[dict[s
 @pytest.mark.jvm
 def test_the_score_of_every_pair_is_lucenes(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "hives and rash"
-    asked = dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
-    hits = dict(lucene.search_impacts(index, {"q": asked})["q"])
-    assert hits == dict(dot_products(asked, vectors()))
+    impacts = dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
+    hits = dict(lucene.search_impacts(index, {"q": impacts})["q"])
+    assert hits == dict(dot_products(impacts, vectors()))
     for name in DOCUMENTS:
         content = as_json(capsys, "--index", index, "--query", text, "--document", name)
         score = content["score"]
@@ -104,7 +104,7 @@ def test_the_score_of_every_pair_is_lucenes(index: Path, capsys: pytest.CaptureF
         assert score["total"] == sum(term["query"] * term["document"] for term in score["terms"])
         assert all(term["product"] == term["query"] * term["document"] for term in score["terms"])
         both = {term["term"] for term in score["terms"]}
-        assert both | score["only_in_query"].keys() == asked.keys()
+        assert both | score["only_in_query"].keys() == impacts.keys()
         assert both | score["only_in_document"].keys() == vectors()[name].keys()
         assert not both & (score["only_in_query"].keys() | score["only_in_document"].keys())
         assert content["document"]["text"] == DOCUMENTS[name]
@@ -150,7 +150,7 @@ def test_a_text_as_the_encoder_of_an_index_reads_it(
 
 
 @pytest.mark.jvm
-def test_vectors_that_somebody_else_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_without_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(tmp_path / "in", {"d": {"a": 2}})
     (tmp_path / "in" / "manifest.json").unlink()
     build_index(plain_files([tmp_path / "in"]), tmp_path / "index")
@@ -175,7 +175,7 @@ def test_a_document_without_its_text(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.jvm
-def test_a_text_that_has_changed_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_text_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = save_index(tmp_path)
     (tmp_path / "corpus.tsv").write_text("d10\titch and more\n", encoding="utf-8")
     content = as_json(capsys, "--index", index, "--document", "d10")
@@ -184,7 +184,7 @@ def test_a_text_that_has_changed_is_noticed(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.jvm
-def test_another_encoder_is_not_believed(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_no_sources_of_another_encoder(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     other = lambda *_, **__: Explaining(side="document", max_length=8)  # noqa: E731
     replace_encoders(monkeypatch, other)
     (note,) = as_json(capsys, "--index", index, "--document", "d1")["document"]["notes"]
@@ -193,7 +193,7 @@ def test_another_encoder_is_not_believed(index: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.jvm
-def test_an_encoder_that_cannot_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_an_encoder_that_explains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     other = lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {}))  # noqa: E731
     replace_encoders(monkeypatch, other)
     content = as_json(capsys, "--index", save_index(tmp_path), "--query", "rash", "--document", "d10")
@@ -203,12 +203,12 @@ def test_an_encoder_that_cannot_say(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.jvm
-def test_the_best_segment_stands_for_its_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_segment_of_a_document_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
-    held = {"d#0": {"hives": 1}, "d#1": {"hives": 5}, "d#2": {"rash": 9}, "e#0": {"hives": 7}}
+    documents = {"d#0": {"hives": 1}, "d#1": {"hives": 5}, "d#2": {"rash": 9}, "e#0": {"hives": 7}}
     options = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     counts = Counts(read=4, segmented=2, written=4, postings=4, largest_segments=3)
-    folder = write_folder(tmp_path / "in", held, options=options, counts=counts)
+    folder = write_folder(tmp_path / "in", documents, options=options, counts=counts)
     build_index(encoded_files([folder]), tmp_path / "index")
     content = as_json(capsys, "--index", tmp_path / "index", "--query", "hives", "--document", "d", "--no-sources")
     assert content["document"]["id"] == "d#1"
@@ -251,7 +251,7 @@ def test_unknown_documents_and_unfit_indexes(index: Path, tmp_path: Path) -> Non
     assert "an index of plain text" in refused("--index", tmp_path / "bm25", "--document", "d")
 
 
-def test_what_goes_together() -> None:
+def test_options_that_exclude_or_need_each_other() -> None:
     assert "give --text TEXT or --document ID" in refused("--model", "m")
     assert "give --text TEXT or --document ID" in refused("--model", "m", "--text", "a", "--document", "d")
     assert "--text TEXT --side query" in refused("--model", "m", "--text", "a", "--query", "b")
@@ -269,7 +269,7 @@ def test_no_such_model(tmp_home: Path) -> None:
     assert "no checkpoint of 'splade'; `make demo` trains one, --checkpoint names another" in message
 
 
-def test_the_command_does_not_hide_the_standard_librarys_inspect(python: Any) -> None:
+def test_the_standard_librarys_inspect_stays_importable(python: Any) -> None:
     done = python("-c", "import learned_sparse.inspect, inspect; print(inspect.signature, inspect.__file__)")
     assert done.stdout.startswith("<function signature")
     assert "learned_sparse" not in done.stdout

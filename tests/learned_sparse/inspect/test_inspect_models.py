@@ -57,8 +57,8 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[
 
 @pytest.mark.jvm
 def test_scores_are_lucenes_and_shares_add_up(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = QueryEncoder.from_index(place / "index").encode(QUERY)
-    hits = lucene.search_impacts(place / "index", {"q": asked}, 2)["q"]
+    impacts = QueryEncoder.from_index(place / "index").encode(QUERY)
+    hits = lucene.search_impacts(place / "index", {"q": impacts}, 2)["q"]
     assert len(hits) > 1
     for name, score in hits:
         content = as_json(capsys, "--index", place / "index", "--query", QUERY, "--document", name)
@@ -83,8 +83,8 @@ def test_the_text_alone_is_read_as_in_the_index(place: Path, capsys: pytest.Capt
     if place.name.startswith(("spade", "unicoil")):
         return
     name = "d3#1" if place.name.startswith("splade") else "d3"
-    held = as_json(capsys, "--index", place / "index", "--document", name)["document"]
-    alone = as_json(capsys, "--index", place / "index", "--text", held["text"])["document"]
-    assert alone["tokens"] == held["tokens"]
+    indexed = as_json(capsys, "--index", place / "index", "--document", name)["document"]
+    alone = as_json(capsys, "--index", place / "index", "--text", indexed["text"])["document"]
+    assert alone["tokens"] == indexed["tokens"]
     impacts = {term["term"]: term["impact"] for term in alone["terms"] if term["impact"]}
-    assert impacts == {term["term"]: term["impact"] for term in held["terms"]}
+    assert impacts == {term["term"]: term["impact"] for term in indexed["terms"]}
