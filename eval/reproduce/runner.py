@@ -189,7 +189,10 @@ def run_step(step: Step, execute: Execute) -> Outcome:
 def in_this_process(step: Step) -> str | None:
     """Run the command's ``main`` in this process, so that its imports are shared by all steps; print the command."""
     print(f"\n$ {step.command}", flush=True)
-    status = importlib.import_module(step.module).main(list(step.words))
+    module = importlib.import_module(step.module)
+    if hasattr(module, "__path__"):  # a package: its command is in __main__
+        module = importlib.import_module(f"{step.module}.__main__")
+    status = module.main(list(step.words))
     if status:
         raise LearnedSparseError(f"python -m {step.module}: exit status {status}; see above")
     return None
