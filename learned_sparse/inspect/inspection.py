@@ -118,9 +118,8 @@ class IndexInspector:
 
     def _query(self, query: Query, settings: Mapping[str, Any]) -> TextView:
         device = {"device": self._overrides.device} if self._overrides.device else {}
-        encoder = QueryEncoder.from_note(
-            self._note, self._index, self._overrides.checkpoint, settings=settings, **device
-        )
+        checkpoint = self._overrides.checkpoint
+        encoder = QueryEncoder.from_index(self._index, checkpoint, note=self._note, settings=settings, **device)
         return _view("query", without_mark(query.text), encoder.encoder, encoder.quantizer, query.id or None)
 
     def _document(self, name: str, row: Mapping[str, int], notes: list[str], *, sources: bool) -> TextView:

@@ -34,7 +34,8 @@ from learned_sparse.search.searching import (
 )
 
 EPILOG = """\
-Hits, their order and their scores (to six decimals) are those of Pyserini's search.lucene with --min-idf -1.
+Hits, their order and their scores are those of Pyserini's search.lucene with --min-idf -1. (Pyserini lowers tied
+scores by steps of 0.000001, and rounds BM25 scores to four decimals.)
 In an index of segments, --hits counts documents, each scored by its best segment (MaxP).
 --backend exact holds all vectors in memory and starts no Java: the same run, fastest below some 100,000 documents.
 An index without learned_sparse.json, such as a prebuilt one, needs --checkpoint.
@@ -174,7 +175,7 @@ def _encode(queries: Sequence[Query], place: Path, note: IndexNote, options: arg
             raise LearnedSparseError(f"--set: {place} holds plain text, which is searched without an encoder")
         return None
     device = {"device": options.device} if options.device else {}
-    encoder = QueryEncoder.from_note(note, place, options.checkpoint, settings=settings, **device)
+    encoder = QueryEncoder.from_index(place, options.checkpoint, note=note, settings=settings, **device)
     size = options.encode_batch
     batches = (queries[start : start + size] for start in range(0, len(queries), size))
     return [row for batch in batches for row in encoder.encode_batch([query.text for query in batch])]

@@ -57,6 +57,7 @@ class QueryEncoder:
         index: str | Path,
         checkpoint: Encoder | str | Path | None = None,
         *,
+        note: IndexNote | None = None,
         settings: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> QueryEncoder:
@@ -64,22 +65,11 @@ class QueryEncoder:
 
         ``checkpoint`` says where the encoder is now. An encoder that differs from the recorded one is an error that
         lists the differences; only the changes ``settings`` are allowed, to settings that documents do not depend on.
-        An index without a record, such as a prebuilt one, accepts any ``checkpoint``.
+        An index without a record, such as a prebuilt one, accepts any ``checkpoint``. ``note`` is the note of the
+        index if it is read already.
         """
         index = Path(index)
-        return cls.from_note(read_note(index, checkpoint), index, checkpoint, settings=settings, **options)
-
-    @classmethod
-    def from_note(
-        cls,
-        note: IndexNote,
-        index: Path,
-        checkpoint: Encoder | str | Path | None = None,
-        *,
-        settings: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> QueryEncoder:
-        """``from_index`` with the note of the index already read; ``index`` is named in errors."""
+        note = note or read_note(index, checkpoint)
         changes = dict(settings or {})
         if not note.manifests:
             if checkpoint is None:
