@@ -1,4 +1,4 @@
-"""Encoded folders written by hand, and a query side that counts words."""
+"""Encoded folders with given vectors, and a query encoder that counts words."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Vectors = Mapping[str, Mapping[str, int]]
 
 
 def description(**changes: Any) -> dict[str, Any]:
-    """What ``WordCounts`` says of itself."""
+    """``description`` of ``WordCounts``."""
     return {"architecture": "words", "max_length": 64, "dtype": "fp32", "top_k": None, "scoring": "impact", **changes}
 
 
 class WordCounts(Encoder):
-    """An ``Encoder`` whose weights are the counts of the words of a text, over the words it has seen so far."""
+    """A query encoder whose weights are word counts."""
 
     quantizer = None
 
@@ -34,16 +34,16 @@ class WordCounts(Encoder):
 
 
 def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: Any) -> Path:
-    """What ``learned_sparse.encode`` leaves: ``vectors`` in ``parts`` files, and the manifest."""
+    """Write ``vectors`` in ``parts`` files with a manifest, as ``learned_sparse.encode`` does."""
     names = list(vectors)
     size = max(1, -(-len(names) // parts))
     written = []
     empty = postings = 0
     for number, start in enumerate(range(0, len(names), size)):
-        some = names[start : start + size]
-        batch = SparseBatch.from_dicts([vectors[name] for name in some], dtype="int32")
+        chunk = names[start : start + size]
+        batch = SparseBatch.from_dicts([vectors[name] for name in chunk], dtype="int32")
         file = f"vectors/part-{number:05d}.jsonl"
-        part = write_part(folder / file, some, [f"text of {name}" for name in some], batch)
+        part = write_part(folder / file, chunk, [f"text of {name}" for name in chunk], batch)
         empty, postings = empty + part.empty_vectors, postings + part.postings
         written.append(Part(file=file, documents=part.documents, sha256=part.sha256))
     settings: dict[str, Any] = {
@@ -66,7 +66,7 @@ def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: A
 
 
 def dot_products(query: Mapping[str, int], vectors: Vectors) -> list[tuple[str, float]]:
-    """Every document with a positive score, best first, ties by id: the double loop that Lucene must equal."""
+    """Documents with a positive score by a plain double loop: best first, ties by id."""
     scores = []
     for name, vector in vectors.items():
         score = 0

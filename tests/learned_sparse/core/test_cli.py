@@ -29,7 +29,7 @@ def end(outcome: int | BaseException) -> int | str | None:
 
 
 @pytest.mark.parametrize("status", [0, 1, 3])
-def test_status_is_passed_on(status: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_status_is_that_of_main(status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert end(status) == status
     assert capsys.readouterr() == ("", "")
 
@@ -43,7 +43,7 @@ def test_status_is_passed_on(status: int, capsys: pytest.CaptureFixture[str]) ->
         (KeyboardInterrupt(), 130, "interrupted\n"),
     ],
 )
-def test_errors_the_user_can_mend(
+def test_errors_of_the_user_are_printed(
     error: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert end(error) == status
@@ -65,14 +65,14 @@ def test_messages_go_to_standard_error_while_a_command_runs(capsys: pytest.Captu
     assert capsys.readouterr() == ("", "making this part again\n")
 
 
-@pytest.mark.parametrize("error", [ValueError("ours"), FileNotFoundError(errno.ENOENT, "No such file", "x")])
-def test_our_own_faults_keep_their_traceback(error: Exception) -> None:
+@pytest.mark.parametrize("error", [ValueError("a bug"), FileNotFoundError(errno.ENOENT, "No such file", "x")])
+def test_other_errors_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)) as raised:
         run_main(lambda argv: (_ for _ in ()).throw(error))
     assert raised.value is error
 
 
-def test_reader_that_went_away(root: Path) -> None:
+def test_a_closed_output_pipe(root: Path) -> None:
     program = "from learned_sparse.core import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""Which terms Lucene can hold."""
+"""Terms that Lucene can and cannot hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNFIT = [
     (" a", "white space"),
     ("a\u00a0b", "white space"),  # Pyserini splits topics here, Lucene does not
     ("a" * 255, "longer than 254"),
-    ("😀" * 128, "longer than 254"),  # two of Java's characters each
+    ("😀" * 128, "longer than 254"),  # two Java characters each
     ("\ud800", "surrogate"),
     (EMPTY_TERM, "reserved"),
     (NO_TERMS, "reserved"),
@@ -52,7 +52,7 @@ def test_repeated_terms_are_unfit(terms: list[str]) -> None:
 
 
 def refused(terms: list[str], expected: list[int]) -> None:
-    """Of a batch with one document for each term, just the ``expected`` ones cannot be written."""
+    """In a batch with one document for each term, exactly the ``expected`` documents are refused."""
     checked = LuceneTerms(terms)
     for number in range(len(terms)):
         batch = SparseBatch(np.array([0, 1]), np.array([number], np.int32), np.array([3], np.int32), terms)

@@ -1,4 +1,4 @@
-"""Weights to impacts."""
+"""Quantisation of weights to impacts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), -0.25])
-def test_a_weight_that_is_none_names_document_and_term(bad: float) -> None:
+def test_the_error_for_an_invalid_weight_names_document_and_term(bad: float) -> None:
     batch = SparseBatch.from_dicts([{"a": 1.0}, {}, {"a": 1.0, "hives": bad}])
     with pytest.raises(LearnedSparseError, match=r"document 'd3': term 'hives' has the weight"):
         Quantizer(100.0).quantize(batch, ["d1", "d2", "d3"])
@@ -76,7 +76,7 @@ def test_calibration_at_100_clips_nothing_and_uses_the_whole_range(values: list[
     assert impacts.values.max() == 2**bits - 1
 
 
-def test_calibration_looks_at_positive_weights_only() -> None:
+def test_calibration_ignores_zeros() -> None:
     values = np.array([0.0] * 98 + [1.0, 3.0])
     assert Quantizer.calibrate(values, 8, percentile=50).scale == 255 / 2
     with pytest.raises(LearnedSparseError, match="no positive weight"):
@@ -86,7 +86,7 @@ def test_calibration_looks_at_positive_weights_only() -> None:
 
 
 @pytest.mark.parametrize(("scale", "bits"), [(0.0, None), (-1.0, None), (float("nan"), 8), (1.0, 0), (1.0, 32)])
-def test_impossible_quantisers(scale: float, bits: int | None) -> None:
+def test_invalid_quantisers(scale: float, bits: int | None) -> None:
     with pytest.raises(LearnedSparseError, match="give"):
         Quantizer(scale, bits)
 

@@ -1,4 +1,4 @@
-"""The encode command with an encoder that needs no torch."""
+"""The encode command, its options and output, with an encoder that needs no torch."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[s
     assert (manifest.query_encoder or {})["side"] == "query"
     assert list(manifest.problems(out)) == []
     assert check(["check", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert "26 documents of" in said
-    assert "1 with an empty vector (kept)" in said
-    assert f"next: python -m learned_sparse.index --input {out} --index DIR" in said
+    printed = capsys.readouterr().out
+    assert "26 documents of" in printed
+    assert "1 with an empty vector (kept)" in printed
+    assert f"next: python -m learned_sparse.index --input {out} --index DIR" in printed
 
 
-def test_the_same_input_gives_the_same_bytes(tmp_path: Path, corpus: Path) -> None:
+def test_equal_input_gives_equal_bytes(tmp_path: Path, corpus: Path) -> None:
     for out in ("a", "b"):
         encode("--input", corpus, "--output", tmp_path / out, "--part-size", "7", "--gzip")
     assert files(tmp_path / "a") == files(tmp_path / "b")
@@ -85,7 +85,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path, corpus: Path) -> No
 
 
 @pytest.mark.parametrize("quantisation", [[], ["--bits", "6"], ["--quantization-factor", "9"]])
-def test_shards_together_are_the_whole(tmp_path: Path, corpus: Path, quantisation: list[str]) -> None:
+def test_shards_write_the_parts_of_a_whole_run(tmp_path: Path, corpus: Path, quantisation: list[str]) -> None:
     arguments: list[str | Path] = ["--input", corpus, "--part-size", "4", *quantisation]
     encode(*arguments, "--output", tmp_path / "whole")
     whole = {name: data for name, data in files(tmp_path / "whole").items() if name != "manifest.json"}
@@ -96,16 +96,16 @@ def test_shards_together_are_the_whole(tmp_path: Path, corpus: Path, quantisatio
         manifest = Manifest.load(out)
         assert manifest.quantizer == Manifest.load(tmp_path / "whole").quantizer
         assert manifest.counts.written + manifest.counts.other_shards == len(TEXTS)
-        mine = {name: data for name, data in files(out).items() if name != "manifest.json"}
+        shard_files = {name: data for name, data in files(out).items() if name != "manifest.json"}
         assert [part.file for part in manifest.parts] == [
             f"vectors/part-{number:05d}.jsonl" for number in range(shard, 7, 3)
         ]
-        assert not mine.keys() & union.keys()
-        union |= mine
+        assert not shard_files.keys() & union.keys()
+        union |= shard_files
     assert union == whole
 
 
-def test_bad_lines_end_the_run_or_are_counted(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_lines_raise_or_are_counted(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with corpus.open("a") as file:
         file.write('not JSON\n{"_id": "d3", "text": "again"}\n{"_id": "d99", "text": ""}\n')
     with pytest.raises(LearnedSparseError, match=r"corpus.jsonl:27: .*--on-bad-line skip"):
@@ -136,7 +136,7 @@ def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         encode("--queries", "--input", topics, "--output", out, "--resume", "--quantization-factor", "50")
 
 
-def test_what_is_encoded_is_found(tmp_path: Path, corpus: Path) -> None:
+def test_encoded_documents_are_found_by_their_text(tmp_path: Path, corpus: Path) -> None:
     topics = tmp_path / "topics.tsv"
     topics.write_text("".join(f"q{number}\t{text}\n" for number, text in enumerate(TEXTS[:9])))
     encode("--input", corpus, "--output", tmp_path / "documents")
@@ -171,17 +171,17 @@ def test_default_folders_are_below_home(
     assert names == ["pydoc", "pydoc"]
 
 
-def test_a_place_that_is_taken(tmp_path: Path, corpus: Path) -> None:
+def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / "letter.txt").write_text("mine")
+    (out / "letter.txt").write_text("text")
     arguments: list[str | Path] = ["--input", corpus, "--output", out]
     with pytest.raises(LearnedSparseError, match=r"not empty; give --resume, --overwrite or another --output"):
         encode(*arguments)
     encode(*arguments, "--overwrite", "--part-size", "5")
     encode(*arguments, "--overwrite", "--part-size", "20")
     assert sorted(path.name for path in (out / "vectors").iterdir()) == ["part-00000.jsonl", "part-00001.jsonl"]
-    assert (out / "letter.txt").read_text() == "mine"
+    assert (out / "letter.txt").read_text() == "text"
     (out / "vectors" / "more.jsonl").write_text("")
     with pytest.raises(LearnedSparseError, match=r"more.jsonl: not a part of this collection"):
         encode(*arguments, "--resume", "--part-size", "20")
@@ -226,7 +226,7 @@ class _Broken(FakeEncoder):
 @pytest.mark.parametrize(
     "arguments", [["--part-size", "5"], ["--part-size", "30"], ["--part-size", "24", "--quantization-factor", "5"]]
 )
-def test_a_nan_is_an_error_that_names_the_document(
+def test_the_error_for_nan_names_the_document(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     install_loader(monkeypatch, lambda _, side, **__: _Broken(side))

@@ -1,4 +1,4 @@
-"""Killed, torn, changed or full: a resumed run gives the bytes of an undisturbed one, or says why it cannot."""
+"""A run resumed after a kill, damage or a full disk gives the bytes of an undisturbed run, or an error."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_killed_runs(tmp_path: Path, corpus: Path, root: Path) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
     main(arguments(corpus, whole, "--part-size", "10"))
     draw = random.Random(int(os.environ.get("KILL_SEED", "2")))
-    notes_at_kill: list[int] = []
+    parts_at_kill: list[int] = []
     torn = 0
-    while len(notes_at_kill) < KILLS:
+    while len(parts_at_kill) < KILLS:
         process = start(root, arguments(corpus, out, "--part-size", "10", "--resume"))
         wanted = len(list(out.glob("progress/*.json"))) + draw.randrange(6)
         while process.poll() is None and len(list(out.glob("progress/*.json"))) < wanted:
@@ -67,15 +67,15 @@ def test_killed_runs(tmp_path: Path, corpus: Path, root: Path) -> None:
         time.sleep(draw.uniform(0, 0.05))
         process.send_signal(signal.SIGKILL)
         if process.wait(60) == -signal.SIGKILL:
-            notes_at_kill.append(len(list(out.glob("progress/*.json"))))
+            parts_at_kill.append(len(list(out.glob("progress/*.json"))))
             torn += any(out.rglob("*.tmp"))
-        else:  # it was faster
+        else:  # the run ended before the kill
             assert (process.returncode, files(out)) == (0, files(whole))
             shutil.rmtree(out)
     assert start(root, arguments(corpus, out, "--part-size", "10", "--resume")).wait(60) == 0
     assert files(out) == files(whole)
-    assert len(set(notes_at_kill)) > KILLS // 2, f"the kills came at different places: {notes_at_kill}"
-    assert torn, "some kill came while a file was being written"
+    assert len(set(parts_at_kill)) > KILLS // 2, f"the kills came at different times: {parts_at_kill}"
+    assert torn, "no kill came while a file was being written"
 
 
 def start(root: Path, command_line: list[str]) -> subprocess.Popen[bytes]:
@@ -88,7 +88,7 @@ def start(root: Path, command_line: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def test_every_half_done_folder_is_finished(tmp_path: Path, corpus: Path) -> None:
+def test_partial_output_is_completed(tmp_path: Path, corpus: Path) -> None:
     main(arguments(corpus, tmp_path / "whole"))
     whole = files(tmp_path / "whole")
     written = ["manifest.json", *(name for number in range(15) for name in (
@@ -107,7 +107,7 @@ def test_every_half_done_folder_is_finished(tmp_path: Path, corpus: Path) -> Non
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}\n"])
-def test_torn_and_edited_parts_are_made_again(
+def test_damaged_parts_are_written_again(
     tmp_path: Path, corpus: Path, caplog: pytest.LogCaptureFixture, damage: bytes
 ) -> None:
     out = tmp_path / "out"
@@ -125,7 +125,7 @@ def test_torn_and_edited_parts_are_made_again(
     assert "part-00007.json:" in messages
 
 
-def test_other_settings_are_refused_by_name(tmp_path: Path, corpus: Path) -> None:
+def test_other_settings_are_refused_and_named(tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "out"
     main(arguments(corpus, out))
     whole = files(out)
@@ -174,16 +174,6 @@ def test_another_input_is_refused(tmp_path: Path, corpus: Path) -> None:
         main(arguments(corpus, out, "--resume"))
 
 
-def test_the_quantiser_of_a_killed_run_is_kept(tmp_path: Path, corpus: Path) -> None:
-    out = tmp_path / "out"
-    main(arguments(corpus, out))
-    whole = files(out)
-    (out / "progress" / "part-00000.json").unlink()
-    (out / "vectors" / "part-00000.jsonl").unlink()
-    main(arguments(corpus, out, "--resume"))
-    assert files(out) == whole
-
-
 def test_a_finished_folder_is_checked_without_encoding(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +185,7 @@ def test_a_finished_folder_is_checked_without_encoding(
     assert files(out) == whole
 
 
-def test_parts_without_a_manifest_are_not_adopted(tmp_path: Path, corpus: Path) -> None:
+def test_parts_without_a_manifest_are_refused(tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "out"
     main(arguments(corpus, out))
     whole = files(out)
@@ -206,9 +196,7 @@ def test_parts_without_a_manifest_are_not_adopted(tmp_path: Path, corpus: Path) 
     assert files(out) == whole
 
 
-def test_a_full_disk_leaves_no_part_that_looks_whole(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_complete_parts_only(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main(arguments(corpus, tmp_path / "whole"))
     out, flushed, fsync = tmp_path / "out", 0, os.fsync
 
@@ -224,12 +212,12 @@ def test_a_full_disk_leaves_no_part_that_looks_whole(
         with pytest.raises(LearnedSparseError, match=r"cannot be written \(No space left on device\); free disk space"):
             main(arguments(corpus, out))
     assert 0 < len(files(out)) < len(files(tmp_path / "whole"))
-    assert_only_whole_files(out, files(tmp_path / "whole"))
+    assert_only_complete_files(out, files(tmp_path / "whole"))
     main(arguments(corpus, out, "--resume"))
     assert files(out) == files(tmp_path / "whole")
 
 
-def test_a_file_size_limit_leaves_no_part_that_looks_whole(tmp_path: Path, corpus: Path, root: Path) -> None:
+def test_a_file_size_limit_leaves_complete_parts_only(tmp_path: Path, corpus: Path, root: Path) -> None:
     main(arguments(corpus, tmp_path / "whole"))
     whole, out = files(tmp_path / "whole"), tmp_path / "out"
     parts = sorted(len(data) for name, data in whole.items() if name.startswith("vectors/"))
@@ -245,12 +233,12 @@ def test_a_file_size_limit_leaves_no_part_that_looks_whole(tmp_path: Path, corpu
     )
     assert limited.returncode != 0
     assert b"File too large" in limited.stderr
-    assert_only_whole_files(out, whole)
+    assert_only_complete_files(out, whole)
     main(arguments(corpus, out, "--resume"))
     assert files(out) == whole
 
 
-def assert_only_whole_files(out: Path, whole: dict[str, bytes]) -> None:
+def assert_only_complete_files(out: Path, whole: dict[str, bytes]) -> None:
     assert not Manifest.load(out).complete
     left = {name: data for name, data in files(out).items() if name != "manifest.json"}
     assert left == {name: whole[name] for name in left}

@@ -1,4 +1,4 @@
-"""What made the vectors: written, read, compared."""
+"""Manifests: written, read, compared with folders and with each other."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_round_trip(tmp_path: Path) -> None:
         ({"parts": [{"file": "x", "documents": "two", "sha256": ""}]}, r"parts\[0\]: documents: expected int"),
     ],
 )
-def test_what_is_no_manifest(tmp_path: Path, change: dict[str, object], message: str) -> None:
+def test_invalid_manifests(tmp_path: Path, change: dict[str, object], message: str) -> None:
     write_json(tmp_path / "manifest.json", {**json.loads(json.dumps(manifest().to_json())), **change})
     with pytest.raises(LearnedSparseError, match=message):
         Manifest.load(tmp_path)
@@ -69,7 +69,7 @@ def test_missing_or_not_an_object(tmp_path: Path) -> None:
         Manifest.load(tmp_path)
 
 
-def test_settings_leave_out_the_outcome_and_the_place_of_the_checkpoint() -> None:
+def test_settings_exclude_the_outcome_and_the_checkpoint_path() -> None:
     other = manifest(complete=False, counts=Counts(), parts=(), warnings=("w",), checkpoint="elsewhere")
     assert differences(manifest().settings(), other.settings()) == []
     other = manifest(encoder={"settings": {"pooling": "sum"}}, quantizer=Quantizer(10.0), model="x")
@@ -92,8 +92,8 @@ def test_problems(tmp_path: Path) -> None:
     (tmp_path / "vectors" / "part-00001.jsonl").unlink()
     (tmp_path / "vectors" / "part-00002.jsonl").write_text("{ }")
     (tmp_path / "vectors" / "more.jsonl").write_text("{}")
-    found = [problem.replace(str(tmp_path), "") for problem in good.problems(tmp_path)]
-    assert found == [
+    problems = [problem.replace(str(tmp_path), "") for problem in good.problems(tmp_path)]
+    assert problems == [
         "/vectors/part-00001.jsonl: missing",
         "/vectors/part-00002.jsonl: not the bytes the manifest records",
         "/vectors/more.jsonl: not in the manifest",
@@ -102,12 +102,12 @@ def test_problems(tmp_path: Path) -> None:
     assert "not complete" in next(iter(dataclasses.replace(good, complete=False).problems(tmp_path)))
 
 
-def test_scores_that_floats_cannot_hold() -> None:
+def test_warning_about_scores_beyond_exact_floats() -> None:
     assert exactness_warning(2**16, 2**8) is None
     assert "16,777,217" in (exactness_warning(2**24 + 1, 1) or "")
 
 
-def test_counts_of_parts_add_up() -> None:
+def test_total_of_counts() -> None:
     counts = [Counts(written=2, postings=5, largest_sum=9), Counts(written=1, postings=1, largest_sum=4, clipped=1)]
     assert Counts.total(counts) == Counts(written=3, postings=6, largest_sum=9, clipped=1)
     assert Counts.total([]) == Counts()

@@ -1,4 +1,4 @@
-"""The two forms of queries that stock Pyserini reads."""
+"""Encoded queries in the two formats that stock Pyserini reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learned_sparse.core.errors import LearnedSparseError
@@ -28,14 +28,15 @@ def write(folder: Path, rows: dict[str, dict[str, int]], texts: list[str] | None
     return write_queries(folder, queries, batch, LuceneTerms(batch.terms))
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(ids, st.dictionaries(terms, st.integers(1, 300), max_size=5), max_size=5))
-def test_topics_are_read_as_written(rows: dict[str, dict[str, int]]) -> None:
+def test_reading_topics_is_the_inverse_of_writing(rows: dict[str, dict[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), rows, texts=["x"] * len(rows))
         assert read_topics(Path(folder) / "queries.tsv") == rows
 
 
-def test_the_very_bytes(tmp_path: Path) -> None:
+def test_bytes_of_both_files(tmp_path: Path) -> None:
     rows = {"q1": {"hives": 2, "é": 1}, "q2": {}, "q3": {"hives": 2, "é": 1}}
     write(tmp_path, rows, [" ¿hives? ", "?", "¿hives?"])
     assert (tmp_path / "queries.tsv").read_text(
@@ -58,19 +59,19 @@ def test_the_very_bytes(tmp_path: Path) -> None:
         (Query("q0", "x"), "query 'q0' occurs twice"),
     ],
 )
-def test_what_no_topics_file_can_hold(tmp_path: Path, query: Query, message: str) -> None:
+def test_queries_that_no_topics_file_can_hold(tmp_path: Path, query: Query, message: str) -> None:
     batch = SparseBatch.from_dicts([{"a": 1}, {"a": 1}], dtype=np.int32)
     with pytest.raises(LearnedSparseError, match=message):
         write_queries(tmp_path, [Query("q0", "x"), query], batch, LuceneTerms(batch.terms))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_many_terms_are_told(tmp_path: Path) -> None:
+def test_warning_about_many_terms(tmp_path: Path) -> None:
     warnings = write(tmp_path, {"q1": {f"t{number}": 1 for number in range(1025)}})
     assert "1 queries have more than 1,024 terms (first 'q1')" in warnings[0]
 
 
-# What Pyserini 1.6.0 was seen to make of these ids.
+# Observed with Pyserini 1.6.0.
 @pytest.mark.parametrize(
     ("names", "renamed"),
     [
