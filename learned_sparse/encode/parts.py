@@ -179,12 +179,12 @@ class PartFolder:
     def _clear(self) -> None:
         """Remove what an earlier run wrote; files of other origin in ``vectors`` raise before anything is removed."""
         files = [path for below in ("vectors", "progress") for path in sorted((self.folder / below).glob("*"))]
-        ours = [path for path in files if _PART.fullmatch(path.name) or path.name.endswith(".tmp")]
+        written = [path for path in files if _PART.fullmatch(path.name) or path.name.endswith(".tmp")]
         for path in files:
-            if path not in ours and path.parent.name == "vectors":
+            if path not in written and path.parent.name == "vectors":
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
         (self.folder / MANIFEST).unlink(missing_ok=True)  # first, so that a killed run leaves no manifest without parts
-        for path in ours:
+        for path in written:
             path.unlink()
 
 
