@@ -1,4 +1,4 @@
-"""A sweep gives the numbers of encode, index, search and evaluate, from one pass of the towers."""
+"""A sweep gives the numbers of encode, index, search and evaluate."""
 
 from __future__ import annotations
 
@@ -11,31 +11,17 @@ import pytest
 from encoders.encoding import new_model, save_checkpoint
 from eval.costs import sparsity_of_files
 from eval.measures import evaluate
-from eval.sweep import __main__ as sweep
-from eval.sweep.encoding import encode_documents, encode_queries
-from eval.sweep.model import SweepModel
-from learned_sparse.collections.collection import load_collection
-from learned_sparse.collections.trec import read_run
-from learned_sparse.core.errors import LearnedSparseError
+from eval.sweep import Sweep, combinations, main
+from learned_sparse.collections import load_collection, read_run
+from learned_sparse.core import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
+from learned_sparse.encode import write_vectors
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import read_topics, read_vectors
 from learned_sparse.search import __main__ as search
 from tests.tiny_models import WORDS
 from tests.toy_data import save_beir
 
 MEASURES = ("nDCG@10", "R@5", "MRR@10")
-CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "threshold": ("sparterm", {"gate_pool": "max"}, {"threshold": 0.55}),
-    "both": ("sparterm", {"gate_pool": "max", "query": "tf"}, {"threshold": 0.9, "max_terms": 4}),
-    "spade": ("spade", {}, {"alpha": 0.3, "k": 3}),
-    "uhd": ("uhd", {"dimensions": 64, "layers": [1, 2], "k": 6}, {"k": 4, "query_k": 9, "bucket_weights": [2, 1]}),
-    "uhd layers": (
-        "uhd",
-        {"dimensions": 64, "layers": [1, 2], "encoders": "joint", "k": 6},
-        {"layers": [2], "binarize": True},
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -56,61 +42,27 @@ def checkpoint(folder: Path, backbone: Path, architecture: str, settings: dict[s
     return str(folder)
 
 
-def encoded(model: str, collection: Path, output: Path, *more: str) -> tuple[Path, Path]:
-    """What ``learned_sparse.encode`` writes for documents and queries."""
-    words = ["--model", "m", "--checkpoint", model, "--collection", str(collection), "--device", "cpu", *more]
-    words += ["--dtype", "fp32"]
-    assert encode.main([*words, "--output", str(output / "documents")]) == 0
-    assert encode.main([*words, "--output", str(output / "queries"), "--queries"]) == 0
-    return output / "documents", output / "queries"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_impacts_are_those_of_encode(case: str, folder: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    architecture, settings, changes = CASES[case]
-    own = checkpoint(tmp_path / "own", tiny_bert, architecture, settings)
-    asked = [word for key, value in changes.items() for word in ("--set", f"{key}={json.dumps(value)}")]
-    documents, queries = encoded(own, folder, tmp_path / "encoded", *asked)
-    model, collection = SweepModel(own, device="cpu", dtype="fp32"), load_collection(folder)
-    sides = model.sides("document", [{}, changes])
-    ids, (before, found) = encode_documents(sides, collection.documents(), model.batch_size, lambda _: None)
-    vectors = {name: found.impacts.row(place) for place, name in enumerate(ids)}
-    assert list(vectors.items()) == list(read_vectors(documents))
-    assert vectors != {name: before.impacts.row(place) for place, name in enumerate(ids)}
-    topics = collection.queries("test")
-    (of_queries,) = encode_queries(model.sides("query", [changes]), topics, model.batch_size)
-    rows = {query.id: of_queries.impacts.row(place) for place, query in enumerate(topics)}
-    assert rows == read_topics(queries / "queries.tsv")
-
-
 @pytest.mark.jvm
 def test_numbers_are_those_of_the_pipeline(
     folder: Path, tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    architecture, settings, changes = CASES["threshold"]
-    changed = checkpoint(tmp_path / "changed", tiny_bert, architecture, settings | changes)
-    documents, queries = encoded(changed, folder, tmp_path / "encoded")
-    assert index.main(["--input", str(documents), "--index", str(tmp_path / "index")]) == 0
+    """Another checkpoint, trained with the changed settings, is encoded, indexed, searched by Lucene and measured."""
+    settings, changes = {"gate_pool": "max"}, {"threshold": 0.55}
+    changed = checkpoint(tmp_path / "changed", tiny_bert, "sparterm", settings | changes)
+    words = ["--model", "m", "--checkpoint", changed, "--collection", str(folder), "--device", "cpu", "--dtype", "fp32"]
+    documents, queries = str(tmp_path / "documents"), str(tmp_path / "queries")
+    assert encode.main([*words, "--output", documents]) == 0
+    assert encode.main([*words, "--output", queries, "--queries"]) == 0
+    assert index.main(["--input", documents, "--index", str(tmp_path / "index")]) == 0
     where = ["--index", str(tmp_path / "index"), "--collection", str(folder), "--split", "test"]
     assert search.main([*where, "--output", str(tmp_path / "run.txt"), "--hits", "7"]) == 0
     scores = evaluate(tmp_path / "run.txt", load_collection(folder).qrels("test"), MEASURES)
     sparsity = sparsity_of_files(documents, queries)
 
-    own = checkpoint(tmp_path / "own", tiny_bert, architecture, settings)
-    words = [
-        "--checkpoint",
-        own,
-        "--collection",
-        str(folder),
-        "--hits",
-        "7",
-        "--dtype",
-        "fp32",
-        "--measures",
-        *MEASURES,
-    ]
-    words += ["--set", "threshold=0.7,0.55", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path / "output")]
-    assert sweep.main(words) == 0
+    own = checkpoint(tmp_path / "own", tiny_bert, "sparterm", settings)
+    words = ["--checkpoint", own, "--collection", str(folder), "--hits", "7", "--dtype", "fp32", "--device", "cpu"]
+    words += ["--measures", *MEASURES, "--set", "threshold=0.7,0.55"]
+    assert main([*words, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path / "output")]) == 0
     result = json.loads((tmp_path / "output" / "sweep.json").read_text())
     first, second = result["rows"]
     assert (first["settings"], first["own"]) == ({"threshold": 0.7}, True)
@@ -127,6 +79,34 @@ def test_numbers_are_those_of_the_pipeline(
     assert page.splitlines()[2].split("|")[-2].strip() == "*"
     charts = sorted(path.name for path in (tmp_path / "output").glob("*.svg"))
     assert charts == ["sweep-MRR-10.svg", "sweep-R-5.svg", "sweep-nDCG-10.svg"]
+
+
+@pytest.mark.jvm
+def test_documents_are_encoded_once_for_settings_of_queries(
+    folder: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = checkpoint(tmp_path / "own", tiny_bert, "uhd", {"dimensions": 64, "layers": [1, 2], "k": 6})
+    encoded: list[Any] = []
+
+    def counting(output: Any, documents: Any, encoder: Any, **options: Any) -> Any:
+        encoded.append(encoder.description["settings"]["k"])
+        return write_vectors(output, documents, encoder, **options)
+
+    monkeypatch.setattr("eval.sweep.write_vectors", counting)
+    sweep = Sweep(
+        checkpoint=own,
+        collection=load_collection(folder),
+        split="test",
+        measures=("MRR@10",),
+        hits=5,
+        encoder_options={"device": "cpu", "dtype": "fp32"},
+    )
+    rows = sweep.run(combinations({"query_k": (2, 9), "k": (6, 4)}))
+    assert encoded == [6, 4]
+    assert [dict(row.changes) for row in rows] == combinations({"query_k": (2, 9), "k": (6, 4)})
+    terms = [(row.sparsity.documents.mean, row.sparsity.queries.mean) for row in rows]
+    assert terms[0][0] == terms[2][0] > terms[1][0] == terms[3][0]
+    assert terms[0][1] == terms[1][1] < terms[2][1] == terms[3][1]
 
 
 @pytest.mark.parametrize(
@@ -147,10 +127,10 @@ def test_mistakes_are_found_before_anything_is_encoded(
 ) -> None:
     name = checkpoint(tmp_path, tiny_bert, "sparterm", {})
     with pytest.raises(LearnedSparseError, match=message):
-        sweep.main(["--checkpoint", name, "--collection", str(folder), *words])
+        main(["--checkpoint", name, "--collection", str(folder), *words])
 
 
-def test_word_counts_are_no_impacts(tiny_bert: Path, tmp_path: Path) -> None:
+def test_models_scored_by_bm25_are_refused(folder: Path, tiny_bert: Path, tmp_path: Path) -> None:
     name = checkpoint(tmp_path, tiny_bert, "sparterm", {"mode": "expansion-only", "query": "tf"})
     with pytest.raises(LearnedSparseError, match="scored by BM25"):
-        SweepModel(name)
+        main(["--checkpoint", name, "--collection", str(folder), "--set", "threshold=0.5"])

@@ -1,0 +1,323 @@
+"""``python -m eval.fidelity``: what a model loses when it computes in a smaller data type than fp32."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.measures import (
+    Cell,
+    Column,
+    Scores,
+    confidence_interval,
+    differences,
+    evaluate,
+    format_table,
+    p_value,
+    write_texts,
+)
+from eval.reproduce import pooled
+from learned_sparse.collections import Collection, load_collection, write_run
+from learned_sparse.core import (
+    LearnedSparseError,
+    Quantizer,
+    index_folder,
+    load_encoder,
+    run_file,
+    run_main,
+    vectors_folder,
+    write_json,
+)
+from learned_sparse.encode import write_vectors
+from learned_sparse.index import build_bm25_index
+from learned_sparse.jsonvector import read_vectors, versions
+from learned_sparse.lucene import search_bm25
+from learned_sparse.search import ExactSearcher, QueryEncoder
+
+SPLIT = "test"
+REFERENCE = "fp32"
+MEASURE = "nDCG@10"
+MAX_LOSS = 0.002
+"""A data type may be a default if it loses at most this much nDCG@10 with 95 % confidence."""
+TOP = 10
+POOL_DEPTH = 10
+"""BM25's documents per query in a pool."""
+_HITS = 100
+_AGREEMENT = {"cosine": "cosine", "jaccard": "Jaccard", "equal": "equal impacts", "within_one": "within 1"}
+EPILOG = """\
+Documents and queries of each collection are encoded in fp32 and in each other data type, with the quantisers of fp32.
+The search is exact and in memory, the measure is trec_eval's nDCG@10, and the interval of its difference is 95 %
+(Student's t). Encoded documents are kept in the home folder, so an interrupted run continues.
+
+example:
+  python -m eval.fidelity --checkpoint DIR --data DIR --dtypes bf16 --collections scifact
+"""
+
+Vector = Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Agreement of two sets of impact vectors of the same texts; a missing term has the impact 0."""
+
+    texts: int
+    cosine: float
+    """Mean over texts."""
+    jaccard: float
+    """Mean over texts of the terms that both vectors have, divided by the terms that either has."""
+    equal: float
+    """Share of all impacts that are equal."""
+    within_one: float
+    """Share of all impacts that differ by at most 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """A collection encoded in one data type, and its search results."""
+
+    documents: Path
+    queries: Mapping[str, Vector]
+    quantizers: Mapping[str, Quantizer]
+    """``{"document": ..., "query": ...}``"""
+    run: Mapping[str, Sequence[tuple[str, float]]]
+    scores: Scores
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Encode, search, compare and print; write Markdown and JSON if --output is given."""
+    options = _parser().parse_args(argv)
+    _check(options)
+    model = _description(options)
+    compared = [_compare(options, _collection(options, name)) for name in options.collections]
+    words = f"--dtypes {' '.join(options.dtypes)} --collections {' '.join(options.collections)}"
+    words += f" --pooled {' '.join(options.pooled)}" if options.pooled else ""
+    command = f"python -m eval.fidelity --checkpoint {model['checkpoint']} --data DIR {words}"
+    content = {"command": command, **model, "versions": versions(), "collections": compared}
+    page = format_page(content)
+    print(page)
+    if options.output:
+        write_json(options.output.with_suffix(".json"), content)
+        write_texts(options.output.parent, {f"{options.output.stem}.md": page})
+    return 0
+
+
+def agreement(pairs: Iterable[tuple[Vector, Vector]]) -> Agreement:
+    """Agreement of the two vectors of each text (at least one text).
+
+    >>> found = agreement([({"hives": 3, "itch": 1}, {"hives": 4}), ({}, {})])
+    >>> round(found.cosine, 4), found.jaccard, found.equal, found.within_one
+    (0.9743, 0.75, 0.0, 1.0)
+    """
+    texts = impacts = equal = within_one = 0
+    cosine = jaccard = 0.0
+    for one, other in pairs:
+        terms = one.keys() | other.keys()
+        distances = [abs(one.get(term, 0) - other.get(term, 0)) for term in terms]
+        texts += 1
+        impacts += len(terms)
+        equal += distances.count(0)
+        within_one += sum(distance <= 1 for distance in distances)
+        cosine += _cosine(one, other)
+        jaccard += len(one.keys() & other.keys()) / len(terms) if terms else 1.0
+    return Agreement(
+        texts=texts,
+        cosine=cosine / texts,
+        jaccard=jaccard / texts,
+        equal=equal / impacts if impacts else 1.0,
+        within_one=within_one / impacts if impacts else 1.0,
+    )
+
+
+def top_overlap(
+    run: Mapping[str, Sequence[tuple[str, float]]], other: Mapping[str, Sequence[tuple[str, float]]], k: int
+) -> float:
+    """Mean over the queries of ``run``: documents in both top ``k``, divided by the size of the larger top ``k``.
+
+    >>> top_overlap({"q": [("d1", 2), ("d2", 1)]}, {"q": [("d2", 3)]}, 10)
+    0.5
+    """
+    shares = []
+    for query, hits in run.items():
+        top, other_top = ({document for document, _ in part[:k]} for part in (hits, other[query]))
+        size = max(len(top), len(other_top))
+        shares.append(len(top & other_top) / size if size else 1.0)
+    return sum(shares) / len(shares)
+
+
+def format_page(content: Mapping[str, Any]) -> str:
+    """The results as Markdown."""
+    parts = [
+        "# Data types compared with fp32",
+        f"Written by `{content['command']}`. Device: {content['device']}, threads: {content['threads']}.",
+        "A collection named `...-pool-N` has the relevant documents and BM25's N best documents per query only.",
+    ]
+    for found in content["collections"]:
+        parts += [f"## {found['collection']}", *_tables(found)]
+    return "\n\n".join(parts)
+
+
+def _compare(options: argparse.Namespace, collection: Collection) -> dict[str, Any]:
+    """All data types on one collection, as JSON values."""
+    reference = _encode(options, collection, REFERENCE, {})
+    rows: list[dict[str, Any]] = [{"dtype": REFERENCE, MEASURE: reference.scores.mean[MEASURE]}]
+    for dtype in options.dtypes:
+        encoded = _encode(options, collection, dtype, reference.quantizers)
+        values = differences(encoded.scores.per_query[MEASURE], reference.scores.per_query[MEASURE])
+        low, high = confidence_interval(values)
+        documents = zip(read_vectors(reference.documents), read_vectors(encoded.documents), strict=True)
+        queries = zip(reference.queries.values(), encoded.queries.values(), strict=True)
+        rows.append(
+            {
+                "dtype": dtype,
+                MEASURE: encoded.scores.mean[MEASURE],
+                "difference": round(float(values.mean()), 6),
+                "confidence interval": [round(low, 6), round(high, 6)],
+                "p": round(p_value(values), 6),
+                "may be a default": low >= -MAX_LOSS,
+                "overlap": round(top_overlap(reference.run, encoded.run, TOP), 6),
+                "document": dataclasses.asdict(agreement((one, other) for (_, one), (_, other) in documents)),
+                "query": dataclasses.asdict(agreement(queries)),
+            }
+        )
+    quantizers = {side: quantizer.to_json() for side, quantizer in reference.quantizers.items()}
+    return {"collection": collection.name, "split": SPLIT, "quantizers": quantizers, "rows": rows}
+
+
+def _encode(
+    options: argparse.Namespace, collection: Collection, dtype: str, quantizers: Mapping[str, Quantizer]
+) -> Encoded:
+    """Encode and search; ``quantizers`` of fp32 replace those of the model, so that only the data type differs."""
+    from tqdm import tqdm
+
+    encoder_options = {"dtype": dtype, "device": options.device}
+    encoder = load_encoder(options.checkpoint, "document", **encoder_options)
+    folder = vectors_folder(collection.name, f"{Path(options.checkpoint).name}-{dtype}")
+    with tqdm(desc=f"{collection.name} {dtype}", unit=" documents", disable=None) as progress:
+        manifest = write_vectors(
+            folder,
+            collection.documents(),
+            encoder,
+            quantizer=quantizers.get("document"),
+            resume=not options.overwrite,
+            overwrite=options.overwrite,
+            progress=progress.update,
+        )
+    query_encoder = QueryEncoder(options.checkpoint, quantizers.get("query"), **encoder_options)
+    queries = collection.queries(SPLIT)
+    impacts = query_encoder.encode_batch([query.text for query in queries])
+    encoded = {query.id: vector for query, vector in zip(queries, impacts, strict=True)}
+    run = ExactSearcher.load(folder).search_batch(encoded, _HITS)
+    remove_query = collection.split(SPLIT).remove_query
+    return Encoded(
+        documents=folder,
+        queries=encoded,
+        quantizers={"document": manifest.quantizer, "query": query_encoder.quantizer},
+        run=run,
+        scores=evaluate(run, collection.qrels(SPLIT), [MEASURE], remove_query=remove_query),
+    )
+
+
+def _description(options: argparse.Namespace) -> dict[str, Any]:
+    """The model and the device, as JSON values."""
+    import torch
+
+    from encoders.backbone import choose_device
+
+    description = load_encoder(options.checkpoint, "document", dtype=REFERENCE, device=options.device).description
+    if description.get("scoring", "impact") != "impact":
+        raise LearnedSparseError(f"{options.checkpoint}: scored by BM25, which counts words in any data type alike")
+    device = choose_device(options.device)
+    return {
+        "checkpoint": Path(options.checkpoint).name,
+        **{key: description.get(key) for key in ("architecture", "settings", "weights_sha256", "max_length")},
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _check(options: argparse.Namespace) -> None:
+    for name in options.collections:
+        corpus = options.data / name / "corpus.jsonl"
+        if not corpus.is_file():
+            raise LearnedSparseError(f"{corpus}: no such file; give the folder of the collections: --data DIR")
+    for name in options.pooled:
+        if name not in options.collections:
+            raise LearnedSparseError(f"--pooled {name}: not one of --collections {' '.join(options.collections)}")
+    if REFERENCE in options.dtypes:
+        raise LearnedSparseError(f"--dtypes {REFERENCE}: the others are compared with it; omit it")
+
+
+def _collection(options: argparse.Namespace, name: str) -> Collection:
+    """The whole collection, or its pool."""
+    path = str(options.data / name)
+    collection = load_collection(path)
+    if name not in options.pooled:
+        return collection
+    run, index = run_file(name, SPLIT, "bm25"), index_folder(name, "bm25")
+    if not run.exists():
+        build_bm25_index(collection.documents(), index, overwrite=True)
+        write_run(run, search_bm25(index, collection.queries(SPLIT), _HITS))
+    return load_collection(pooled(path, name, SPLIT, run, POOL_DEPTH))
+
+
+def _tables(found: Mapping[str, Any]) -> list[str]:
+    reference, *rows = found["rows"]
+    columns = ["dtype", MEASURE, "difference", "95 % interval", "p", f"overlap of the top {TOP}", "may be a default"]
+    scores: list[list[Cell]] = [[REFERENCE, reference[MEASURE], *[None] * 5]]
+    for row in rows:
+        interval = "{:+.4f} to {:+.4f}".format(*row["confidence interval"])
+        allowed = "yes" if row["may be a default"] else "no"
+        scores.append([row["dtype"], row[MEASURE], row["difference"], interval, row["p"], row["overlap"], allowed])
+    vectors: list[list[Cell]] = [
+        [row["dtype"], f"{row[side]['texts']} {name}", *(row[side][key] for key in _AGREEMENT)]
+        for row in rows
+        for side, name in (("document", "documents"), ("query", "queries"))
+    ]
+    vector_columns: list[Column | str] = ["dtype", "texts", *_AGREEMENT.values()]
+    return [
+        format_table(columns, scores, markdown=True),
+        "Vectors compared with those of fp32: means over texts, and shares of all impacts.",
+        format_table(vector_columns, vectors, markdown=True),
+    ]
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    """Cosine of two vectors: 1 if both are empty, 0 if one is."""
+    norms = math.hypot(*one.values()) * math.hypot(*other.values())
+    if not norms:
+        return float(not one and not other)
+    return sum(value * other.get(term, 0) for term, value in one.items()) / norms
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.fidelity",
+        description="Compare the vectors and the nDCG@10 of a model in several data types with those in fp32.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--checkpoint", required=True, metavar="DIR|HUB_ID", help="a trained model")
+    add("--data", type=Path, required=True, metavar="DIR", help="folder of the collections, in BEIR's layout")
+    add("--dtypes", nargs="+", default=["bf16"], metavar="DTYPE", help="compared with fp32 (default: bf16)")
+    add("--collections", nargs="+", default=["scifact"], metavar="NAME", help="folders below --data (default: scifact)")
+    add(
+        "--pooled",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"collections to reduce to relevant documents and BM25's {POOL_DEPTH} best documents per query",
+    )
+    add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
+    add("--overwrite", action="store_true", help="encode again what an earlier run left in the home folder")
+    add("--output", type=Path, metavar="FILE", help="write FILE.md and FILE.json")
+    return parser
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,327 @@
+"""``python -m eval.sweep``: measures of a trained model under every combination of settings that can be changed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval.costs import Sparsity, count_terms, sparsity_of
+from eval.measures import Cell, Column, Scores, chosen_split, evaluate, format_table, parse_measure, write_texts
+from eval.report import Axis, line_chart
+from learned_sparse.collections import Collection, load_collection, write_run
+from learned_sparse.core import (
+    Encoder,
+    LearnedSparseError,
+    Query,
+    checkpoint_folder,
+    load_encoder,
+    run_main,
+    write_json,
+)
+from learned_sparse.encode import write_vectors
+from learned_sparse.jsonvector import read_vectors, versions
+from learned_sparse.search import ExactSearcher, QueryEncoder
+
+EPILOG = """\
+Impacts, scores and measures are those of learned_sparse.encode --set, index, search and eval.evaluate; the search is
+exact and in memory. Documents are encoded once for all combinations that differ only in settings of queries. All
+settings are checked before any document is encoded.
+
+examples:
+  python -m eval.sweep --model spade --collection scifact --split test --set alpha=0,0.25,0.5,0.75,1 --set k=5,10
+  python -m eval.sweep --model uhd-bert --collection scifact --split test --set query_k=50,100,200,null --output DIR
+"""
+Changes = Mapping[str, Any]
+"""Setting → value."""
+_DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Result of one combination of settings."""
+
+    changes: Changes
+    own: bool
+    """Whether these are the settings of the checkpoint."""
+    scores: Mapping[str, float]
+    sparsity: Sparsity
+    quantizers: Mapping[str, Mapping[str, Any]]
+    """``{"document": {"scale", "bits"}, "query": ...}``"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EncodedQueries:
+    """Queries encoded with one combination of settings."""
+
+    changes: Changes
+    impacts: dict[str, dict[str, int]]
+    quantizer: Mapping[str, Any]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure every combination and print a table; write runs and results if asked for."""
+    options = _parser().parse_args(argv)
+    settings = read_settings(options.set)
+    collection = load_collection(options.collection, data=options.data)
+    split = chosen_split(collection, options.split)
+    measures = tuple(options.measures or collection.split(split).measures)
+    for measure in measures:
+        parse_measure(measure)
+    if options.hits < 1:
+        raise LearnedSparseError(f"--hits {options.hits}: give at least 1")
+    sweep = Sweep(
+        checkpoint=options.checkpoint or str(checkpoint_folder(options.model)),
+        collection=collection,
+        split=split,
+        measures=measures,
+        hits=options.hits,
+        runs=options.runs,
+        encoder_options={"device": options.device, "dtype": options.dtype, "batch_size": options.batch_size},
+    )
+    rows = sweep.run(combinations(settings))
+    print(sweep_table(rows, markdown=options.markdown))
+    if options.output:
+        about = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
+        content = {**sweep.description(), **about, "rows": [_as_json(row) for row in rows]}
+        write_json(options.output / "sweep.json", content)
+        charts = {f"sweep-{_file_name(measure)}.svg": chart for measure, chart in sweep_charts(rows).items()}
+        write_texts(options.output, {"sweep.md": sweep_table(rows, markdown=True), **charts})
+        print(f"\nwritten to {options.output}: {', '.join(['sweep.md', 'sweep.json', *charts])}")
+    return 0
+
+
+@dataclass(kw_only=True)
+class Sweep:
+    """A model, and the split of a collection on which it is measured."""
+
+    checkpoint: str
+    collection: Collection
+    split: str
+    measures: tuple[str, ...]
+    hits: int
+    """Documents per query."""
+    runs: Path | None = None
+    """Folder for the run of each combination."""
+    encoder_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Options of ``load_encoder``: ``device``, ``dtype``, ``batch_size``."""
+
+    def __post_init__(self) -> None:
+        self._document_encoder = self._load({})
+        if self._document_encoder.description.get("scoring", "impact") != "impact":
+            raise LearnedSparseError(f"{self.checkpoint}: scored by BM25; only models scored by impacts can be swept")
+
+    def description(self) -> dict[str, Any]:
+        """What determines the vectors besides the changed settings, as JSON values."""
+        description = self._document_encoder.description
+        return {"checkpoint": self.checkpoint, **{key: description.get(key) for key in _DESCRIBED}}
+
+    def run(self, all_changes: Sequence[Changes]) -> list[Row]:
+        """One row per combination, in the same order; one set of document vectors is in memory at a time."""
+        queries = self.collection.queries(self.split)
+        encoded = [self._encode_queries(changes, queries) for changes in all_changes]
+        groups: dict[str, list[int]] = {}
+        for number, changes in enumerate(all_changes):
+            groups.setdefault(repr(self._document_changes(changes)), []).append(number)
+        rows: dict[int, Row] = {}
+        for group in groups.values():
+            rows |= zip(group, self._measure([encoded[number] for number in group]), strict=True)
+        return [rows[number] for number in range(len(all_changes))]
+
+    def _measure(self, group: Sequence[_EncodedQueries]) -> list[Row]:
+        """Rows of combinations with equal document vectors."""
+        from tqdm import tqdm
+
+        encoder = self._load(self._document_changes(group[0].changes))
+        with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
+            with tqdm(desc=self.collection.name, unit=" documents", disable=None) as progress:
+                manifest = write_vectors(folder, self.collection.documents(), encoder, progress=progress.update)
+            searcher = ExactSearcher.load(folder)
+            documents = count_terms(vector for _, vector in read_vectors(folder))
+        settings = self._document_encoder.description.get("settings", {})
+        rows = []
+        for queries in group:
+            scores = self._search(searcher, queries)
+            rows.append(
+                Row(
+                    changes=queries.changes,
+                    own=all(settings.get(key) == value for key, value in queries.changes.items()),
+                    scores=scores.mean,
+                    sparsity=sparsity_of(documents, count_terms(queries.impacts.values())),
+                    quantizers={"document": manifest.quantizer.to_json(), "query": queries.quantizer},
+                )
+            )
+        return rows
+
+    def _search(self, searcher: ExactSearcher, queries: _EncodedQueries) -> Scores:
+        run = searcher.search_batch(queries.impacts, self.hits)
+        if self.runs:
+            name = ",".join(f"{key}={format_value(value)}" for key, value in queries.changes.items()).replace(" ", "-")
+            write_run(self.runs / f"{name}.txt", run, name)
+        remove_query = self.collection.split(self.split).remove_query
+        return evaluate(run, self.collection.qrels(self.split), self.measures, remove_query=remove_query)
+
+    def _encode_queries(self, changes: Changes, queries: Sequence[Query]) -> _EncodedQueries:
+        """Loading the encoder also checks the settings."""
+        encoder = QueryEncoder(self.checkpoint, settings=changes, **self.encoder_options)
+        impacts = encoder.encode_batch([query.text for query in queries])
+        return _EncodedQueries(
+            changes=changes,
+            impacts={query.id: vector for query, vector in zip(queries, impacts, strict=True)},
+            quantizer=encoder.quantizer.to_json(),
+        )
+
+    def _document_changes(self, changes: Changes) -> dict[str, Any]:
+        query_only = self._document_encoder.query_only_settings
+        return {key: value for key, value in changes.items() if key not in query_only}
+
+    def _load(self, changes: Changes) -> Encoder:
+        return load_encoder(self.checkpoint, "document", settings=changes, **self.encoder_options)
+
+
+def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """``{setting: values}`` of arguments ``KEY=VALUE,VALUE,...``; values are YAML, so lists have brackets.
+
+    >>> read_settings(["k=2,5,null", "layers=[2, 4],[12]", "normalize=bucket,none"])
+    {'k': (2, 5, None), 'layers': ([2, 4], [12]), 'normalize': ('bucket', 'none')}
+    """
+    settings: dict[str, tuple[Any, ...]] = {}
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        key = key.strip()
+        if not (equals and key and text.strip()):
+            raise LearnedSparseError(f"--set {argument}: expected KEY=VALUE,VALUE,..., for instance k=2,5,10")
+        try:
+            values = yaml.safe_load(f"[{text}]")
+        except yaml.YAMLError:
+            raise LearnedSparseError(f"--set {argument}: values are not readable; write a list as [2, 4]") from None
+        if key in settings:
+            raise LearnedSparseError(f"--set {key}: given twice; give all its values in one --set")
+        settings[key] = tuple(_unique(values))
+    return settings
+
+
+def combinations(settings: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of one value per setting; the last setting changes fastest.
+
+    >>> combinations({"alpha": (0, 1), "k": (2, 5)})
+    [{'alpha': 0, 'k': 2}, {'alpha': 0, 'k': 5}, {'alpha': 1, 'k': 2}, {'alpha': 1, 'k': 5}]
+    """
+    return [dict(zip(settings, values, strict=True)) for values in itertools.product(*settings.values())]
+
+
+def format_value(value: Any) -> str:
+    """A value as text for tables, charts and file names.
+
+    >>> format_value(0.5), format_value(None), format_value([2, 4]), format_value(True)
+    ('0.5', 'none', '2 4', 'true')
+    """
+    if isinstance(value, list | tuple):
+        return " ".join(map(format_value, value)) or "nothing"
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return str(value)
+
+
+def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
+    """Settings, measures, FLOPS and terms per text; a star marks the settings of the checkpoint."""
+    keys = list(rows[0].changes)
+    columns = [
+        *(Column(key) for key in keys),
+        *(Column(measure, best="highest") for measure in rows[0].scores),
+        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("own")),
+    ]
+    cells: list[list[Cell]] = []
+    for row in rows:
+        of = row.sparsity
+        measured: list[Cell] = [*row.scores.values(), of.flops, of.documents.mean, of.queries.mean]
+        cells.append([*(format_value(row.changes[key]) for key in keys), *measured, "*" if row.own else ""])
+    return format_table(columns, cells, markdown=markdown)
+
+
+def sweep_charts(rows: Sequence[Row]) -> dict[str, str]:
+    """``{measure: SVG}`` if one or two settings vary: the one with more values on the x axis, a line per other value.
+
+    Values are equally spaced, in the given order.
+    """
+    values = {key: list(dict.fromkeys(format_value(row.changes[key]) for row in rows)) for key in rows[0].changes}
+    varying = sorted((key for key in values if len(values[key]) > 1), key=lambda key: -len(values[key]))
+    if not 1 <= len(varying) <= 2:
+        return {}
+    across, other = varying[0], varying[1] if len(varying) == 2 else None
+    charts = {}
+    for measure in rows[0].scores:
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for row in rows:
+            name = measure if other is None else f"{other} = {format_value(row.changes[other])}"
+            x = values[across].index(format_value(row.changes[across]))
+            lines.setdefault(name, []).append((x, row.scores[measure]))
+        charts[measure] = line_chart(measure, lines, Axis(across, names=tuple(values[across])), Axis(measure))
+    return charts
+
+
+def _as_json(row: Row) -> dict[str, Any]:
+    return {
+        "settings": dict(row.changes),
+        "own": row.own,
+        "scores": dict(row.scores),
+        "flops": row.sparsity.flops,
+        "documents": dataclasses.asdict(row.sparsity.documents),
+        "queries": dataclasses.asdict(row.sparsity.queries),
+        "quantizers": {side: dict(content) for side, content in row.quantizers.items()},
+    }
+
+
+def _unique(values: Sequence[Any]) -> list[Any]:
+    unique: list[Any] = []
+    for value in values:
+        if not any(type(value) is type(other) and value == other for other in unique):
+            unique.append(value)
+    return unique
+
+
+def _file_name(measure: str) -> str:
+    """The measure as part of a file name.
+
+    >>> _file_name("R(rel=2)@1000")
+    'R-rel-2-1000'
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "-", measure).strip("-")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.sweep",
+        description="Measure a trained model under every combination of settings that can be changed.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
+    which.add_argument("--model", metavar="NAME", help="the model of that name in the home folder")
+    add("--collection", required=True, metavar="NAME|PATH", help="the collection to search")
+    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    add("--split", help="split of the queries (default: the only one)")
+    add("--set", action="append", required=True, metavar="KEY=V,V,...", help="a setting and its values; repeatable")
+    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")
+    add("--hits", type=int, default=1000, metavar="N", help="documents per query (default: %(default)s)")
+    add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
+    add("--dtype", help="fp32, bf16 or fp16 (default: the fastest on the device)")
+    add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
+    add("--runs", type=Path, metavar="DIR", help="write each run there, as k=5,alpha=0.1.txt")
+    add("--output", type=Path, metavar="DIR", help="write sweep.md, sweep.json and charts (SVG) there")
+    add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
+    return parser
+
+
+if __name__ == "__main__":
+    run_main(main)
