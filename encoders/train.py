@@ -1,4 +1,4 @@
-"""``python -m encoders.train``: a recipe and text in, a checkpoint out."""
+"""``python -m encoders.train``: a recipe and text in, a checkpoint out. From Python, use ``encoders.train``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from learned_sparse.core import LearnedSparseError, checkpoint_folder
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train a model by a recipe. Stopped or killed, it goes on with --resume and ends with the very same weights."""
-    from encoders.training.recipe_file import load_recipe, recipe_names
+    """Train a model by a recipe. A stopped or killed run goes on with --resume and ends with the same weights."""
+    from encoders.training import load_recipe, recipe_names
 
     parser = argparse.ArgumentParser(prog="python -m encoders.train", description=main.__doc__)
     parser.add_argument(
@@ -35,8 +35,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the last saved state (start if there is none)"
     )
-    parser.add_argument("--overwrite", action="store_true", help="throw away what the output folder holds")
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the best there is)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the run in the output folder")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the best one available)")
     parser.add_argument(
         "--max-seconds",
         type=float,
@@ -46,25 +46,25 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     options = parser.parse_args(argv)
     if options.resume and options.overwrite:
-        raise LearnedSparseError("--resume goes on and --overwrite starts anew; give one of them")
+        raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
     try:
-        from encoders.training.loop import train
+        from encoders.training import run_recipe
     except ImportError as error:
         raise LearnedSparseError(
             f"training needs the package {error.name}, which is missing: install the extra 'train'"
         ) from error
-    report = train(
+    report = run_recipe(
         recipe, output, resume=options.resume, overwrite=options.overwrite,
         device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
     )  # fmt: skip
-    again = f"python -m encoders.train --recipe {options.recipe} --output {output} --resume"
+    resume = f"python -m encoders.train --recipe {options.recipe} --output {output} --resume"
     if not report.written:
-        print(f"stopped after step {report.steps}; go on with\n  {again} [the other options as before]")
+        print(f"stopped after step {report.steps}; go on with\n  {resume} [and the other options of this run]")
         return 130
     score = "" if report.best_score is None else f", MRR@10 {report.best_score:.4f} in validation"
-    state = "" if report.finished else f" (stopped early; go on with {again})"
+    state = "" if report.finished else f" (stopped early; go on with {resume})"
     print(f"{report.checkpoint}: {report.steps} steps in {report.seconds:.0f} s{score}{state}")
     print(f"next:\n  python -m learned_sparse.encode --model {recipe.model} --checkpoint {report.checkpoint}")
     return 0

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from encoders.training import Negatives, Source, Validation
+from encoders.training import data_source as source
+from encoders.training.data import load_source as load
 from encoders.training.data.examples import JudgedExamples
-from encoders.training.data.sources import load
-from encoders.training.recipe import Negatives, Source, Validation
-from encoders.training.recipe_file import source
-from encoders.training.validation.validation import Validator
+from encoders.training.validation import Validator
 from eval import dimensions
 from eval.measures import load_judged
 from eval.reproduce import pooled

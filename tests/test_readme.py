@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from encoders.training.recipe_file import load_recipe
+from encoders.training import load_recipe
 from tests.tiny_models import save_tiny
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from encoders.training.recipe import RECIPES
+from encoders.training import load_recipe, to_mapping
 
 _TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"
 WORDS = _TEXT.split()
@@ -49,8 +49,8 @@ def save_recipes(folder: Path, names: Iterable[str], backbone: Path, output_bias
     """The shipped recipes ``names`` in a new ``folder``, each ``cut_down``; with ``output_bias`` if they have one."""
     folder.mkdir()
     for name in names:
-        values = cut_down(yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8")), backbone)
-        if output_bias is not None and "output_bias" in values:
+        values = cut_down(to_mapping(load_recipe(name)), backbone)
+        if output_bias is not None and values["output_bias"] is not None:
             values["output_bias"] = output_bias
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     return folder

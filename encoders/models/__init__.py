@@ -1,9 +1,19 @@
-"""The architectures, by name."""
+"""The architectures by name. Read ``architecture`` first, then ``splade``, the shortest one.
+
+A new architecture is one file here, one line of ``ARCHITECTURES``, a recipe, and tests.
+"""
 
 from __future__ import annotations
 
-from encoders.models.architecture import SIDES, Architecture, Mixture, TermWeighers
-from encoders.models.bag_of_words import BagOfWords
+from encoders.models.architecture import (
+    SIDES,
+    Architecture,
+    Mixture,
+    Objective,
+    Prunable,
+    TermWeighers,
+    Tokens,
+)
 from encoders.models.spade import SPADE, SpaDE, SpaDESettings
 from encoders.models.sparterm import SPARTERM, SparTerm, SparTermSettings
 from encoders.models.splade import SPLADE, Splade, SpladeSettings
@@ -15,8 +25,8 @@ from encoders.models.term_weighting import (
     TildeV2Settings,
     UniCoilSettings,
 )
-from encoders.models.uhd import UHD, UHD_BERT
-from encoders.models.uhd_settings import UHDSettings
+from encoders.models.token_weights import BagOfWords
+from encoders.models.uhd import UHD, UHD_BERT, UHDSettings
 
 ARCHITECTURES: dict[str, Architecture] = {
     "deepimpact": DEEPIMPACT,
@@ -36,6 +46,8 @@ __all__ = [
     "BagOfWords",
     "DeepImpactSettings",
     "Mixture",
+    "Objective",
+    "Prunable",
     "SpaDE",
     "SpaDESettings",
     "SparTerm",
@@ -44,6 +56,7 @@ __all__ = [
     "SpladeSettings",
     "TermWeighers",
     "TildeV2Settings",
+    "Tokens",
     "UHDSettings",
     "UniCoilSettings",
 ]

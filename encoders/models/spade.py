@@ -4,117 +4,182 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from encoders.backbone import MASKED_LM, Tower, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Attributing, Shares, largest_shares, max_pool_entries, pool, pooled_shares, top_k_per_row
-from encoders.models.architecture import Architecture, Mixture
-from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
-from encoders.models.expanded_texts import own_text, separator_of
-from encoders.models.term_pruning import TermPruning
-from encoders.models.token_weights import Activation, TokenWeights, two_layer_head
-from learned_sparse.core import LearnedSparseError, Side
+from encoders.models.architecture import Architecture, Mixture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.token_weights import (
+    Activation,
+    BagOfWords,
+    PooledMaskedLM,
+    SpecialTokens,
+    TokenWeights,
+    own_text,
+    separator_of,
+    two_layer_head,
+    unblocked_terms,
+)
+from learned_sparse.core import LearnedSparseError, Side, did_you_mean
+
+if TYPE_CHECKING:
+    from encoders.training import Stage
+
+MIN_FREQUENCY = 0.05
+"""Smallest share of documents that is recorded, so the smallest gamma of a finished model; the paper tries 0.1 to
+0.9."""
+_MILLION = 1_000_000  # shares are stored as whole millionths: exact in JSON and unchanged by a cast to bfloat16
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpaDESettings:
-    """Defaults are the paper's; what its published code does otherwise is named beside each switch."""
+    """Defaults are the paper's; differences of its published code are named beside each switch."""
 
     components: Literal["both", "weighting", "expansion"] = "both"
-    """Both (Eq. 10), or one alone, as the ablation of Table 6 does."""
+    """Both (Eq. 10), or one alone, as in the ablation of Table 6."""
     k: int | None = 10
-    """Terms that each position may give weight to (Eq. 8); the paper reports 2, 5 and 10. ``null``: all of them, as
-    the code trains until its co-training begins."""
+    """Terms that each position gives weight to (Eq. 8); the paper reports 2, 5 and 10. ``null``: all of them, as the
+    code trains until its co-training begins."""
     alpha: float = 0.5
     """``(1 - alpha) * weighting + alpha * expansion`` (Eq. 10). The paper finds 0.3 to 0.5 best on validation queries
     and trains jointly with 0.3."""
     repeats: Literal["max", "first", "mean"] = "max"
-    """What a term that occurs several times gets of its scores (Eq. 6); the code takes the first."""
+    """Weight of a term that occurs several times, from its scores (Eq. 6); the code takes the first."""
     weighting_activation: Activation = "relu"
-    """After the MLP. The code has it; in the paper the maximum with the zeros of the one-hot vectors amounts to it."""
+    """After the MLP. The code has ReLU; in the paper, the maximum with the zeros of the one-hot vectors has the same
+    effect."""
     expansion_activation: Activation = "relu"
-    """Eq. 7. The code has none until its co-training begins; it matters with ``k: null`` only, for the maximum with the
-    zeros that Eq. 8 leaves is never below zero."""
+    """Eq. 7. The code has none until its co-training begins. It matters with ``k: null`` only, because the maximum with
+    the zeros that Eq. 8 leaves is never below zero."""
     pool_special_tokens: bool = True
     """Whether [CLS] and [SEP] expand a text too (Eq. 9: yes)."""
     bow_special_tokens: SpecialTokens = "none"
-    """Special tokens in queries and among weighted terms: none, for Eq. 4 runs over the text's own 1..|d|."""
+    """Special tokens in queries and among weighted terms: none, because Eq. 4 runs over the text's own 1..|d|."""
     weighting_separators: bool = False
-    """Whether the [SEP] between a text and what expands it is weighted like a term, as it is in the code."""
+    """Whether the [SEP] between a text and its expansion is weighted like a term, as in the code."""
     block_special_terms: bool = False
-    """Whether the dimensions of special and ``[unused]`` tokens are always 0. Neither paper nor code does so; queries
-    never ask for them, so it saves postings and changes no score."""
+    """Whether the dimensions of special and ``[unused]`` tokens are always 0: no in paper and code. Queries never
+    contain them, so blocking saves postings and changes no score."""
     expanded: Literal["both", "weighting", "expansion", "none"] = "both"
-    """Who reads ``Document.expanded`` (docT5query's queries); the paper says "each encoder", as the code does."""
+    """Components that read ``Document.expanded`` (docT5query's queries); the paper says "each encoder", as the code
+    does."""
     gamma: float = 1.0
     """Terms that have weight in a larger share of documents are pruned (section 3.4); 1: none. Training sets it."""
     frequencies: Mapping[str, float] = field(default_factory=dict)
-    """Found in training: the share of documents that each frequent term has weight in."""
+    """Found in training: for each frequent term, the share of documents in which it has weight."""
     dropout: float = 0.1
     """Before the MLP of the weighting."""
 
 
-class Expansion(nn.Module):
+class TermPruning(nn.Module):
+    """Share of documents in which each term has weight, and the largest share that is kept (``gamma``; 1: all)."""
+
+    def __init__(self, vocabulary: Vocabulary, allowed: Tensor, frequencies: Mapping[str, float], gamma: float) -> None:
+        """``allowed`` ``(vocabulary,)`` of bool: terms that may have weight, however frequent they are."""
+        super().__init__()
+        self._allowed: Tensor
+        self.register_buffer("_allowed", allowed, persistent=False)
+        self._spellings = vocabulary.terms
+        self._shares: Tensor
+        self._gamma: Tensor
+        self.register_buffer("_shares", torch.zeros(len(vocabulary), dtype=torch.long))
+        self.register_buffer("_gamma", torch.tensor(_millionths(gamma)))
+        columns = {term: column for column, term in enumerate(vocabulary.terms)} if frequencies else {}
+        for term, share in frequencies.items():
+            if term not in columns:
+                raise LearnedSparseError(
+                    f"frequencies: no term {term!r} in the vocabulary{did_you_mean(term, columns)}"
+                )
+            self._shares[columns[term]] = _millionths(share)
+
+    @property
+    def kept(self) -> Tensor:
+        """Which terms may have weight, ``(vocabulary,)`` of bool: the allowed ones with a share of at most gamma."""
+        return self._allowed & (self._shares <= self._gamma)
+
+    def update(self, shares: Tensor, gamma: float) -> None:
+        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma."""
+        self._shares.copy_((shares.double() * _MILLION).round().long())
+        self._gamma.fill_(_millionths(gamma))
+
+    def learned(self) -> dict[str, Any]:
+        """``gamma``, and ``frequencies`` of the terms with a share of at least 0.05, the most frequent first."""
+        shares = self._shares.tolist()
+        frequent = (self._shares >= _millionths(MIN_FREQUENCY)).nonzero().flatten().tolist()
+        columns = sorted((c for c in frequent if self._spellings[c]), key=lambda column: (-shares[column], column))
+        return {
+            "gamma": self._gamma.item() / _MILLION,
+            "frequencies": {self._spellings[column]: shares[column] / _MILLION for column in columns},
+        }
+
+
+def _millionths(share: float) -> int:
+    if not MIN_FREQUENCY <= share <= 1:
+        raise LearnedSparseError(f"gamma or frequency {share}: give a share of documents, {MIN_FREQUENCY} to 1")
+    return round(share * _MILLION)
+
+
+class Expansion(PooledMaskedLM):
     """The largest k masked-LM logits of each position, and their maximum over positions (Eq. 7 to 9)."""
 
     def __init__(self, settings: SpaDESettings, tower: Tower, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        self.tower = tower
+        super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
         self._k = None if settings.k is None else min(settings.k, len(vocabulary))
         self._relu = settings.expansion_activation == "relu"
         self._separator = separator_of(vocabulary) if settings.expanded == "weighting" else None
-        self._pooled_tokens: Tensor
-        self.register_buffer(
-            "_pooled_tokens", counts(vocabulary, "all" if settings.pool_special_tokens else "unknown"), persistent=False
-        )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Weights ``(batch, vocabulary)``; with ``k``, logits of a block of positions at a time are all it holds."""
-        hidden, pooled, weight, bias = self._states(input_ids, attention_mask)
+        """Weights ``(batch, vocabulary)``; with ``k``, logits are held for one block of positions at a time."""
+        hidden, pooled, weight, bias = self._read(input_ids, attention_mask)
         if self._k is None:
             return pool(hidden, pooled, weight, bias, pooling="max", relu=self._relu or not self.training)
-        # ReLU after the choice of k and before it are one: max_pool_entries never goes below zero
+        # ReLU before or after the choice of k gives the same: max_pool_entries never returns less than zero
         values, columns = top_k_per_row(hidden[pooled], weight, bias, self._k)
         text = pooled.nonzero()[:, 0]
         return max_pool_entries(values, columns, text, len(input_ids), len(weight))
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """Which token gives the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
-        hidden, pooled, weight, bias = self._states(input_ids, attention_mask)
+        """The token that gives each of the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        hidden, pooled, weight, bias = self._read(input_ids, attention_mask)
         if self._k is None:
             return [pooled_shares(hidden, pooled, weight, bias, columns, pooling="max")]
-        values, found = top_k_per_row(hidden[pooled], weight, bias, self._k)
-        return [largest_shares(values, found, pooled.nonzero()[:, 1], columns)]
+        values, winners = top_k_per_row(hidden[pooled], weight, bias, self._k)
+        return [largest_shares(values, winners, pooled.nonzero()[:, 1], columns)]
 
-    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Hidden states, pooled positions, decoder weight and bias."""
+    def _read(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """``states`` of the part of the input that the expansion reads."""
         if self._separator is not None:
             input_ids, attention_mask = own_text(input_ids, attention_mask, self._separator)
-        pooled = attention_mask.bool() & self._pooled_tokens[input_ids]
-        return self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias
+        return self.states(input_ids, attention_mask)
 
 
 class Pruned(nn.Module):
-    """One component without the terms that are pruned."""
+    """One component without the pruned terms."""
 
     def __init__(self, unpruned: nn.Module, pruning: TermPruning) -> None:
         super().__init__()
         self.unpruned = unpruned
-        """The component before pruning: what terms are counted on."""
+        """The component before pruning: the weights that document frequencies are counted on."""
         self._pruning = pruning
+
+    @property
+    def kept(self) -> Tensor:
+        """Which terms may have weight, ``(vocabulary,)`` of bool."""
+        return self._pruning.kept
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
         weights: Tensor = self.unpruned(input_ids, attention_mask)
-        return weights * self._pruning.kept
+        return weights * self.kept
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token gives to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
-        unpruned = cast(Attributing, self.unpruned)
-        return unpruned.shares(input_ids, attention_mask, columns[self._pruning.kept[columns]])
+        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        return cast(Attributing, self.unpruned).shares(input_ids, attention_mask, columns[self.kept[columns]])
 
 
 class SpaDE(nn.Module):
@@ -122,11 +187,11 @@ class SpaDE(nn.Module):
 
     def __init__(self, settings: SpaDESettings, towers: Mapping[str, Any], vocabulary: Vocabulary) -> None:
         super().__init__()
-        allowed = unblocked(vocabulary, block_special_terms=settings.block_special_terms)
+        allowed = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
         self._pruning = TermPruning(vocabulary, allowed, settings.frequencies, settings.gamma)
         unpruned = {name: _COMPONENTS[name](settings, towers[name], vocabulary) for name in _names(settings)}
         self.components = nn.ModuleDict({name: Pruned(part, self._pruning) for name, part in unpruned.items()})
-        """Each alone, of the names "weighting" and "expansion": not multiplied by its share of Eq. 10."""
+        """``weighting`` and ``expansion``, each without its factor of Eq. 10."""
         self._factors = _factors(settings.alpha) if len(unpruned) > 1 else dict.fromkeys(unpruned, 1.0)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -140,7 +205,7 @@ class SpaDE(nn.Module):
         return weights
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token gives to the weights ``columns`` of one text, by component."""
+        """The share of each token in the weights ``columns`` of one text, by component."""
         return [
             share.of_part(name, factor)
             for name, factor in self._factors.items()
@@ -153,6 +218,11 @@ class SpaDE(nn.Module):
         """Which terms may have weight, ``(vocabulary,)`` of bool."""
         return self._pruning.kept
 
+    @property
+    def unpruned(self) -> Mapping[str, nn.Module]:
+        """The components before pruning."""
+        return {name: cast(Pruned, part).unpruned for name, part in self.components.items()}
+
     def set_frequencies(self, shares: Tensor, gamma: float) -> None:
         """Prune the terms whose share of documents in ``shares`` ``(vocabulary,)`` is larger than ``gamma``."""
         self._pruning.update(shares, gamma)
@@ -160,6 +230,44 @@ class SpaDE(nn.Module):
     def learned(self) -> dict[str, Any]:
         """The settings that training found: ``gamma`` and ``frequencies``."""
         return self._pruning.learned()
+
+
+class PointwiseObjective(Objective):
+    """Eq. 12: the ranking loss plus ``-weight * v_q . log softmax(v_d+)``, without the pruned terms of the query."""
+
+    def __init__(self, ranking: Objective, weight: float, document: SpaDE | Pruned) -> None:
+        self.towers, self.ranks = ranking.towers, ranking.ranks
+        self._ranking, self._weight, self._document = ranking, weight, document
+
+    def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
+        """Those of the ranking loss."""
+        return self._ranking.outputs(queries, documents)
+
+    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+        """The ranking loss and the pointwise loss."""
+        likelihood = query_nll(outputs["queries"] * self._document.kept, outputs["positives"])
+        return {**self._ranking.losses(outputs, known), "pointwise_loss": self._weight * likelihood}
+
+
+def query_nll(queries: Tensor, positives: Tensor) -> Tensor:
+    """The last part of Eq. 12 of each query, ``(queries,)``: ``-v_q . log softmax(v_d+)``.
+
+    Both arguments have shape ``(queries, dimensions)``.
+
+    >>> round(query_nll(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 0.0]])).item(), 4)
+    0.6931
+    """
+    return -(queries * functional.log_softmax(positives, dim=1)).sum(dim=1)
+
+
+def _objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+    check_options(stage, options=("pointwise",))
+    pointwise, document = stage.pointwise, weighers.document
+    if pointwise.weight == 0 or pointwise.component not in (None, stage.component):
+        return ranking
+    if not isinstance(document, SpaDE | Pruned):
+        raise TypeError(f"{type(document).__name__} is not a document side of SpaDE")
+    return PointwiseObjective(ranking, pointwise.weight, document)
 
 
 def _weighting(settings: SpaDESettings, tower: Any, vocabulary: Vocabulary) -> nn.Module:
@@ -222,6 +330,10 @@ SPADE = Architecture(
     scale=lambda _, side: 1.0 if side == "query" else None,
     tower=_tower,
     uses_expanded=lambda settings: settings.expanded in {"both", *_names(settings)},
-    mixtures=_mixtures,
     changeable=frozenset({"components", "k", "alpha", "gamma"}),
+    objective=_objective,
+    components=lambda side: dict(side.components.items()) if isinstance(side, SpaDE) else {},
+    mixtures=_mixtures,
+    prunable=lambda side: side if isinstance(side, SpaDE) else None,
+    learned=lambda side: side.learned() if isinstance(side, SpaDE) else {},
 )

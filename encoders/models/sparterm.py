@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from encoders.backbone import Tower
 from encoders.checkpoints import Vocabulary
-from encoders.head import Shares, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
-from encoders.models.architecture import Architecture
-from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
+from encoders.head import Shares, keep_largest, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
+from encoders.models.architecture import Architecture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, unblocked_terms
 from learned_sparse.core import LearnedSparseError, Side
+
+if TYPE_CHECKING:
+    from encoders.training import Gate as GateOptions
+    from encoders.training import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +29,18 @@ class SparTermSettings:
 
     mode: Literal["literal-only", "expansion-only", "expansion-enhanced"] = "expansion-enhanced"
     """``literal-only``: G = BoW(p). ``expansion-enhanced``: G_le (Eq. 6). ``expansion-only``: no term weighting,
-    expanded words are added to the text with weight 1; the paper names no scoring function, BM25 fits its numbers."""
+    expansion terms are added to the text with weight 1; the paper names no scoring function, BM25 fits its numbers."""
     query: Literal["tf", "symmetric", "asymmetric"] = "symmetric"
-    """Table 4: term frequencies; the documents' weights for both sides; a second set of weights for queries."""
+    """Table 4: term frequencies; the same towers for both sides; towers of their own for queries."""
     query_gate: Literal["same", "literal"] = "same"
-    """How neural queries are gated, on which the paper is silent: as documents are, or by their own words only."""
+    """Gate of neural queries, on which the paper is silent: that of documents, or the terms of the query only."""
     gate_pool: Literal["relu_sum", "max", "raw_max"] = "relu_sum"
-    """What the gate's probability G = sigmoid(.) is taken of: sum_i ReLU(.) (Eq. 3, so that G >= 0.5), max_i ReLU(.),
+    """Argument of the gating probability G = sigmoid(.): sum_i ReLU(.) (Eq. 3, so that G >= 0.5), max_i ReLU(.),
     or max_i without ReLU, where terms below zero still get a gradient from Eq. 8."""
     threshold: float = 0.7
     """Binarizer (Eq. 4): G' = 1 where G >= threshold."""
     max_terms: int | None = None
-    """Lambda of section 3.1: only so many of the largest weights are kept. The paper gives no value."""
+    """Lambda of section 3.1: the number of largest weights that are kept. The paper gives no value."""
     pool_special_tokens: bool = True
     """Whether the positions of [CLS] and [SEP] are pooled too: the sums of Eq. 3 run over i = 0..L."""
     bow_special_tokens: SpecialTokens = "none"
@@ -44,24 +49,7 @@ class SparTermSettings:
     """Whether the dimensions of special and ``[unused]`` tokens are always 0 (in training and in the index)."""
 
 
-class Pooled(nn.Module):
-    """A tower and which positions of a text its logits are pooled over."""
-
-    def __init__(self, tower: Tower, vocabulary: Vocabulary, *, pool_special_tokens: bool) -> None:
-        super().__init__()
-        self.tower = tower
-        self._pooled_tokens: Tensor
-        self.register_buffer(
-            "_pooled_tokens", counts(vocabulary, "all" if pool_special_tokens else "unknown"), persistent=False
-        )
-
-    def states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Hidden states, pooled positions, decoder weight and bias: what the functions of ``vocabulary_head`` take."""
-        mask = attention_mask.bool() & self._pooled_tokens[input_ids]
-        return self.tower(input_ids, attention_mask), mask, self.tower.decoder_weight, self.tower.decoder_bias
-
-
-class Gate(Pooled):
+class Gate(PooledMaskedLM):
     """The gating controller of section 3.3, up to the Binarizer."""
 
     def __init__(self, settings: SparTermSettings, tower: Tower, vocabulary: Vocabulary) -> None:
@@ -76,22 +64,22 @@ class Gate(Pooled):
         return pool(*states, pooling="max", relu=self._pool == "max")
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token adds to the logits ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the logits ``columns`` of one text (see ``encoders.head.attribution``)."""
         pooling: Literal["sum", "max"] = "sum" if self._pool == "relu_sum" else "max"
         states = self.states(input_ids, attention_mask)
         return [pooled_shares(*states, columns, pooling=pooling, relu=self._pool != "raw_max")._replace(gate=True)]
 
 
-class Importance(Pooled):
+class Importance(PooledMaskedLM):
     """The importance predictor of section 3.2: I = sum_i ReLU(I_i)."""
 
     def literal(self, input_ids: Tensor, attention_mask: Tensor, literal: Tensor) -> Tensor:
-        """I ⊙ BoW(p), computed for the text's own terms only."""
+        """I ⊙ BoW(p), computed for the terms of the text only."""
         hidden, mask, *decoder = self.states(input_ids, attention_mask)
         return lexical_pool(hidden, input_ids, mask, literal, *decoder, pooling="sum", saturation="none")
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token adds to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
         return [pooled_shares(*self.states(input_ids, attention_mask), columns, pooling="sum")]
 
     def gated(self, input_ids: Tensor, attention_mask: Tensor, gate: Tensor) -> Tensor:
@@ -103,13 +91,13 @@ class Importance(Pooled):
 class SparTerm(nn.Module):
     """One side: p' = F(p) ⊙ G(p) (Eq. 1).
 
-    The Binarizer has no gradient: a ranking loss never reaches the gate. What trains it is Eq. 8 on ``gate_logits``.
+    The Binarizer has no gradient, so a ranking loss never reaches the gate. Eq. 8 on ``gate_logits`` trains it.
     """
 
     def __init__(
         self, settings: SparTermSettings, importance: Tower | None, gate: Tower | None, vocabulary: Vocabulary
     ) -> None:
-        """``importance`` is absent for expansion-only, ``gate`` for literal gating."""
+        """``importance`` is None for expansion-only, ``gate`` for literal gating."""
         super().__init__()
         special = settings.pool_special_tokens
         self.importance = (
@@ -118,21 +106,23 @@ class SparTerm(nn.Module):
         self.gate = None if gate is None else Gate(settings, gate, vocabulary)
         weighting: Literal["binary", "tf"] = "tf" if importance is None else "binary"
         self.bag_of_words = BagOfWords(vocabulary, weighting, settings.bow_special_tokens)
-        self._threshold, self._max_terms = _logit(settings.threshold), settings.max_terms
+        self.query_terms = BagOfWords(vocabulary)
+        """The binary bag of words of a query without special tokens: the target T of Eq. 8."""
+        self._threshold = _logit(settings.threshold)
+        self._max_terms = None if settings.max_terms is None else min(settings.max_terms, len(vocabulary))
         self._unblocked: Tensor
-        self.register_buffer(
-            "_unblocked", unblocked(vocabulary, block_special_terms=settings.block_special_terms), persistent=False
-        )
+        unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
+        self.register_buffer("_unblocked", unblocked, persistent=False)
 
     def train(self, mode: bool = True) -> SparTerm:
-        """A frozen gate stays without dropout: its decisions are then the same in training and in the index."""
+        """A frozen gate stays without dropout, so that it decides alike in training and in the index."""
         super().train(mode)
         if self.gate is not None and not any(parameter.requires_grad for parameter in self.gate.parameters()):
             self.gate.eval()
         return self
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, gate_logits: Tensor | None = None) -> Tensor:
-        """Weights ``(batch, vocabulary)``; ``gate_logits`` if they are already at hand (joint training)."""
+        """Weights ``(batch, vocabulary)``; joint training passes the ``gate_logits`` that it has computed."""
         if self.gate is None:
             weights = self._literal_weights(input_ids, attention_mask)
         else:
@@ -143,9 +133,9 @@ class SparTerm(nn.Module):
         return weights if self._max_terms is None else keep_largest(weights, self._max_terms)
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token adds to the weights ``columns`` of one text, and to the gate of those not in it.
+        """The share of each token in the weights ``columns`` of one text, and in the gate logits of expansion terms.
 
-        For expansion-only a term that the gate alone brings has its weight of 1 from no token.
+        In expansion-only, the weight 1 of a term that the gate alone adds comes from no token.
         """
         literal = self.bag_of_words.literal_positions(input_ids, attention_mask)
         if self.importance is None:
@@ -183,14 +173,87 @@ class SparTerm(nn.Module):
         return self.importance.gated(input_ids, attention_mask, gate)
 
 
-def keep_largest(weights: Tensor, count: int) -> Tensor:
-    """``weights`` ``(batch, vocabulary)`` with all but the ``count`` largest of each row set to 0."""
-    largest = weights.topk(min(count, weights.shape[1]), dim=1).indices
-    return weights * torch.zeros_like(weights).scatter_(1, largest, 1.0)
+class GateObjective(Objective):
+    """Eq. 8 alone: trains the gate of documents on pairs of a query and its positive passage."""
+
+    towers: tuple[str, ...] = ("gate",)
+    ranks = False
+
+    def __init__(self, options: GateOptions, document: SparTerm) -> None:
+        self._options, self._document = options, document
+
+    def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
+        """``gate``: logits of the positives; ``target``: terms of the queries; both ``(n, vocabulary)``."""
+        count = len(queries.input_ids)
+        logits = self._document.gate_logits(documents.input_ids[:count], documents.attention_mask[:count])
+        return {"gate": logits.float(), "target": self._document.query_terms(*queries)}
+
+    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+        """Eq. 8 of each passage."""
+        del known
+        weights = {"negative": self._options.negative_weight, "positive": self._options.positive_weight}
+        return {"gate_loss": gate_bce(outputs["gate"], outputs["target"], **weights)}
+
+
+class JointObjective(GateObjective):
+    """Eq. 9: the ranking loss and Eq. 8 at once; the gate is computed once for both."""
+
+    ranks = True
+
+    def __init__(self, options: GateOptions, ranking: Objective, weighers: TermWeighers, document: SparTerm) -> None:
+        super().__init__(options, document)
+        self._ranking, self._weighers = ranking, weighers
+        self.towers = (*ranking.towers, "gate")
+
+    def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
+        """As both objectives."""
+        count = len(queries.input_ids)
+        query_weights = self._weighers.query(*queries).float()
+        logits = self._document.gate_logits(*documents)
+        weights = self._document(*documents, gate_logits=logits).float()
+        return {
+            "queries": query_weights,
+            "positives": weights[:count],
+            "negatives": weights[count:],
+            "gate": logits[:count].float(),
+            "target": self._document.query_terms(*queries),
+        }
+
+    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+        """Both parts."""
+        return {**super().losses(outputs, known), **self._ranking.losses(outputs, known)}
+
+
+def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive: float = 1.0) -> Tensor:
+    """Eq. 8 of each passage, ``(passages,)``: ``-l1 sum_{T=0} log(1 - G) - l2 sum_{T=1} log G``, G = sigmoid(logits).
+
+    ``logits`` and ``target`` have shape ``(passages, vocabulary)``; ``target`` is the binary bag of words of the query.
+    The sums run over the vocabulary. l1 = ``negative`` = 1e-3 and l2 = ``positive`` = 1 are the paper's (§4.2).
+
+    >>> round(gate_bce(torch.zeros(1, 3), torch.tensor([[0.0, 0.0, 1.0]])).item(), 5)  # (2 * 0.001 + 1) * log 2
+    0.69453
+    """
+    # -log(1 - sigmoid(x)) = softplus(x) and -log sigmoid(x) = softplus(-x): finite for every x
+    absent = functional.softplus(logits) * (1 - target)
+    present = functional.softplus(-logits) * target
+    return (negative * absent + positive * present).sum(dim=1)
+
+
+def _objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+    """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen and the ranking loss trains."""
+    check_options(stage, objectives=("rank", "gate"), options=("joint",))
+    if stage.objective == "rank" and not stage.joint:
+        return ranking
+    document = weighers.document
+    if not isinstance(document, SparTerm) or document.gate is None:
+        raise LearnedSparseError(f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced")
+    if stage.objective == "gate":
+        return GateObjective(stage.gate, document)
+    return JointObjective(stage.gate, ranking, weighers, document)
 
 
 def _logit(probability: float) -> float:
-    """The x with sigmoid(x) = probability; infinite at 0 (every gate open) and 1 (none).
+    """The x with sigmoid(x) = probability; infinite at 0 (every gate open) and 1 (every gate closed).
 
     >>> round(_logit(0.7), 3)
     0.847
@@ -214,6 +277,11 @@ def _towers(settings: SparTermSettings, side: Side) -> tuple[str, ...]:
     return tuple(f"query_{name}" for name in names) if side == "query" and settings.query == "asymmetric" else names
 
 
+def _ranking_towers(settings: SparTermSettings) -> tuple[str, ...]:
+    names = (*_towers(settings, "document"), *_towers(settings, "query"))
+    return tuple(name for name in dict.fromkeys(names) if name not in {"gate", "query_gate"})
+
+
 def _weigher(settings: SparTermSettings, side: Side, towers: Mapping[str, Tower], vocabulary: Vocabulary) -> nn.Module:
     names = _towers(settings, side)
     if not names:
@@ -223,7 +291,7 @@ def _weigher(settings: SparTermSettings, side: Side, towers: Mapping[str, Tower]
 
 
 def _scale(settings: SparTermSettings, side: Side) -> float | None:
-    """Term frequencies are integers already; sums without log reach hundreds and are calibrated."""
+    """Term frequencies are integers; sums without log reach hundreds and are calibrated."""
     return 1.0 if settings.mode == "expansion-only" or (side == "query" and settings.query == "tf") else None
 
 
@@ -237,4 +305,6 @@ SPARTERM = Architecture(
         settings.query == "symmetric" and (settings.query_gate == "same" or settings.mode == "literal-only")
     ),
     changeable=frozenset({"threshold", "max_terms"}),
+    objective=_objective,
+    ranking_towers=_ranking_towers,
 )

@@ -1,4 +1,4 @@
-"""SPLADE v1 (Formal et al., SIGIR 2021), and what its paper and successors vary: max pooling, no log, lexical-only."""
+"""SPLADE v1 (Formal et al., SIGIR 2021) and its variants: max pooling, no log, lexical-only, bag-of-words queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from encoders.backbone import Tower
 from encoders.checkpoints import Vocabulary
 from encoders.head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
 from encoders.models.architecture import Architecture
-from encoders.models.bag_of_words import BagOfWords, SpecialTokens, counts, unblocked
+from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, unblocked_terms
 from learned_sparse.core import Side
 
 
@@ -25,7 +25,7 @@ class SpladeSettings:
     """
 
     pooling: Pooling = "sum"
-    """Over the text's tokens: ``sum`` (v1, Eq. 4) or ``max`` (v2 and later)."""
+    """Over the tokens of the text: ``sum`` (v1, Eq. 4) or ``max`` (v2 and later)."""
     saturation: Saturation = "log"
     """``log``: log(1 + ReLU(w)); ``none``: ReLU(w) (Eq. 2 with g = 1)."""
     expansion: Literal["full", "lexical"] = "full"
@@ -33,39 +33,31 @@ class SpladeSettings:
     query: Literal["same", "separate", "bag-of-words"] = "same"
     """``same``: one tower for both sides (paper); ``bag-of-words``: queries learn nothing (SPLADE-doc)."""
     query_weighting: Literal["binary", "tf"] = "binary"
-    """Of bag-of-words queries; SPLADE-doc counts a repeated term once."""
+    """Weighting of bag-of-words queries; SPLADE-doc counts a repeated term once."""
     pool_special_tokens: bool = True
     """Whether the positions of [CLS] and [SEP] are pooled too: yes in paper and code."""
     bow_special_tokens: SpecialTokens = "unknown"
-    """In the bag of words of ``lexical`` and ``bag-of-words``. The published code takes [CLS], [SEP], [MASK] out, keeps
-    [UNK], and means to take [PAD] out but does not (its id is 0, which the code takes for "none")."""
+    """Special tokens in the bag of words of ``lexical`` and ``bag-of-words``. The published code excludes [CLS], [SEP]
+    and [MASK] and keeps [UNK]. It fails to exclude [PAD], because it takes the id 0 for "no id"."""
     block_special_terms: bool = False
-    """Whether the dimensions of special and ``[unused]`` tokens are always 0: no dimension is, in paper and code."""
+    """Whether the dimensions of special and ``[unused]`` tokens are always 0: no in paper and code."""
 
 
-class Splade(nn.Module):
+class Splade(PooledMaskedLM):
     """One side of SPLADE: pooled, saturated masked-LM logits."""
 
     def __init__(self, settings: SpladeSettings, tower: Tower, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        self.tower = tower
+        super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
         self._pooling, self._saturation = settings.pooling, settings.saturation
         self._lexical = settings.expansion == "lexical"
         self.bag_of_words = BagOfWords(vocabulary, "binary", settings.bow_special_tokens)
-        self._pooled_tokens: Tensor
         self._unblocked: Tensor
-        self.register_buffer(
-            "_pooled_tokens", counts(vocabulary, "all" if settings.pool_special_tokens else "unknown"), persistent=False
-        )
-        self.register_buffer(
-            "_unblocked", unblocked(vocabulary, block_special_terms=settings.block_special_terms), persistent=False
-        )
+        unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
+        self.register_buffer("_unblocked", unblocked, persistent=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
-        hidden = self.tower(input_ids, attention_mask)
-        pooled = attention_mask.bool() & self._pooled_tokens[input_ids]
-        decoder = (self.tower.decoder_weight, self.tower.decoder_bias)
+        hidden, pooled, *decoder = self.states(input_ids, attention_mask)
         if self._lexical:
             literal = self.bag_of_words.literal_positions(input_ids, attention_mask)
             weights = lexical_pool(
@@ -76,9 +68,8 @@ class Splade(nn.Module):
         return weights * self._unblocked
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token gives to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
-        pooled = attention_mask.bool() & self._pooled_tokens[input_ids]
-        states = (self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias)
+        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        states = self.states(input_ids, attention_mask)
         return [pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)]
 
 
@@ -98,7 +89,7 @@ def _weigher(settings: SpladeSettings, side: Side, towers: Mapping[str, Tower], 
 def _scale(settings: SpladeSettings, side: Side) -> float | None:
     if side == "query" and settings.query == "bag-of-words":
         return 1.0
-    # 100: the published export. Sums without log reach hundreds, which a fixed factor would blow up.
+    # 100 is the factor of the published export. Sums without log reach hundreds, too much for a fixed factor.
     return 100.0 if settings.saturation == "log" else None
 
 

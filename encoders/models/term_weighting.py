@@ -1,4 +1,4 @@
-"""Term weighting without expansion by the model: uniCOIL, and DeepImpact and TILDEv2 in the shape of their papers."""
+"""Term weighting without expansion by the model: uniCOIL, DeepImpact and TILDEv2."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from torch import nn
 from encoders.backbone import TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.models.architecture import Architecture
-from encoders.models.bag_of_words import BagOfWords, SpecialTokens
-from encoders.models.token_weights import Activation, Repeats, TokenWeights, linear_head, two_layer_head
+from encoders.models.token_weights import (
+    Activation,
+    BagOfWords,
+    Repeats,
+    SpecialTokens,
+    TokenWeights,
+    linear_head,
+    two_layer_head,
+)
 from learned_sparse.core import Side
 
 
@@ -21,23 +28,23 @@ class UniCoilSettings:
     """Lin and Ma (2021), after COIL's published code: one linear layer and ReLU over the last hidden states."""
 
     head: Literal["linear", "two-layer"] = "linear"
-    """What scores a token's last hidden state."""
+    """Network that scores the last hidden state of a token."""
     repeats: Repeats = "max"
-    """What a term that occurs several times in a document gets of its scores."""
+    """Weight of a term that occurs several times in a document, from its scores."""
     activation: Activation = "relu"
     """After the head."""
     query: Literal["same", "separate", "bag-of-words"] = "same"
     """``same``: one tower for both sides; ``bag-of-words``: queries learn nothing."""
     query_repeats: Repeats = "sum"
-    """The same for neural queries. COIL's score is a sum over the query's tokens, so a repeated one counts again."""
+    """As ``repeats``, for neural queries. COIL's score is a sum over the tokens of the query, with repetitions."""
     query_weighting: Literal["binary", "tf"] = "binary"
-    """Of bag-of-words queries."""
+    """Weighting of bag-of-words queries."""
     bow_special_tokens: SpecialTokens = "unknown"
-    """Special tokens that are terms too: [UNK] stands for text."""
+    """Special tokens that are terms: [UNK], which stands for text."""
     separators: bool = False
-    """Whether the [SEP] between a text and what expands it is a term too; Pyserini's encoder weighs every [SEP]."""
+    """Whether the [SEP] between a text and its expansion is a term; Pyserini's encoder weighs every [SEP]."""
     expanded: bool = True
-    """Whether documents are read with the text that expands them, where a collection has some."""
+    """Whether documents are read with their expansion text if the collection has one."""
     dropout: float = 0.0
     """Before a two-layer head."""
 
@@ -56,9 +63,9 @@ class DeepImpactSettings(UniCoilSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TildeV2Settings(UniCoilSettings):
-    """Zhuang and Zuccon (2021): a linear score, the largest of each term; queries count their terms.
+    """Zhuang and Zuccon (2021): a linear score, the largest of each term; queries are term frequencies.
 
-    The paper expands documents with the terms TILDE finds; here with whatever text the collection brings.
+    The paper expands documents with terms from TILDE; here the collection brings the expansion text.
     """
 
     query: Literal["same", "separate", "bag-of-words"] = "bag-of-words"

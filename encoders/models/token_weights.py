@@ -1,4 +1,4 @@
-"""Weights for the tokens of a text itself: one score for each position, merged into one weight for each term."""
+"""Modules that architectures share: bags of words, learned weights of a text's own tokens, and pooled positions."""
 
 from __future__ import annotations
 
@@ -7,17 +7,160 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import HiddenStates
+from encoders.backbone import HiddenStates, Tower
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, first_occurrences, merged_shares
-from encoders.models.bag_of_words import BagOfWords, SpecialTokens
-from encoders.models.expanded_texts import between_texts, own_text, separator_of
+from learned_sparse.core import LearnedSparseError
 
+SpecialTokens = Literal["none", "unknown", "all"]
+"""Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); all that the tokenizer adds."""
 Repeats = Literal["max", "first", "mean", "sum"]
-"""What a term that occurs several times gets: the largest, first or mean score of its positions, or their sum."""
+"""Weight of a term that occurs several times: the largest, first or mean score of its positions, or their sum."""
 Activation = Literal["relu", "none"]
-"""``none``: without ReLU, scores below zero are seen (and get a gradient) in training. Encoded weights are cut at zero
-all the same: an index holds none below."""
+"""``none``: training sees scores below zero, which get a gradient. Encoded weights are cut at zero in both cases,
+because an index holds no negative weights."""
+
+
+class BagOfWords(nn.Module):
+    """Weights that learn nothing. ``binary``: 1 for each token of the text; ``tf``: its count in the truncated text."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        weighting: Literal["binary", "tf"] = "binary",
+        special_tokens: SpecialTokens = "none",
+    ) -> None:
+        super().__init__()
+        self.weighting = weighting
+        self._counts: Tensor
+        self.register_buffer("_counts", counted_tokens(vocabulary, special_tokens), persistent=False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Weights ``(batch, vocabulary)``."""
+        literal = self.literal_positions(input_ids, attention_mask).float()
+        bags = literal.new_zeros(len(input_ids), len(self._counts)).scatter_add(1, input_ids, literal)
+        return bags.clamp(max=1) if self.weighting == "binary" else bags
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """The first occurrence for ``binary``, every occurrence for ``tf`` (see ``encoders.head.attribution``)."""
+        literal = self.literal_positions(input_ids, attention_mask)
+        repeats: Literal["first", "sum"] = "first" if self.weighting == "binary" else "sum"
+        return [merged_shares(literal.float(), input_ids, literal, columns, repeats)]
+
+    @property
+    def excluded(self) -> tuple[int, ...]:
+        """The token ids that are never in the bag."""
+        return tuple((~self._counts).nonzero().flatten().tolist())
+
+    def literal_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """True at the positions whose token is in the bag, ``(batch, tokens)``; never at padding, whatever its id."""
+        return attention_mask.bool() & self._counts[input_ids]
+
+
+def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:
+    """Which token ids a bag of words holds, ``(vocabulary,)`` of bool."""
+    excluded = {"none": vocabulary.special_ids, "all": ()}.get(
+        special_tokens, tuple(token for token in vocabulary.special_ids if token != vocabulary.unknown_id)
+    )
+    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(excluded, dtype=torch.long), False)
+
+
+def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool) -> Tensor:
+    """Which dimensions may have weight, ``(vocabulary,)`` of bool: all, or all but special and unused terms."""
+    blocked = vocabulary.special_ids + vocabulary.unused_ids if block_special_terms else ()
+    return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(blocked, dtype=torch.long), False)
+
+
+class PooledTower(nn.Module):
+    """A tower, and the positions of a text that are pooled."""
+
+    def __init__(self, tower: nn.Module, vocabulary: Vocabulary, *, pool_special_tokens: bool) -> None:
+        """``pool_special_tokens``: whether [CLS] and [SEP] are pooled too; [UNK] always is."""
+        super().__init__()
+        self.tower = tower
+        self._pooled_tokens: Tensor
+        special: SpecialTokens = "all" if pool_special_tokens else "unknown"
+        self.register_buffer("_pooled_tokens", counted_tokens(vocabulary, special), persistent=False)
+
+    def pooled_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """True at the positions that are pooled, ``(batch, tokens)``."""
+        return attention_mask.bool() & self._pooled_tokens[input_ids]
+
+
+class PooledMaskedLM(PooledTower):
+    """A masked-LM tower whose logits are pooled over positions."""
+
+    tower: Tower
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Hidden states, pooled positions, decoder weight and bias: the first arguments of ``encoders.head.pool``."""
+        pooled = self.pooled_positions(input_ids, attention_mask)
+        return self.tower(input_ids, attention_mask), pooled, self.tower.decoder_weight, self.tower.decoder_bias
+
+
+class TokenWeights(nn.Module):
+    """A tower whose head scores each token; terms that are not in the text weigh 0."""
+
+    def __init__(
+        self,
+        tower: HiddenStates,
+        vocabulary: Vocabulary,
+        *,
+        repeats: Repeats,
+        activation: Activation = "relu",
+        special_tokens: SpecialTokens = "none",
+        separators: bool = False,
+        expanded: bool = True,
+    ) -> None:
+        """``separators``: whether the [SEP] between a text and its expansion is weighted.
+
+        ``expanded``: whether the expansion is read.
+        """
+        super().__init__()
+        self.tower = tower
+        self.bag_of_words = BagOfWords(vocabulary, "binary", special_tokens)
+        self._terms, self._repeats, self._relu = len(vocabulary), repeats, activation == "relu"
+        self._separator = None if expanded and not separators else separator_of(vocabulary)
+        self._separators, self._expanded = separators, expanded
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Weights ``(batch, vocabulary)``, at least float32."""
+        scores, input_ids, counted = self._scores(input_ids, attention_mask)
+        weights = merge(scores, input_ids, counted, self._terms, self._repeats)
+        return weights if self._relu or self.training else weights.relu()
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
+        return [merged_shares(*self._scores(input_ids, attention_mask), columns, self._repeats)]
+
+    def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores, ids, and which positions are terms, each ``(batch, tokens)`` of the part that is read."""
+        if not self._expanded and self._separator is not None:
+            input_ids, attention_mask = own_text(input_ids, attention_mask, self._separator)
+        scores = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
+        counted = self.bag_of_words.literal_positions(input_ids, attention_mask)
+        if self._separators and self._separator is not None:
+            counted = counted | between_texts(input_ids, attention_mask, self._separator)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return scores.relu() if self._relu else scores, input_ids, counted
+
+
+def merge(scores: Tensor, input_ids: Tensor, counted: Tensor, terms: int, repeats: Repeats) -> Tensor:
+    """Weights ``(batch, terms)``: the scores of the ``counted`` positions by token; arguments ``(batch, tokens)``.
+
+    Terms without such a position are 0; scores may be negative.
+    """
+    if repeats == "max":
+        lowest = scores.new_full((len(scores), terms), float("-inf"))
+        largest = lowest.scatter_reduce(1, input_ids, scores.masked_fill(~counted, float("-inf")), "amax")
+        return largest.masked_fill(largest == float("-inf"), 0.0)
+    if repeats == "first":
+        counted = first_occurrences(input_ids, counted)
+    zeros = scores.new_zeros(len(scores), terms)
+    sums = zeros.scatter_add(1, input_ids, scores.masked_fill(~counted, 0.0))
+    if repeats != "mean":
+        return sums
+    return sums / zeros.scatter_add(1, input_ids, counted.to(scores.dtype)).clamp(min=1)
 
 
 def two_layer_head(hidden_size: int, dropout: float) -> nn.Sequential:
@@ -37,61 +180,36 @@ def _initialise(module: nn.Module) -> None:
         nn.init.zeros_(module.bias)
 
 
-class TokenWeights(nn.Module):
-    """A tower whose head scores each token; terms that are not in the text weigh 0."""
+def own_text(input_ids: Tensor, attention_mask: Tensor, separator: int) -> tuple[Tensor, Tensor]:
+    """Ids and mask ``(batch, tokens)`` of ``[CLS] text [SEP]`` in ``[CLS] text [SEP] expansion [SEP]``.
 
-    def __init__(
-        self,
-        tower: HiddenStates,
-        vocabulary: Vocabulary,
-        *,
-        repeats: Repeats,
-        activation: Activation = "relu",
-        special_tokens: SpecialTokens = "none",
-        separators: bool = False,
-        expanded: bool = True,
-    ) -> None:
-        """``separators``: also the [SEP] between a text and what expands it. ``expanded``: whether that is read."""
-        super().__init__()
-        self.tower = tower
-        self.bag_of_words = BagOfWords(vocabulary, "binary", special_tokens)
-        self._terms, self._repeats, self._relu = len(vocabulary), repeats, activation == "relu"
-        self._separator = None if expanded and not separators else separator_of(vocabulary)
-        self._separators, self._expanded = separators, expanded
+    The result is as wide as the longest text needs.
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Weights ``(batch, vocabulary)``, at least float32."""
-        scores, input_ids, counted = self._scores(input_ids, attention_mask)
-        weights = merge(scores, input_ids, counted, self._terms, self._repeats)
-        return weights if self._relu or self.training else weights.relu()
-
-    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """What each token gives to the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
-        return [merged_shares(*self._scores(input_ids, attention_mask), columns, self._repeats)]
-
-    def _scores(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores, ids, and which positions are terms, each ``(batch, tokens)``, of as much as is read."""
-        if not self._expanded and self._separator is not None:
-            input_ids, attention_mask = own_text(input_ids, attention_mask, self._separator)
-        scores = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
-        counted = self.bag_of_words.literal_positions(input_ids, attention_mask)
-        if self._separators and self._separator is not None:
-            counted = counted | between_texts(input_ids, attention_mask, self._separator)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return scores.relu() if self._relu else scores, input_ids, counted
-
-
-def merge(scores: Tensor, input_ids: Tensor, counted: Tensor, terms: int, repeats: Repeats) -> Tensor:
-    """``(batch, terms)``: the scores of the positions that are ``counted``, by token; all ``(batch, tokens)``.
-
-    Terms without such a position are 0; scores may be negative.
+    >>> own_text(torch.tensor([[1, 7, 2, 8, 2], [1, 2, 0, 0, 0]]), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]), 2)
+    (tensor([[1, 7, 2],
+            [1, 2, 0]]), tensor([[1, 1, 1],
+            [1, 1, 0]]))
     """
-    if repeats == "max":
-        lowest = scores.new_full((len(scores), terms), float("-inf"))
-        largest = lowest.scatter_reduce(1, input_ids, scores.masked_fill(~counted, float("-inf")), "amax")
-        return largest.masked_fill(largest == float("-inf"), 0.0)
-    if repeats == "first":
-        counted = first_occurrences(input_ids, counted)
-    none = scores.new_zeros(len(scores), terms)
-    sums = none.scatter_add(1, input_ids, scores.masked_fill(~counted, 0.0))
-    return sums / none.scatter_add(1, input_ids, counted.to(scores.dtype)).clamp(min=1) if repeats == "mean" else sums
+    real = attention_mask.bool()
+    ends = (input_ids == separator) & real
+    own = real & (ends.cumsum(1) - ends.long() == 0)
+    used = own.any(0).nonzero()
+    width = int(used.max()) + 1 if len(used) else 1
+    return input_ids[:, :width], own[:, :width].to(attention_mask.dtype)
+
+
+def between_texts(input_ids: Tensor, attention_mask: Tensor, separator: int) -> Tensor:
+    """True at the separators that are followed by further tokens, ``(batch, tokens)``: not at the last one."""
+    real = attention_mask.bool()
+    from_here = real.long().flip(1).cumsum(1).flip(1)
+    return (input_ids == separator) & real & (from_here > 1)
+
+
+def separator_of(vocabulary: Vocabulary) -> int:
+    """The token id of [SEP]; an error if the tokenizer has none."""
+    if vocabulary.separator_id is None:
+        raise LearnedSparseError(
+            "this tokenizer has no separator token, so a text and its expansion cannot be told apart; "
+            "let all components read both, or none of them (setting expanded)"
+        )
+    return vocabulary.separator_id

@@ -5,33 +5,119 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from encoders.backbone import HiddenStates, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
-from encoders.head import Shares, WinnerTakeAll
+from encoders.head import Shares, WinnerTakeAll, keep_largest, largest_shares, max_pool_entries
 from encoders.models.architecture import Architecture, Mixture
-from encoders.models.uhd_bucket import Bucket, binarized, cut, states_of
-from encoders.models.uhd_settings import UHDSettings
-from learned_sparse.core import Side
+from encoders.models.token_weights import PooledTower
+from learned_sparse.core import LearnedSparseError, Side
 
+Scope = Literal["total", "bucket"]
 _JOINT = "joint"
-_LARGEST_FACTOR = 3  # the paper's best weights 0.66:0:0.33:1:0.33:1 (A.3) are 2:0:1:3:1:3
+_MAX_FACTOR = 3  # the paper's best bucket weights 0.66:0:0.33:1:0.33:1 (A.3) are 2:0:1:3:1:3
+
+
+@dataclass(frozen=True, kw_only=True)
+class UHDSettings:
+    """Defaults are the paper's for MS MARCO (section 4.2, A.1)."""
+
+    dimensions: int = 81920
+    """``n``: of each bucket."""
+    k: int = 80
+    """Winners of each token, in each bucket."""
+    layers: tuple[int, ...] = (2, 4, 6, 8, 10, 12)
+    """The layers that have a bucket, counted from 1, lowest first."""
+    encoders: Literal["separate", "joint"] = "separate"
+    """``separate``: a backbone for each bucket, cut above its layer; ``joint``: one backbone for all (A.3)."""
+    normalize: Literal["bucket", "token", "both", "none"] = "bucket"
+    """What is scaled to length 1: the bucket after pooling, or the winners of each token before it. The text of
+    section 3.3 has the first; the mean of all values, 0.11169 (section 4.3), is nearly 1 / sqrt(80), as after the
+    second."""
+    weight_sparsity: float = 0.7
+    """Share of a layer's outputs that a dimension does not read."""
+    pool_special_tokens: bool = True
+    """Whether the positions of [CLS] and [SEP] are pooled too. The paper is silent."""
+    query_k: int | None = None
+    """Number of dimensions that a query keeps after pooling (Table 4: 100 is best); ``None``: all."""
+    query_k_scope: Scope = "total"
+    """``query_k`` of the whole query, or of each bucket. The paper's "original" 1,200 fits the whole."""
+    document_k: int | None = None
+    """As ``query_k``, for documents; not in the paper."""
+    document_k_scope: Scope = "total"
+    bucket_weights: tuple[int, ...] | None = None
+    """Factors of the buckets' scores, on the query side (section 4.5); 0: the query has no such bucket; ``None``: 1."""
+    binarize: bool = False
+    """Weights become 1 (section 3.7). Training works on the real-valued ones."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no model can have."""
+        if not self.layers or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
+            raise LearnedSparseError(f"UHD-BERT: layers {list(self.layers)}; give different ones, lowest first")
+        if not 0 < self.k <= self.dimensions:
+            raise LearnedSparseError(f"UHD-BERT: k {self.k}; give 1 to {self.dimensions}, the dimensions of a bucket")
+        for name, count in (("query_k", self.query_k), ("document_k", self.document_k)):
+            if count is not None and count < 1:
+                raise LearnedSparseError(f"UHD-BERT: {name} {count}; give at least 1, or null to keep all")
+        weights = self.bucket_weights
+        if weights is not None and (len(weights) != len(self.layers) or min(weights) < 0 or not any(weights)):
+            raise LearnedSparseError(
+                f"UHD-BERT: bucket_weights {list(weights)}; give a whole number from 0 for each of the layers "
+                f"{list(self.layers)}, not all of them 0"
+            )
+
+
+class Bucket(PooledTower):
+    """The bucket of one layer (Eq. 4 and 6); called alone, as a component, it is cut and binarised like its side."""
+
+    tower: HiddenStates
+
+    def __init__(
+        self, settings: UHDSettings, layer: int, tower: HiddenStates, vocabulary: Vocabulary, keep: int | None
+    ) -> None:
+        super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
+        self.layer = layer
+        self._k, self._dimensions, self._normalize = settings.k, settings.dimensions, settings.normalize
+        self._keep, self._binarize = keep, settings.binarize
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Weights ``(batch, dimensions of one bucket)``."""
+        states = _states_by_layer(self.tower, input_ids, attention_mask)[self.layer]
+        weights = _cut(self.pooled(states, input_ids, attention_mask), self._keep)
+        return _binarized(weights) if self._binarize and not self.training else weights
+
+    def pooled(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The bucket ``(batch, dimensions)`` of the ``states`` ``(batch, tokens, hidden)`` of its layer."""
+        mask = self.pooled_positions(input_ids, attention_mask)
+        texts = torch.arange(len(mask), device=mask.device)[:, None].expand_as(mask)[mask]
+        bucket = max_pool_entries(*self._winners(states[mask]), texts, len(mask), self._dimensions)
+        return functional.normalize(bucket, dim=1) if self._normalize in ("bucket", "both") else bucket
+
+    def shares(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> Shares:
+        """The token that wins each of the dimensions ``columns`` of one text, and its value before normalisation."""
+        mask = self.pooled_positions(input_ids, attention_mask)
+        return largest_shares(*self._winners(states[mask]), mask.nonzero()[:, 1], columns)
+
+    def _winners(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and dimensions ``(r, k)`` of the winners of each of the ``rows`` ``(r, hidden)``."""
+        layers = cast(nn.ModuleDict, self.tower.head)
+        values, columns = layers[str(self.layer)](rows, self._k)
+        return functional.normalize(values, dim=1) if self._normalize in ("token", "both") else values, columns
 
 
 class UHD(nn.Module):
-    """One side: its buckets one after the other (Eq. 7), ``(batch, layers * dimensions)``.
-
-    Each of ``components`` is one bucket, ``(batch, dimensions)``, without its weight.
-    """
+    """One side: its buckets one after the other (Eq. 7), ``(batch, layers * dimensions)``."""
 
     def __init__(
         self, settings: UHDSettings, side: Side, towers: Mapping[str, HiddenStates], vocabulary: Vocabulary
     ) -> None:
-        """``towers`` may lack those of buckets that the side does without."""
+        """``towers`` may lack those of buckets that the side does not have."""
         super().__init__()
         keep, scope = (
             (settings.query_k, settings.query_k_scope)
@@ -40,82 +126,96 @@ class UHD(nn.Module):
         )
         self._keep_total = keep if scope == "total" else None
         self._keep_each = keep if scope == "bucket" else None
-        self._factors = bucket_factors(settings, side)
+        self._factors = _bucket_factors(settings, side)
         self._dimensions, self._binarize = settings.dimensions, settings.binarize
         self._buckets = nn.ModuleDict(
             {
-                f"b{layer}": Bucket(settings, layer, towers[tower_name(settings, layer)], vocabulary, keep)
+                f"b{layer}": Bucket(settings, layer, towers[_tower_name(settings, layer)], vocabulary, keep)
                 for layer in settings.layers
-                if tower_name(settings, layer) in towers
+                if _tower_name(settings, layer) in towers
             }
         )
 
     @property
-    def components(self) -> Mapping[str, nn.Module]:
-        """``b<layer>`` to that bucket."""
-        return dict(self._buckets.items())
+    def components(self) -> Mapping[str, Bucket]:
+        """``b<layer>`` to that bucket, ``(batch, dimensions)`` without its factor."""
+        return {name: cast(Bucket, bucket) for name, bucket in self._buckets.items()}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, layers * dimensions)``.
 
-        Selection comes before the buckets' weights: values lie so close together (Fig. 3) that a weight would decide
-        alone which buckets keep anything.
+        Dimensions are selected before the buckets' factors are applied: values lie so close together (Fig. 3) that
+        otherwise the factors would decide which buckets keep anything.
         """
-        weights = torch.cat(self._each_bucket(input_ids, attention_mask), dim=1)
-        weights = cut(weights, self._keep_total)
+        weights = _cut(torch.cat(self._each_bucket(input_ids, attention_mask), dim=1), self._keep_total)
         if self._binarize and not self.training:
-            weights = binarized(weights)
+            weights = _binarized(weights)
         if set(self._factors.values()) == {1}:
             return weights
         factors = torch.tensor([*self._factors.values()], dtype=weights.dtype, device=weights.device)
         return (weights.view(len(weights), -1, self._dimensions) * factors[:, None]).flatten(1)
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """Which token gives the weights ``columns`` of one text, by bucket (see ``encoders.head.attribution``)."""
-        weights, found = self(input_ids, attention_mask)[0], []
-        for place, name in enumerate(self._factors):
-            start = place * self._dimensions
-            here = columns[(columns >= start) & (columns < start + self._dimensions)]
-            if len(here):
-                bucket = cast(Bucket, self._buckets[name])
-                states = states_of(bucket.tower, input_ids, attention_mask)[bucket.layer]
-                winners = bucket.shares(states, input_ids, attention_mask, here - start)
+        """The token that gives each of the weights ``columns`` of one text, by bucket."""
+        weights, shares = self(input_ids, attention_mask)[0], []
+        for number, name in enumerate(self._factors):
+            start = number * self._dimensions
+            own = columns[(columns >= start) & (columns < start + self._dimensions)]
+            if len(own):
+                bucket = self.components[name]
+                states = _states_by_layer(bucket.tower, input_ids, attention_mask)[bucket.layer]
+                winners = bucket.shares(states, input_ids, attention_mask, own - start)
                 column = winners.column + start
-                found.append(Shares(name, winners.token, column, weights[column]))
-        return found
+                shares.append(Shares(name, winners.token, column, weights[column]))
+        return shares
 
     def _each_bucket(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """A tower of several layers is run once."""
-        used = {name: self._buckets[name] for name, factor in self._factors.items() if factor}
+        """The buckets in order, ``(batch, dimensions)``; a tower of several layers runs once."""
         states: dict[int, dict[int, Tensor]] = {}
         pooled: dict[str, Tensor] = {}
-        for name, bucket in used.items():
-            if not isinstance(bucket, Bucket):
-                raise TypeError(f"{type(bucket).__name__} is no bucket")
+        for name in (name for name, factor in self._factors.items() if factor):
+            bucket = self.components[name]
             tower = bucket.tower
             if id(tower) not in states:
-                states[id(tower)] = states_of(tower, input_ids, attention_mask)
-            weights = bucket.pooled(states[id(tower)][bucket.layer], input_ids, attention_mask)
-            pooled[name] = cut(weights, self._keep_each)
+                states[id(tower)] = _states_by_layer(tower, input_ids, attention_mask)
+            pooled[name] = _cut(
+                bucket.pooled(states[id(tower)][bucket.layer], input_ids, attention_mask), self._keep_each
+            )
         empty = next(iter(pooled.values())).new_zeros(1).expand(len(input_ids), self._dimensions)
         return [pooled.get(name, empty) for name in self._factors]
 
 
-def bucket_factors(settings: UHDSettings, side: Side) -> dict[str, int]:
-    """``b<layer>`` to the factor of that bucket; 1 in documents, so that an index fits all weights."""
+def _states_by_layer(tower: HiddenStates, input_ids: Tensor, attention_mask: Tensor) -> dict[int, Tensor]:
+    """States ``(batch, tokens, hidden)`` by layer."""
+    states = tower(input_ids, attention_mask)
+    return dict(zip(tower.layers, states if isinstance(states, tuple) else (states,), strict=True))
+
+
+def _cut(weights: Tensor, keep: int | None) -> Tensor:
+    """``weights`` ``(batch, n)`` with only the ``keep`` largest of each row."""
+    return weights if keep is None else keep_largest(weights, min(keep, weights.shape[1]))
+
+
+def _binarized(weights: Tensor) -> Tensor:
+    """1 where ``weights`` are above 0; without gradient."""
+    return (weights > 0).to(weights.dtype)
+
+
+def _bucket_factors(settings: UHDSettings, side: Side) -> dict[str, int]:
+    """``b<layer>`` to the factor of that bucket; 1 for documents, so that an index fits all bucket weights."""
     factors = settings.bucket_weights if side == "query" and settings.bucket_weights else (1,) * len(settings.layers)
     return {f"b{layer}": factor for layer, factor in zip(settings.layers, factors, strict=True)}
 
 
-def tower_name(settings: UHDSettings, layer: int) -> str:
+def _tower_name(settings: UHDSettings, layer: int) -> str:
     """The tower that the bucket of ``layer`` reads."""
     return _JOINT if settings.encoders == "joint" else f"bucket-{layer}"
 
 
 def _towers(settings: UHDSettings, side: Side) -> tuple[str, ...]:
-    factors = bucket_factors(settings, side)
+    factors = _bucket_factors(settings, side)
     used = (layer for layer in settings.layers if factors[f"b{layer}"])
-    return tuple(dict.fromkeys(tower_name(settings, layer) for layer in used))
+    return tuple(dict.fromkeys(_tower_name(settings, layer) for layer in used))
 
 
 def _tower(settings: UHDSettings, name: str) -> TowerKind:
@@ -142,13 +242,13 @@ def _terms(settings: UHDSettings, _: Vocabulary) -> Sequence[str]:
 
 
 def _mixtures(settings: UHDSettings) -> Sequence[Mixture]:
-    """All whole factors from 0 to 3, but for multiples of another mixture's."""
+    """All whole factors from 0 to 3, except multiples of another mixture."""
     names = [f"b{layer}" for layer in settings.layers]
     if len(names) == 1:
         return ()
     return [
         Mixture({"bucket_weights": factors}, {name: float(factor) for name, factor in zip(names, factors, strict=True)})
-        for factors in itertools.product(range(_LARGEST_FACTOR + 1), repeat=len(names))
+        for factors in itertools.product(range(_MAX_FACTOR + 1), repeat=len(names))
         if math.gcd(*factors) == 1
     ]
 
@@ -162,7 +262,8 @@ UHD_BERT = Architecture(
     scale=lambda settings, _: 1.0 if settings.binarize else None,
     tower=_tower,
     terms=_terms,
-    mixtures=_mixtures,
     changeable=_QUERY_ONLY | {"k", "layers", "normalize", "document_k", "document_k_scope", "binarize"},
     query_only_settings=_QUERY_ONLY,
+    components=lambda side: side.components if isinstance(side, UHD) else {},
+    mixtures=_mixtures,
 )

@@ -1,1 +1,41 @@
-"""Training: losses, regularisers, data and one loop for every architecture."""
+"""Training: a recipe and text in, a checkpoint out, with one loop for every architecture.
+
+Read ``recipe`` first, then ``loop``, which calls ``learner`` for each step and ``validation`` in between. Recipes are
+read without torch; ``train`` is loaded when it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from encoders.training.recipe import CoTraining, Gate, Negatives, Pruning, Rank, Recipe, Source, Stage, Validation
+from encoders.training.recipe_file import RECIPES, data_source, load_recipe, recipe_names, to_mapping
+from learned_sparse.core import lazy_names
+
+if TYPE_CHECKING:
+    from encoders.training.loop import TrainingReport, run_recipe, train
+
+_LAZY = ("TrainingReport", "run_recipe", "train")
+
+__all__ = [
+    "RECIPES",
+    "CoTraining",
+    "Gate",
+    "Negatives",
+    "Pruning",
+    "Rank",
+    "Recipe",
+    "Source",
+    "Stage",
+    "TrainingReport",
+    "Validation",
+    "data_source",
+    "load_recipe",
+    "recipe_names",
+    "run_recipe",
+    "to_mapping",
+    "train",
+]
+
+
+__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(_LAZY, "encoders.training.loop"))

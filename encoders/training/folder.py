@@ -1,30 +1,56 @@
-"""The folder of a run: the finished checkpoint at its top, the state of training below ``training/``."""
+"""The folder of a run: the finished checkpoint at its top, the state of training below ``training/``.
+
+A state is safetensors and JSON only, and whole or absent: a run that is killed goes on from the last whole one.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+import re
+import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import nn
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
-from encoders.training import state
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
-from encoders.training.state import Progress
-from learned_sparse.core import LearnedSparseError, write_json
+from learned_sparse.core import LearnedSparseError, parse, read_json, write_json
 
-if TYPE_CHECKING:
-    from encoders.training.session import AnyLearner, Session
+_FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
+_STATE = re.compile(r"\d\d-\d{9}")
 
-# what may change when a run is resumed: it does not touch the weights
-_FREE = {"log_every", "save_every", "model"}
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Position of a run: ``step`` steps of stage ``stage`` (both from 0) are done."""
+
+    stage: int = 0
+    step: int = 0
+    best_score: float | None = None
+    best_step: int | None = None
+    stale: int = 0  # validations in a row without a better score
+    mixture: Mapping[str, Any] | None = None  # settings of the best mixture, found with the best weights
+    steps_before: int = 0  # of earlier stages
+    mined_at: int | None = None  # step of the last mining of hard negatives
+    seconds: float = 0.0
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # completed from its base
+    data: tuple[str, ...] = ()  # fingerprints of the sources
+
+    @property
+    def name(self) -> str:
+        """The name of the state's folder; names sort in order of progress."""
+        return f"{self.stage:02d}-{self.step:09d}"
 
 
 class RunFolder:
-    """Where a run keeps what. ``training/finished.json`` appears last of all."""
+    """The files of a run. ``training/finished.json`` is written last."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,17 +59,18 @@ class RunFolder:
         self.log = self._training / "log.jsonl"
 
     def begin(self, recipe: Recipe, *, resume: bool, overwrite: bool) -> Progress:
-        """Where the run stands: at its start, or with ``resume`` at the furthest state in the folder."""
+        """The progress of the run: none, or with ``resume`` that of the last state in the folder."""
         if overwrite:
             shutil.rmtree(self._training, ignore_errors=True)
-        progress = state.read_progress(self._states)
+        progress = self._last_progress()
         if not resume and not overwrite and (progress or (self.path / "learned_sparse.json").exists()):
             raise LearnedSparseError(
-                f"{self.path}: there is a run here already; go on with --resume, replace it with --overwrite, "
+                f"{self.path}: this folder holds a run; go on with --resume, replace it with --overwrite, "
                 "or name another --output"
             )
         if progress is None:
-            self._clear_finished()
+            (self._training / "finished.json").unlink(missing_ok=True)
+            self.log.unlink(missing_ok=True)
             return Progress()
         old, new = (
             {key: value for key, value in side.items() if key not in _FREE}
@@ -52,20 +79,24 @@ class RunFolder:
         changed = differences(old, new)
         if changed:
             raise LearnedSparseError(
-                f"{self.path}: cannot resume with another recipe ({'; '.join(changed[:3])}); --overwrite starts anew"
+                f"{self.path}: cannot resume with another recipe ({'; '.join(changed[:3])}); --overwrite starts again"
             )
         return progress
 
     def check_data(self, progress: Progress, fingerprints: Sequence[str]) -> None:
-        """An error when a run is resumed on data that have changed."""
+        """Raise if a run is resumed on other data."""
         if progress.data and progress.data != tuple(fingerprints):
             raise LearnedSparseError(
-                f"{self.path}: the training data have changed since the run began; --overwrite starts anew"
+                f"{self.path}: the training data have changed since the run began; --overwrite starts again"
             )
 
     def is_finished(self) -> bool:
-        """Whether the run came to its end and its checkpoint is whole."""
+        """Whether the run has ended and its checkpoint is whole."""
         return (self._training / "finished.json").exists()
+
+    def mark_finished(self, notes: Any) -> None:
+        """Record the end of the run."""
+        write_json(self._training / "finished.json", notes)
 
     def state_of(self, progress: Progress) -> Path | None:
         """The state folder of ``progress``; None at the start of a run."""
@@ -73,74 +104,147 @@ class RunFolder:
         return folder if folder.exists() else None
 
     def mined(self, source: int) -> Path:
-        """The run of the last search for hard negatives in source ``source``."""
+        """The run of the last mining in source ``source``."""
         return self._training / f"mined-{source}.trec"
 
-    def save(self, progress: Progress, session: Session, learner: AnyLearner, extra: Callable[[Path], None]) -> None:
-        """Keep the state; best weights that it does not name are removed."""
-        random_states = session.random_states()
+    def save(
+        self,
+        progress: Progress,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        random_states: Tensor,
+        extra: Callable[[Path], None],
+    ) -> None:
+        """Write the state of ``progress``, then remove earlier states and best weights that it does not name.
 
-        def write() -> None:
-            weighers = session.model.weighers
-            state.save_state(self._states, progress, weighers, learner.optimizer, random_states, extra)
-            for path in self._training.glob("best-*.safetensors"):
-                if path != self._best(progress):
-                    path.unlink()
-
-        session.if_main(write)
+        ``random_states``: one row of ``random_state()`` for each process. ``extra`` writes further files into the
+        state's folder.
+        """
+        final = self._states / progress.name
+        if not final.exists():
+            self._states.mkdir(parents=True, exist_ok=True)
+            for leftover in self._states.glob(".*.tmp"):
+                shutil.rmtree(leftover)
+            temporary = self._states / f".{progress.name}.tmp"
+            temporary.mkdir()
+            _save(temporary / "weights.safetensors", parameters_and_buffers(module))
+            _save(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer, module))
+            _save(temporary / "random.safetensors", {"states": random_states})
+            extra(temporary)
+            write_json(temporary / "state.json", asdict(progress))
+            temporary.rename(final)
+            _sync(self._states)
+            for name in self._names()[:-1]:
+                shutil.rmtree(self._states / name)
+        for path in self._training.glob("best-*.safetensors"):
+            if path != self._best(progress):
+                path.unlink()
 
     def save_best(self, progress: Progress, weighers: nn.Module) -> None:
         """Keep the best weights so far, beside those that the last state names."""
-        state.save_weights(self._best(progress), weighers)
+        save_weights(self._best(progress), weighers)
 
     def load_best(self, progress: Progress, weighers: nn.Module) -> None:
-        """Put the best weights of the stage into the model; without validation they stay as they are."""
+        """Put the best weights of the stage into the model; without validation the weights stay."""
         if progress.best_step is not None:
-            state.load_weights(self._best(progress), weighers)
-
-    def export(
-        self,
-        recipe: Recipe,
-        progress: Progress,
-        session: Session,
-        texts: Mapping[str, Sequence[str]],
-        *,
-        mixture: Mapping[str, Any] | None,
-        finished: bool,
-    ) -> None:
-        """Write the checkpoint: the model with the settings that training found, and calibrated quantisers."""
-        from encoders.encoding import save_checkpoint
-        from encoders.training.finishing import adopt
-        from encoders.training.validation import quantizers
-
-        model = session.model
-        adopt(model, mixture, session.device)
-        model.quantizers = quantizers(recipe.quantization, model.quantizers, session.encode, texts)
-        model.recipe = to_mapping(recipe)
-        model.training = self._notes(progress, session, mixture, finished)
-        save_checkpoint(self.path, model)
-        if finished:
-            write_json(self._training / "finished.json", model.training)
-
-    def _notes(
-        self, progress: Progress, session: Session, mixture: Mapping[str, Any] | None, finished: bool
-    ) -> dict[str, object]:
-        found: dict[str, object] = {} if mixture is None else {"mixture": dict(mixture)}
-        return {
-            "device": session.device.type,
-            "threads": torch.get_num_threads(),
-            "finished": finished,
-            "stage": progress.stage,
-            "step": progress.step,
-            "MRR@10": progress.best_score,
-            "best_step": progress.best_step,
-            "seconds": progress.seconds,
-            **found,
-        }
+            load_weights(self._best(progress), weighers)
 
     def _best(self, progress: Progress) -> Path:
         return self._training / f"best-{progress.stage:02d}-{progress.best_step or 0:09d}.safetensors"
 
-    def _clear_finished(self) -> None:
-        (self._training / "finished.json").unlink(missing_ok=True)
-        self.log.unlink(missing_ok=True)
+    def _last_progress(self) -> Progress | None:
+        names = self._names()
+        path = self._states / names[-1] / "state.json" if names else None
+        return parse(Progress, read_json(path), str(path)) if path else None
+
+    def _names(self) -> list[str]:
+        """The names of the states, the last one at the end."""
+        return sorted(path.name for path in self._states.glob("*") if _STATE.fullmatch(path.name))
+
+
+def load_state(
+    state: Path, module: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, process: int, processes: int
+) -> None:
+    """Put weights, optimizer and random numbers of a saved state back.
+
+    With another number of ``processes`` than before, the random numbers are not restored and the results differ.
+    """
+    load_weights(state / "weights.safetensors", module)
+    tensors = parameters_and_buffers(module)
+    for key, value in load_file(state / "optimizer.safetensors").items():
+        name, _, field_name = key.rpartition("/")
+        parameter = tensors[name]
+        # Adam keeps its step count on the CPU
+        optimizer.state[parameter][field_name] = value.to("cpu" if field_name == "step" else parameter.device)
+    rows = load_file(state / "random.safetensors")["states"]
+    if len(rows) == processes:
+        length = len(torch.get_rng_state())
+        torch.set_rng_state(rows[process][:length].cpu())
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(rows[process][length:].cpu(), device)
+
+
+def parameters_and_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """Every tensor of ``state_dict``, once: a tensor shared under several names has the first of them."""
+    tensors: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        tensors.setdefault(id(tensor), (name, tensor))
+    return dict(tensors.values())
+
+
+def save_weights(path: Path, module: nn.Module) -> None:
+    """Write the tensors of ``module`` as safetensors, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    _save(temporary, parameters_and_buffers(module))
+    temporary.replace(path)
+
+
+def load_weights(path: Path, module: nn.Module) -> None:
+    """Put the tensors of ``path`` into ``module``."""
+    saved, tensors = load_file(path), parameters_and_buffers(module)
+    if saved.keys() != tensors.keys():
+        raise LearnedSparseError(f"{path}: the weights of another model; start again with --overwrite")
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(saved[name])
+
+
+def random_state(device: torch.device) -> Tensor:
+    """The state of torch's random numbers on CPU and ``device``, as one row of bytes."""
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return torch.cat(states)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch (all devices) and Python; the data have generators of their own."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
+    names = {id(tensor): name for name, tensor in parameters_and_buffers(module).items()}
+    return {
+        f"{names[id(parameter)]}/{field_name}": value
+        for parameter, fields in optimizer.state.items()
+        for field_name, value in fields.items()
+    }
+
+
+def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+        _sync(path)
+    except OSError as error:
+        raise LearnedSparseError(
+            f"{path}: cannot be written ({error.strerror}); free disk space, then --resume"
+        ) from error
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,41 +1,41 @@
-"""A model under one stage of training: one optimiser step."""
+"""A model under one stage of training: one optimiser step, of the whole model or by co-training of two components."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from encoders.models import TermWeighers
-from encoders.training.data import Example, MicroBatch, StepBatch, bag_of_words, known_positives
+from encoders.encoding import LoadedModel
+from encoders.models import Objective
+from encoders.training.data import Example, MicroBatch, StepBatch, known_positives
 from encoders.training.objective import (
-    GATE,
-    Outputs,
-    begin_training,
-    example_losses,
-    freeze,
+    begin_stage,
+    evaluating,
     learning_rate_share,
-    make_optimizer,
+    make_objective,
     negatives_per_query,
-    objective,
     over_batch,
-    part_of,
     per_micro_batch,
     quadratic_ramp,
     set_learning_rates,
+    total_loss,
+    trained_parameters,
 )
-from encoders.training.recipe import Stage
+from encoders.training.recipe import CoTraining, Stage
 from learned_sparse.core import LearnedSparseError
 
-Counting = Callable[[], AbstractContextManager[None]]
+Context = Callable[[], AbstractContextManager[None]]
+Outputs = Mapping[str, Tensor]
 
 
 class Processes(Protocol):
-    """What a step needs of ``accelerate.Accelerator``."""
+    """What a step needs of the processes that train together (see ``Session``)."""
 
     @property
     def num_processes(self) -> int: ...
@@ -50,43 +50,29 @@ class Processes(Protocol):
 
     def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor: ...
 
+    def autocast(self) -> AbstractContextManager[None]: ...
+
 
 class Learner:
     """Forward passes, gradients and updates of one stage, of the whole model or of one component."""
 
     def __init__(
-        self,
-        stage: Stage,
-        weighers: TermWeighers,
-        towers: Mapping[str, Any],
-        *,
-        special_ids: Sequence[int],
-        processes: Processes,
-        autocast: Callable[[], AbstractContextManager[None]],
-        optimizer: torch.optim.Optimizer | None = None,
+        self, stage: Stage, model: LoadedModel, processes: Processes, optimizer: torch.optim.Optimizer | None = None
     ) -> None:
-        """``weighers`` has the modules ``query`` and ``document``, which read ``towers``.
+        """Co-training gives both learners one ``optimizer``: it skips parameters without gradient."""
+        self.stage = stage
+        self._processes = processes
+        self._objective: Objective = make_objective(stage, model)
+        self._parameters = trained_parameters(stage, model, self._objective)
+        self.optimizer = begin_stage(stage, model, self._parameters) if optimizer is None else optimizer
 
-        Learners that take turns share the ``optimizer`` of the first: whoever has no gradient is not moved by it.
-        """
-        self.stage, self.module = stage, weighers
-        self._part = part_of(weighers, stage.component)
-        self._document: Any = self._part.document
-        self._special_ids, self._processes, self._autocast = special_ids, processes, autocast
-        self._uses_gate = stage.objective == "gate" or stage.joint
-        if self._uses_gate and GATE not in towers:
-            raise LearnedSparseError(
-                f"stage {stage.name}: the model has no gate to train; SparTerm has, in another mode"
-            )
-        self._dimensions = int(next(iter(towers.values())).vocabulary_size)
-        if optimizer is None:
-            freeze(stage, weighers, towers)
-            begin_training(weighers, towers, dropout=stage.dropout)
-            optimizer = make_optimizer(stage, weighers, towers, self.parameters())
-        self.optimizer = optimizer
+    @property
+    def ranks(self) -> bool:
+        """Whether the trained part can rank documents: it is validated, and mines negatives, only then."""
+        return self._objective.ranks
 
-    def step(self, batch: StepBatch, counting: Counting = nullcontext) -> dict[str, float]:
-        """One update of the weights; what to log about it. ``counting`` counts terms of documents as they pass."""
+    def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
+        """Update the weights once; returns the values to log. ``counting`` is open during the forward passes."""
         set_learning_rates(self.optimizer, learning_rate_share(self.stage, batch.step))
         self.optimizer.zero_grad(set_to_none=True)
         with counting():
@@ -94,134 +80,219 @@ class Learner:
         self._reduce()
         maximum = self.stage.max_gradient_norm
         norm = nn.utils.clip_grad_norm_(self.parameters(), maximum if maximum is not None else float("inf"))
-        found = {name: float(value) for name, value in logs.items()} | {"gradient_norm": float(norm)}
-        if not all(map(math.isfinite, found.values())):
+        values = {name: float(value) for name, value in logs.items()} | {"gradient_norm": float(norm)}
+        if not all(map(math.isfinite, values.values())):
             raise LearnedSparseError(
                 f"stage {self.stage.name}, step {batch.step + 1}: the loss or its gradient is not finite; "
                 "lower learning_rate or rank: score_scale, or set max_gradient_norm"
             )
         self.optimizer.step()
-        return found
+        return values
 
     def parameters(self) -> list[nn.Parameter]:
-        """The parameters this stage trains."""
-        return [parameter for parameter in self._part.parameters() if parameter.requires_grad]
+        """The parameters that this stage trains."""
+        return self._parameters
 
     def learning_rate(self, step: int) -> float:
-        """The learning rate of ``step``, where no head or component has another."""
+        """The learning rate of ``step`` for parameters without a rate of their own."""
         return self.stage.learning_rate * learning_rate_share(self.stage, step)
 
-    def losses(self, examples: Sequence[Example], group: Sequence[MicroBatch], *, pairwise: bool) -> Tensor:
-        """What each of ``examples`` costs when it is ranked against the others, (examples,), without gradient.
-
-        ``group`` holds them in micro-batches. The caller says whether there is dropout.
-        """
-        with torch.no_grad():
-            outputs = _joined([self._forward(micro) for micro in group])
-            return example_losses(
-                self.stage,
-                outputs,
-                known_positives(examples),
-                component=self._part.component,
-                kept=self._kept(),
-                pairwise=pairwise,
-            )
-
-    def _own_start(self, batch: StepBatch) -> int:
-        return self._processes.process_index * (len(batch.examples) // self._processes.num_processes)
+    def _outputs(self, micro: MicroBatch) -> dict[str, Tensor]:
+        with self._processes.autocast():
+            return self._objective.outputs(micro.queries, micro.documents)
 
     def _backward(self, batch: StepBatch) -> dict[str, Tensor]:
+        """Gradients of this process, and means of the logged values over its forward passes."""
         micro_batches = [micro.to(self._processes.device) for micro in batch.micro_batches]
-        forwards = [lambda micro=micro: self._forward(micro) for micro in micro_batches]
-        sizes = [len(micro.queries.input_ids) for micro in micro_batches]
+        forwards = [lambda micro=micro: self._outputs(micro) for micro in micro_batches]
+        sizes = [len(micro) for micro in micro_batches]
         logs: list[dict[str, Tensor]] = []
         if self.stage.scope == "batch":
-            targets = [self._target(micro) for micro in micro_batches] if self._uses_gate else []
-            target = self._processes.gather(torch.cat(targets)) if targets else None
-            loss = self._loss(known_positives(batch.examples), target, batch.step, logs)
+            loss = self._loss(batch.examples, batch.step, logs)
             over_batch(forwards, loss, self._processes.gather, self._processes.process_index)
         else:
-            per_micro_batch(forwards, self._micro_losses(batch, micro_batches, logs), sizes)
+            start = self._processes.process_index * (len(batch.examples) // self._processes.num_processes)
+            losses = []
+            for size in sizes:
+                losses.append(self._loss(batch.examples[start : start + size], batch.step, logs))
+                start += size
+            per_micro_batch(forwards, losses, sizes)
         return {name: _mean([log[name] for log in logs], sizes) for name in logs[0]}
 
-    def _micro_losses(
-        self, batch: StepBatch, micro_batches: Sequence[MicroBatch], logs: list[dict[str, Tensor]]
-    ) -> list[Callable[[Outputs], Tensor]]:
-        losses, start = [], self._own_start(batch)
-        for micro in micro_batches:
-            own = batch.examples[start : start + len(micro.queries.input_ids)]
-            target = self._target(micro) if self._uses_gate else None
-            losses.append(self._loss(known_positives(own), target, batch.step, logs))
-            start += len(own)
-        return losses
-
     def _loss(
-        self, known: Tensor, target: Tensor | None, step: int, logs: list[dict[str, Tensor]]
+        self, examples: Sequence[Example], step: int, logs: list[dict[str, Tensor]]
     ) -> Callable[[Outputs], Tensor]:
-        ramp = quadratic_ramp(step, self.stage.regularizer.ramp_steps)
+        """The scalar loss of the outputs for ``examples``; appends to ``logs`` when it is called."""
+        known = known_positives(examples)
+        regularizer = self.stage.regularizer
+        ramp = quadratic_ramp(step, regularizer.ramp_steps)
 
         def loss(outputs: Outputs) -> Tensor:
-            component, kept = self._part.component, self._kept()
-            total, parts = objective(self.stage, outputs, known, target, ramp, component=component, kept=kept)
-            logs.append({"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}})
-            logs[-1] |= _sparsity(outputs)
-            if outputs.queries is not None:
-                logs[-1]["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage, known))
-                logs[-1]["lambda_query"] = torch.tensor(self.stage.regularizer.lambda_query * ramp)
-                logs[-1]["lambda_document"] = torch.tensor(self.stage.regularizer.lambda_document * ramp)
+            total, parts = total_loss(self._objective.losses(outputs, known), outputs, regularizer, ramp)
+            log = {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
+            if "queries" in outputs:
+                log |= _terms_per_text(outputs)
+                log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, known))
+                log["lambda_query"] = torch.tensor(regularizer.lambda_query * ramp)
+                log["lambda_document"] = torch.tensor(regularizer.lambda_document * ramp)
+            logs.append(log)
             return total
 
         return loss
 
-    def _forward(self, micro: MicroBatch) -> Outputs:
-        count = len(micro.queries.input_ids)
-        documents = (micro.documents.input_ids, micro.documents.attention_mask)
-        with self._autocast():
-            if self.stage.objective == "gate":
-                return Outputs(gate=self._document.gate_logits(*(tensor[:count] for tensor in documents)).float())
-            queries = self._part.query(micro.queries.input_ids, micro.queries.attention_mask).float()
-            if not self.stage.joint:
-                weights, gate = self._document(*documents).float(), None
-            else:
-                logits = self._document.gate_logits(*documents)
-                weights, gate = self._document(*documents, gate_logits=logits).float(), logits[:count].float()
-        return Outputs(queries=queries, positives=weights[:count], negatives=weights[count:], gate=gate)
-
-    def _kept(self) -> Tensor | None:
-        """The terms that the document side can still have, (dimensions,); ``None``: all of them."""
-        kept: Tensor | None = getattr(self.module.document, "kept", None)
-        return kept
-
-    def _target(self, micro: MicroBatch) -> Tensor:
-        return bag_of_words(micro.queries, self._dimensions, self._special_ids)
-
     def _reduce(self) -> None:
-        """Bring the gradients of all processes together: partial sums in scope ``batch``, means otherwise."""
+        """Combine the gradients of all processes: sums of shares in scope ``batch``, means otherwise."""
         if self._processes.num_processes == 1:
             return
         for parameter in self.parameters():
             gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-            how = "sum" if self.stage.scope == "batch" else "mean"
-            parameter.grad = self._processes.reduce(gradient, reduction=how)
+            reduction = "sum" if self.stage.scope == "batch" else "mean"
+            parameter.grad = self._processes.reduce(gradient, reduction=reduction)
 
 
-def _joined(outputs: Sequence[Outputs]) -> Outputs:
-    names = ("queries", "positives", "negatives")
-    return Outputs(**{name: torch.cat([getattr(output, name) for output in outputs]) for name in names})
+class CoLearner:
+    """Co-training (SpaDE §3.3): two learners, one for each component; examples that are hard for one train the other.
+
+    A step selects examples for both components, then updates both. The schedules of the stage run over selections.
+    """
+
+    ranks = True
+
+    def __init__(self, stage: Stage, model: LoadedModel, processes: Processes) -> None:
+        if stage.cotraining is None:
+            raise ValueError("a stage without co-training")
+        self.stage = stage
+        self._settings: CoTraining = stage.cotraining
+        self._weighers, self._processes = model.weighers, processes
+        alone = [replace(stage, component=name, cotraining=None) for name in self._settings.components]
+        trained = [p for part in alone for p in trained_parameters(part, model, make_objective(part, model))]
+        self.optimizer = begin_stage(stage, model, list(dict.fromkeys(trained)))
+        self._learners = [Learner(part, model, processes, self.optimizer) for part in alone]
+        pairwise = self._settings.loss == "pairwise"
+        self._selecting = [make_objective(part, model, pairwise=pairwise) for part in alone]
+
+    def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
+        """Select from ``batch`` and update both components; returns the values to log, by component and over both.
+
+        ``counting`` is open while all examples are looked at, and closed while the selected ones train.
+        """
+        if self._settings.share < 1:
+            logs = [self._train(batch, *selected) for selected in self._select(batch, counting)]
+        else:
+            logs = self._train_both(batch, counting)
+        named = {
+            f"{name}_{key}": value
+            for name, values in zip(self._settings.components, logs, strict=True)
+            for key, value in values.items()
+        }
+        return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters of both components."""
+        return [parameter for learner in self._learners for parameter in learner.parameters()]
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of ``step`` for parameters without a rate of their own."""
+        return self._learners[0].learning_rate(step)
+
+    def _select(self, batch: StepBatch, counting: Context) -> list[tuple[Learner, Sequence[Example], float]]:
+        """Each learner, the examples that the other one selects for it, and its own mean loss over all examples."""
+        losses = [self._processes.gather(own) for own in self._losses(batch, counting)]
+        count = selected_count(len(batch.examples), self._settings.share, self._processes.num_processes)
+        chosen = [[batch.examples[index] for index in hardest(values, count)] for values in losses]
+        means = [float(values.mean()) for values in losses]
+        return list(zip(self._learners, reversed(chosen), means, strict=True))
+
+    def _losses(self, batch: StepBatch, counting: Context) -> list[Tensor]:
+        """The losses of each component on this process's examples, without dropout."""
+        losses: list[list[Tensor]] = []
+        start = self._processes.process_index * (len(batch.examples) // self._processes.num_processes)
+        for group in self._groups([micro.to(self._processes.device) for micro in batch.micro_batches]):
+            end = start + sum(map(len, group))
+            known = known_positives(batch.examples[start:end])
+            with evaluating(self._weighers), torch.no_grad(), counting():
+                losses.append([self._group_losses(objective, group, known) for objective in self._selecting])
+            start = end
+        return [torch.cat(part) for part in zip(*losses, strict=True)]
+
+    def _group_losses(self, objective: Objective, group: Sequence[MicroBatch], known: Tensor) -> Tensor:
+        """The loss of each query of micro-batches that are ranked together."""
+        with self._processes.autocast():
+            parts = [objective.outputs(micro.queries, micro.documents) for micro in group]
+        outputs = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        return torch.stack(list(objective.losses(outputs, known).values())).sum(dim=0)
+
+    def _groups(self, micro_batches: Sequence[MicroBatch]) -> list[Sequence[MicroBatch]]:
+        """Micro-batches that are ranked together: one, or in scope ``batch`` those of one update of this process."""
+        if self.stage.scope == "micro_batch":
+            return [[micro] for micro in micro_batches]
+        micro = self.stage.micro_batch_size or self.stage.batch_size
+        size = max(1, self.stage.batch_size // self._processes.num_processes // micro)
+        return [micro_batches[start : start + size] for start in range(0, len(micro_batches), size)]
+
+    def _train(
+        self, batch: StepBatch, learner: Learner, examples: Sequence[Example], mean_loss: float
+    ) -> dict[str, float]:
+        logs = [learner.step(part) for part in self._parts(batch, examples)]
+        return {**_averaged(logs), "loss_over_all": mean_loss, "selected": float(len(examples))}
+
+    def _train_both(self, batch: StepBatch, counting: Context) -> list[dict[str, float]]:
+        """Without selection, both train on everything in turns, so that documents are counted for both at once."""
+        logs: list[list[dict[str, float]]] = [[] for _ in self._learners]
+        for part in self._parts(batch, batch.examples):
+            with counting():
+                for learner, lines in zip(self._learners, logs, strict=True):
+                    lines.append(learner.step(part))
+        return [_averaged(lines) for lines in logs]
+
+    def _parts(self, batch: StepBatch, examples: Sequence[Example]) -> Iterator[StepBatch]:
+        """The updates: ``batch_size`` of ``examples`` each, on the device."""
+        size, processes = self.stage.batch_size, self._processes.num_processes
+        for start in range(0, len(examples), size):
+            part = examples[start : start + size]
+            part = part[: len(part) // processes * processes]
+            whole = len(part) == len(batch.examples)
+            micro_batches = batch.micro_batches if whole else batch.cut(part)
+            if part:
+                on_device = [micro.to(self._processes.device) for micro in micro_batches]
+                yield StepBatch(batch.step, part, on_device, batch.cut)
+
+
+def selected_count(examples: int, share: float, processes: int = 1) -> int:
+    """The number of selected examples: ``share`` of ``examples``, rounded down to the same number for each process.
+
+    >>> selected_count(1024, 0.3), selected_count(10, 0.7), selected_count(1, 0.3)
+    (307, 7, 1)
+    """
+    count = int(share * examples + 1e-9)  # 0.29 * 100 is just below 29
+    return max(1, count // processes) * processes
+
+
+def hardest(losses: Tensor, count: int) -> list[int]:
+    """The indices of the ``count`` largest of ``losses`` in ascending order; of equal losses, the first.
+
+    >>> hardest(torch.tensor([0.5, 2.0, 0.1, 2.0]), 2), hardest(torch.tensor([1.0, 1.0, 1.0]), 2)
+    ([1, 3], [0, 1])
+    """
+    indices: list[int] = losses.sort(descending=True, stable=True).indices[:count].tolist()
+    return sorted(indices)
+
+
+def _averaged(logs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: sum(log[name] for log in logs) / len(logs) for name in logs[0]}
 
 
 def _mean(values: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Over forward passes of so many queries; one value is of all of them."""
+    """The mean over forward passes of ``sizes`` queries; a single value is already that of all of them."""
     if len(values) == 1:
         return values[0]
     return torch.stack([value * (size / sum(sizes)) for value, size in zip(values, sizes, strict=True)]).sum()
 
 
-def _sparsity(outputs: Outputs) -> dict[str, Tensor]:
-    """Non-zero weights per text."""
-    found = {}
-    if outputs.queries is not None and outputs.positives is not None and outputs.negatives is not None:
-        documents = torch.cat([outputs.positives.detach(), outputs.negatives.detach()])
-        found["terms_per_query"] = (outputs.queries.detach() > 0).sum(dim=1).float().mean()
-        found["terms_per_document"] = (documents > 0).sum(dim=1).float().mean()
-    return found
+def _terms_per_text(outputs: Outputs) -> dict[str, Tensor]:
+    """Mean number of non-zero weights."""
+    documents = torch.cat([outputs["positives"].detach(), outputs["negatives"].detach()])
+    return {
+        "terms_per_query": (outputs["queries"].detach() > 0).sum(dim=1).float().mean(),
+        "terms_per_document": (documents > 0).sum(dim=1).float().mean(),
+    }

@@ -1,41 +1,86 @@
-"""One training run: stages of steps, validated, saved, resumed."""
+"""One training run: stages of steps, validated, saved, resumed, and finished as a checkpoint."""
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from encoders.encoding import architecture_named
-from encoders.training.data import Batches, Sampler, StepBatch, load, sample_documents, sample_texts
-from encoders.training.folder import RunFolder
-from encoders.training.idf import DOCUMENTS, add_idf_bias
-from encoders.training.journal import Journal
-from encoders.training.judging import Judge
-from encoders.training.negatives import NegativeSource
-from encoders.training.objective import Pruner, save_pruning
+import torch
+
+from encoders.encoding import save_checkpoint
+from encoders.training.data import (
+    Batches,
+    NegativeSampler,
+    Sampler,
+    StepBatch,
+    load_source,
+    sample_documents,
+    sample_texts,
+)
+from encoders.training.folder import Progress, RunFolder, load_state, random_state, seed_everything
+from encoders.training.journal import Journal, Stopping
+from encoders.training.objective import Pruner, load_pruning, save_pruning
 from encoders.training.recipe import Recipe, Stage
-from encoders.training.recipe_file import to_mapping
-from encoders.training.session import AnyLearner, Session
-from encoders.training.state import Progress, seed_everything
-from encoders.training.stopping import Stopping
-from encoders.training.validation import is_better
+from encoders.training.recipe_file import Changes, load_recipe, to_mapping
+from encoders.training.session import IDF_DOCUMENTS, AnyLearner, Session
+from encoders.training.validation import Validator, is_better
+from learned_sparse.core import LearnedSparseError, checkpoint_folder
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingReport:
-    """What a run came to."""
+    """The result of a run."""
 
     checkpoint: Path
     finished: bool
-    steps: int  # done in all, over all stages
+    steps: int  # over all stages
     best_score: float | None
-    seconds: float  # spent in training, over all resumptions
-    written: bool  # whether the checkpoint was written: not when it was interrupted
+    seconds: float  # of training, over all resumptions
+    written: bool  # whether the checkpoint was written: not if the run was interrupted
 
 
 def train(
+    recipe: str | Path | Recipe,
+    *,
+    data: Sequence[str] = (),
+    output: Path | str | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    settings: Changes = (),
+    device: str | None = None,
+    max_seconds: float | None = None,
+    quiet: bool = True,
+) -> Path:
+    """Train a model and return its checkpoint folder.
+
+    * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
+    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT]`` or text triples ``FILE.tsv``
+    * ``output``: the checkpoint folder (default: that of the recipe's model); the state of the run is kept below it
+    * ``resume``: go on from the last saved state, with the same final weights as an undisturbed run
+    * ``overwrite``: replace a run in ``output``
+    * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
+    * ``max_seconds``: end early with the best weights so far
+    * ``quiet``: no progress bar
+    """
+    if not isinstance(recipe, Recipe):
+        recipe = load_recipe(recipe, changes=settings, data=data)
+    elif data or settings:
+        raise LearnedSparseError("train: 'data' and 'settings' change a recipe given by name or file")
+    folder = checkpoint_folder(recipe.model) if output is None else Path(output)
+    report = run_recipe(
+        recipe, folder, resume=resume, overwrite=overwrite, device=device, max_seconds=max_seconds, quiet=quiet
+    )
+    if not report.written:
+        raise KeyboardInterrupt(f"training was interrupted after step {report.steps}; go on with resume=True")
+    return report.checkpoint
+
+
+def run_recipe(
     recipe: Recipe,
     output: Path,
     *,
@@ -45,10 +90,9 @@ def train(
     max_seconds: float | None = None,
     quiet: bool = False,
 ) -> TrainingReport:
-    """Train ``recipe`` into the checkpoint folder ``output``.
+    """Train ``recipe`` into the checkpoint folder ``output``; options as of ``train``.
 
-    The state is kept in ``output/training``; with ``resume`` the run goes on from there (or starts, if there is none)
-    and ends with the very weights of an undisturbed one. ``max_seconds`` ends it early with the best weights so far.
+    The state is kept in ``output/training``. With ``resume`` the run goes on from there, or starts if there is none.
     """
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
@@ -56,9 +100,8 @@ def train(
         return _report(folder, progress, finished=True)
     seed_everything(recipe.seed)
     session = Session(recipe, device)
-    with Stopping(max_seconds, session.processes) as stopping:
-        run = _Run(recipe, folder, session, progress, stopping, quiet=quiet)
-        return run.run()
+    with Stopping(max_seconds, session) as stopping:
+        return _Run(recipe, folder, session, progress, stopping, quiet=quiet).run()
 
 
 class _Run:
@@ -73,15 +116,19 @@ class _Run:
         quiet: bool,
     ) -> None:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
-        expanded = architecture_named(recipe.architecture).uses_expanded(session.model.settings)
-        self._sources = [load(source, recipe.negatives, expanded=expanded) for source in recipe.data]
+        settings, validation = session.model.settings, recipe.validation
+        expanded = session.family.uses_expanded(settings)
+        self._sources = [load_source(source, recipe.negatives, expanded=expanded) for source in recipe.data]
         fingerprints = tuple(part.examples.fingerprint for part in self._sources)
         folder.check_data(progress, fingerprints)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints)
         if recipe.idf_bias:
-            add_idf_bias(session.model, sample_documents(self._sources, DOCUMENTS, recipe.seed), recipe.idf_bias)
-        self._negatives = NegativeSource(recipe, self._sources, folder, session)
-        self._judge = Judge(recipe, session, expanded=expanded)
+            session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
+        self._negatives = NegativeSampler(recipe.negatives, self._sources, folder.mined, session.if_main)
+        mixtures = session.family.mixtures(settings) if recipe.mix else ()
+        self._validator = (
+            None if validation is None else Validator(validation, recipe.seed, mixtures, expanded=expanded)
+        )
         is_main = session.processes.is_main_process
         log = folder.log if is_main else Path("/dev/null")
         self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
@@ -96,45 +143,38 @@ class _Run:
                 if not self._stage(self._recipe.stages[number], resumed):
                     break
                 resumed = None
-            finished = self._finished()
-            write = finished or not self._stopping.interrupted
-            if write:
+            last = len(self._recipe.stages) - 1
+            finished = self._progress.stage == last and self._is_done(self._recipe.stages[last])
+            written = finished or not self._stopping.interrupted
+            if written:
                 self._export(finished)
         finally:
             self._journal.close()
-        return _report(self._folder, self._progress, finished=finished, written=write)
+        return _report(self._folder, self._progress, finished=finished, written=written)
 
     def _next_stage(self, number: int) -> Progress:
-        """Put the best weights of the last stage back; scores of another objective do not compare with theirs."""
+        """Put the best weights of the last stage back; scores of different stages are not comparable."""
         self._folder.load_best(self._progress, self._session.model.weighers)
-        before = self._progress.steps_before + self._progress.step
-        return replace(
-            self._progress,
-            stage=number,
-            step=0,
-            best_score=None,
-            best_step=None,
-            stale=0,
-            mixture=None,
-            steps_before=before,
-            mined_at=None,
+        steps_before = self._progress.steps_before + self._progress.step
+        done = self._progress
+        return Progress(
+            stage=number, steps_before=steps_before, seconds=done.seconds, recipe=done.recipe, data=done.data
         )
 
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
-        """Train ``stage`` from where it stands; whether it came to its end."""
+        """Train ``stage`` from the current step; whether it came to its end."""
         learner = self._session.learner(stage)
         self._pruner = self._session.pruner(stage)
         if resumed is not None:
-            self._session.restore(resumed, learner, self._pruner)
-            self._negatives.restore(resumed)
+            self._restore(resumed, learner)
         self._journal.start(stage.name, self._progress.step, stage.steps)
         if self._progress.step == 0 and self._recipe.validation and self._recipe.validation.at_start:
-            self._validate(stage)
+            self._validate(stage, learner)
         while not self._is_done(stage):
             start = self._progress.step
-            if self._negatives.is_due(stage, start, self._progress.mined_at):
+            if learner.ranks and self._negatives.is_due(start, self._progress.mined_at):
                 self._mine(stage, start)
-            end = self._negatives.next_due(stage, start)
+            end = self._negatives.next_due(start, stage.steps)
             for batch in self._batches(stage).stream(range(start, end)):
                 self._one_step(stage, learner, batch)
                 if self._stopping.now():
@@ -146,7 +186,7 @@ class _Run:
         return True
 
     def _is_done(self, stage: Stage) -> bool:
-        """Whether all steps are done, or validation has lost its patience."""
+        """Whether all steps are done, or patience has run out."""
         patience = self._recipe.validation.patience if self._recipe.validation else None
         return self._progress.step >= stage.steps or (patience is not None and self._progress.stale >= patience)
 
@@ -158,92 +198,120 @@ class _Run:
         self._journal.advance(len(batch.examples))
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
             rate = {"learning_rate": learner.learning_rate(batch.step)}
-            self._journal.write(self._progress.stage, step, values | rate)
+            self._journal.log_step(self._progress.stage, step, values | rate)
         if pruner is not None:
             self._prune(pruner, batch.step)
         validation = self._recipe.validation
         every = stage.validate_every or (validation.every if validation is not None else stage.steps)
-        if validation is not None and (step % every == 0 or step == stage.steps):
-            self._validate(stage)
+        if step % every == 0 or step == stage.steps:
+            self._validate(stage, learner)
         if step % self._recipe.save_every == 0 and not self._is_done(stage):
             self._save(learner)
 
     def _prune(self, pruner: Pruner, step: int) -> None:
-        """Prune at the end of a window; a score from before does not compare with what is pruned further."""
-        pruned, restart = pruner.after(step)
-        if pruned:
-            self._journal.note(self._progress.stage, step + 1, pruned)
+        """Prune at the end of a window; scores from before and after a smaller gamma are not comparable."""
+        values, restart = pruner.after(step)
+        if values:
+            self._journal.log_event(self._progress.stage, step + 1, values)
         if restart:
             self._progress = replace(self._progress, best_score=None, best_step=None, mixture=None, stale=0)
 
-    def _validate(self, stage: Stage) -> None:
+    def _validate(self, stage: Stage, learner: AnyLearner) -> None:
         """Score the model and keep its weights if they are the stage's best."""
-        if not self._judge.can_judge(stage):
+        validator, session = self._validator, self._session
+        if validator is None or not learner.ranks:
             return
-        score, mixture = self._judge.judge(stage)
-        mixed = {} if mixture is None else {"mixture": dict(mixture)}
-        self._journal.note(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed})
+        score, mixture = self._scored(session.on_main(lambda: validator.score(session.encode, stage.component)))
         if is_better(score, self._progress.best_score):
             step = self._progress.step
             self._progress = replace(self._progress, best_score=score, best_step=step, mixture=mixture, stale=0)
-            self._session.if_main(lambda: self._folder.save_best(self._progress, self._session.model.weighers))
+            session.if_main(lambda: self._folder.save_best(self._progress, session.model.weighers))
         else:
             self._progress = replace(self._progress, stale=self._progress.stale + 1)
 
+    def _scored(self, result: tuple[float, float]) -> tuple[float, Mapping[str, Any] | None]:
+        """Log a validation; its MRR@10 and the settings of the best mixture, if there is one."""
+        score, index = result[0], int(result[1])
+        mixture = None if self._validator is None or index < 0 else self._validator.mixtures[index].settings
+        mixed = {} if mixture is None else {"mixture": dict(mixture)}
+        self._journal.log_event(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed})
+        return score, mixture
+
     def _mine(self, stage: Stage, step: int) -> None:
-        found = self._negatives.mine(stage, [self._recipe.seed, self._progress.stage, step])
+        seed = [self._recipe.seed, self._progress.stage, step]
+        searched = self._negatives.mine(functools.partial(self._session.rank, component=stage.component), seed)
         self._progress = replace(self._progress, mined_at=step)
-        self._journal.note(self._progress.stage, step, {"mined queries": found})
+        self._journal.log_event(self._progress.stage, step, {"mined queries": searched})
 
     def _batches(self, stage: Stage) -> Batches:
-        recipe, processes = self._recipe, self._session.processes
+        recipe, session = self._recipe, self._session
         examples = self._negatives.examples()
         sizes, weights = [len(part) for part in examples], [source.weight for source in recipe.data]
         stream = self._progress.stage
         return Batches(
             examples,
             Sampler(sizes, weights=weights, seed=recipe.seed * 1000 + stream),
-            self._session.model.tokenizer,
+            session.model.tokenizer,
             recipe.max_length,
             batch_size=stage.batch_size if stage.cotraining is None else stage.cotraining.select_from,
-            micro_batch_size=self._session.micro_batch_size(stage),
+            micro_batch_size=session.micro_batch_size(stage),
             seed=[recipe.seed, stream],
-            process=processes.process_index,
-            processes=processes.num_processes,
+            process=session.process_index,
+            processes=session.num_processes,
         )
 
     def _save(self, learner: AnyLearner) -> None:
-        now = time.monotonic()
+        session, now = self._session, time.monotonic()
         seconds = round(self._progress.seconds + now - self._started, 3)
         self._progress, self._started = replace(self._progress, seconds=seconds), now
         counts = {} if self._pruner is None else self._pruner.tensors()
+        random_states = session.gather(random_state(session.device).unsqueeze(0).to(session.device)).cpu()
 
-        def further(state: Path) -> None:
+        def extra(state: Path) -> None:
             self._negatives.save(state)
             save_pruning(state, counts)
 
-        self._folder.save(self._progress, self._session, learner, further)
+        session.if_main(
+            lambda: self._folder.save(self._progress, session.model.weighers, learner.optimizer, random_states, extra)
+        )
 
-    def _finished(self) -> bool:
-        last = len(self._recipe.stages) - 1
-        return self._progress.stage == last and self._is_done(self._recipe.stages[last])
+    def _restore(self, state: Path, learner: AnyLearner) -> None:
+        """Put a saved state back."""
+        session = self._session
+        if self._pruner is not None and session.processes.is_main_process:
+            self._pruner.restore(load_pruning(state), session.device)
+        process = session.process_index, session.num_processes
+        load_state(state, session.model.weighers, learner.optimizer, session.device, *process)
+        self._negatives.restore(state)
 
     def _export(self, finished: bool) -> None:
-        """The best weights (without validation the last) as a checkpoint, mixed as validates best."""
-        self._folder.load_best(self._progress, self._session.model.weighers)
-        mixture = self._progress.mixture
-        if mixture is None:
-            score, mixture = self._judge.best_mixture()
-            if mixture is not None:
-                self._journal.note(
-                    self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), "mixture": dict(mixture)}
-                )
+        """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
+        session, progress, validator = self._session, self._progress, self._validator
+        self._folder.load_best(progress, session.model.weighers)
+        mixture = progress.mixture
+        if mixture is None and validator is not None and validator.mixtures:
+            _, mixture = self._scored(session.on_main(lambda: validator.best_mixture(session.encode)))
         texts = sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed)
-        self._session.if_main(
-            lambda: self._folder.export(
-                self._recipe, self._progress, self._session, texts, mixture=mixture, finished=finished
-            )
-        )
+        notes = {
+            "device": session.device.type,
+            "threads": torch.get_num_threads(),
+            "finished": finished,
+            "stage": progress.stage,
+            "step": progress.step,
+            "MRR@10": progress.best_score,
+            "best_step": progress.best_step,
+            "seconds": progress.seconds,
+            **({} if mixture is None else {"mixture": dict(mixture)}),
+        }
+
+        def write() -> None:
+            model = session.finish(mixture, texts)
+            model.recipe, model.training = to_mapping(self._recipe), notes
+            save_checkpoint(self._folder.path, model)
+            if finished:
+                self._folder.mark_finished(notes)
+
+        session.if_main(write)
 
 
 def _report(folder: RunFolder, progress: Progress, *, finished: bool, written: bool = True) -> TrainingReport:

@@ -1,4 +1,4 @@
-"""A recipe: everything that decides what a training run computes, as frozen and strictly read settings."""
+"""A recipe: all settings that decide what a training run computes, frozen and strictly read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from encoders.training.stage_checks import check_stage
 from learned_sparse.core import LearnedSparseError
-
-RECIPES = Path(__file__).parent.parent / "recipes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaxLength:
-    """Where texts are cut, in word pieces with [CLS] and [SEP]."""
+    """Maximum length of texts in word pieces, [CLS] and [SEP] included."""
 
     query: int = 256
     document: int = 256
@@ -23,12 +20,12 @@ class MaxLength:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where training examples come from; one of three forms.
+    """A source of training examples, in one of three forms.
 
     * ``collection`` (+ ``split``): a name of collections/, a YAML file, a BEIR or MS MARCO folder, ``ir_datasets:ID``
       (which needs no ``split`` where ID names one)
     * ``collection`` + ``topics`` + ``qrels``: the documents of the collection with Pyserini-style topics and judgements
-    * ``triples``: MS MARCO TSV, ``query TAB positive TAB negative`` as texts; as ids when ``collection`` is given too
+    * ``triples``: MS MARCO TSV, ``query TAB positive TAB negative`` as texts; as ids if ``collection`` is given too
     """
 
     collection: str | None = None
@@ -36,14 +33,14 @@ class Source:
     topics: Path | None = None
     qrels: Path | None = None
     triples: Path | None = None
-    run: Path | None = None  # TREC run to take hard negatives from
+    run: Path | None = None  # TREC run with the candidates for hard negatives
     weight: float | None = None  # share of the examples drawn; None: in proportion to size
-    min_relevance: int = 1  # judged this or higher counts as positive
+    min_relevance: int = 1  # smallest relevance of a positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class Negatives:
-    """Where hard negatives come from.
+    """Source of hard negatives.
 
     ``given``: the triples, or the ``run`` of each source. ``bm25``: Lucene searches the training queries first.
     ``self``: the model being trained searches them, at the start of the stage and every ``every`` steps.
@@ -51,12 +48,12 @@ class Negatives:
 
     kind: Literal["given", "bm25", "self", "none"] = "given"
     per_query: int = 1
-    first_rank: int = 1  # counted from 1; higher skips likely unjudged positives
+    first_rank: int = 1  # from 1; a higher rank skips documents that are likely relevant but not judged
     last_rank: int = 100
     every: int | None = None  # self: steps between searches; None: only at the start
-    pool: int | None = None  # self: documents searched, drawn at random (positives always); None: all
+    pool: int | None = None  # self: documents searched, drawn at random, with all positives; None: all documents
     queries: int | None = None  # self: training queries searched, drawn at random; None: all
-    short: Literal["random", "drop"] = "random"  # a query with too few: random documents instead, or leave it out
+    short: Literal["random", "drop"] = "random"  # queries with too few: fill up with random documents, or leave out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +61,10 @@ class Rank:
     """The ranking loss."""
 
     loss: Literal["pairwise", "in_batch", "hinge"] = "in_batch"
-    margin: float = 1.0  # hinge: by how much a relevant document is to win (UHD-BERT Eq. 8)
+    margin: float = 1.0  # hinge: the score by which a relevant document should win (UHD-BERT Eq. 8)
     others_hard_negatives: bool = False  # in_batch: score against the hard negatives of other queries as well
     mask_known_positives: bool = True  # in_batch: leave out documents known to be relevant (the papers are silent)
-    score_scale: float = 1.0  # dot products are multiplied by it in the loss; both papers: 1
+    score_scale: float = 1.0  # factor of dot products in the loss; both papers: 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,45 +91,60 @@ class Pointwise:
     """The query likelihood in SpaDE's Eq. 12: ``-weight * v_q . log softmax(v_d+)``."""
 
     weight: float = 0.0  # the paper's lambda is 1
-    component: str | None = None  # added only where this component is trained on its own; None: wherever
+    component: str | None = None  # add it only where this component is trained alone; None: always
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoTraining:
-    """SpaDE §3.3: what is hard for one component trains the other.
+    """SpaDE §3.3: examples that are hard for one component train the other one.
 
-    One step of the stage looks at ``select_from`` examples. Each component scores all of them; the ``share`` of them on
-    which it loses most trains the other one, in updates of ``batch_size`` examples (the last of what is left).
+    One step of the stage looks at ``select_from`` examples. Each component scores all of them; the ``share`` with its
+    largest losses trains the other component, in updates of ``batch_size`` examples (the last one may be smaller).
     """
 
     components: tuple[str, ...]  # two of them
     select_from: int = 1024  # examples of one step, over all processes; the paper selects from the whole training set
-    share: float = 0.3  # tau (§3.3); 1: nothing is selected, both train on everything ("w/o co-training" of Table 6)
-    loss: Literal["stage", "pairwise"] = "stage"  # what "lose" means: the trained loss, or Eq. 7 (published code)
+    share: float = 0.3  # tau (§3.3); 1: no selection, both train on everything ("w/o co-training" of Table 6)
+    loss: Literal["stage", "pairwise"] = "stage"  # loss of the selection: the trained loss, or Eq. 7 (published code)
+
+    def check(self, where: str) -> None:
+        """Raise if the values contradict each other; ``where`` opens the message."""
+        if len(set(self.components)) != 2 or len(self.components) != 2:
+            raise LearnedSparseError(f"{where}: cotraining: 'components' are two different ones")
+        if self.select_from < 1 or not 0 < self.share <= 1:
+            raise LearnedSparseError(f"{where}: cotraining: 'select_from' is at least 1, 'share' above 0 and at most 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pruning:
-    """SpaDE §3.4: terms that more than ``gamma`` of the documents hold lose all their weight.
+    """SpaDE §3.4: terms that have weight in more than ``gamma`` of the documents lose it.
 
-    Documents are counted in windows of the stage; at the end of each, its counts decide. Counting begins at ``begin``.
+    Documents are counted in windows of the stage, beginning at ``begin``; terms are pruned at the end of each window.
     """
 
-    gamma: float = 0.7  # of the paper; in force when ``schedule`` is at its end
+    gamma: float = 0.7  # the paper's; in force at the end of ``schedule``
     begin: int = 0  # steps of the stage
     window: int  # steps
     schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
     counted: str = "document"  # terms with weight in any component; or the component whose terms are counted
-    restart: bool = True  # a smaller gamma begins the search for the best weights anew, and patience (published code)
+    restart: bool = True  # a smaller gamma restarts the search for the best weights and patience (published code)
+
+    def check(self, where: str) -> None:
+        """Raise if a value is out of range; ``where`` opens the message."""
+        if self.window < 1 or self.begin < 0:
+            raise LearnedSparseError(f"{where}: pruning: 'window' is at least 1, 'begin' at least 0")
+        for gamma in (*self.schedule, self.gamma):
+            if not 0 < gamma <= 1:
+                raise LearnedSparseError(f"{where}: pruning: {gamma} is not a share of documents; give 0 < gamma <= 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage of training: what is optimised, for how long and how."""
+    """One stage of training: what is optimised, how long and how."""
 
     name: str
-    objective: Literal["rank", "gate"] = "rank"
-    component: str | None = None  # rank: train and search with this component alone; None: with the whole model
+    objective: str = "rank"  # or one of the architecture: SparTerm has "gate" (Eq. 8)
+    component: str | None = None  # rank: train and search with this component alone; None: the whole model
     joint: bool = False  # rank: train the gate as well, on L_rank + L_exp (SparTerm Eq. 9)
     steps: int
     batch_size: int  # queries of one step, over all processes
@@ -141,13 +153,13 @@ class Stage:
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     learning_rate: float = 2e-5
-    learning_rates: Mapping[str, float] = field(default_factory=dict)  # of components that have another
+    learning_rates: Mapping[str, float] = field(default_factory=dict)  # of components with another one
     head_learning_rate: float | None = None  # of parameters that no backbone brought; None: as the others
     warm_up_steps: int = 0
     decay: bool = True  # linear decay to 0; False: constant after the warm-up
     max_gradient_norm: float | None = None
-    validate_every: int | None = None  # steps; None: as ``validation`` says
-    dropout: bool = True  # the backbone's own dropout; False trains without
+    validate_every: int | None = None  # steps; None: ``validation.every``
+    dropout: bool = True  # the backbone's own dropout; False: none
     rank: Rank = field(default_factory=Rank)
     pointwise: Pointwise = field(default_factory=Pointwise)
     cotraining: CoTraining | None = None
@@ -155,17 +167,44 @@ class Stage:
     gate: Gate = field(default_factory=Gate)
     regularizer: Regularizer = field(default_factory=Regularizer)
 
+    def check(self, where: str, hard_negatives: int) -> None:
+        """Raise for what cannot be computed or cannot learn; ``where`` opens the message."""
+        if self.steps < 1 or self.batch_size < 1:
+            raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
+        if self.micro_batch_size is not None and self.batch_size % self.micro_batch_size:
+            raise LearnedSparseError(f"{where}: micro_batch_size {self.micro_batch_size} must divide {self.batch_size}")
+        if self.objective == "rank":
+            self._check_ranking(where, hard_negatives)
+        elif self.component is not None or self.cotraining is not None or self.pruning is not None:
+            raise LearnedSparseError(f"{where}: 'component', 'cotraining' and 'pruning' go with objective: rank")
+        if self.cotraining is not None:
+            if self.component is not None or self.joint:
+                raise LearnedSparseError(f"{where}: 'cotraining' excludes 'component' and 'joint'; leave them out")
+            self.cotraining.check(where)
+        if self.pruning is not None:
+            self.pruning.check(where)
+
+    def _check_ranking(self, where: str, hard_negatives: int) -> None:
+        selects_by_pairs = self.cotraining is not None and self.cotraining.share < 1 and self.cotraining.loss != "stage"
+        if hard_negatives == 0 and (self.rank.loss == "pairwise" or selects_by_pairs):
+            raise LearnedSparseError(f"{where}: the pairwise loss needs hard negatives; set negatives: per_query")
+        alone = (self.micro_batch_size or self.batch_size) == 1
+        if alone and (hard_negatives == 0 or self.rank.loss == "hinge"):
+            raise LearnedSparseError(
+                f"{where}: a batch of one query without hard negatives has nothing to rank against"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """Retrieval on a held-out split: exact search in a pool of documents, MRR@10, the best weights kept."""
+    """Retrieval on a held-out split: exact search in a pool of documents, MRR@10; the best weights are kept."""
 
     collection: str
     split: str = "dev"
     every: int  # steps
     queries: int | None = 500  # drawn at random; None: all
     pool: int | None = None  # random documents beside the relevant ones; None: all documents
-    candidates: Path | None = None  # TREC run: the pool is what it retrieved (and the relevant documents) instead
+    candidates: Path | None = None  # TREC run: the pool is its documents and the relevant ones
     depth: int = 10
     at_start: bool = False
     patience: int | None = None  # a stage ends after so many validations in a row without a better score
@@ -173,10 +212,10 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantization:
-    """How the finished model's weights become impacts.
+    """Quantisation of the finished model's weights to impacts.
 
-    By default what the architecture says (SPLADE: factor 100), and for a side on which it is silent ``bits`` calibrated
-    on training texts (SparTerm and every sum without log).
+    By default the factor of the architecture (SPLADE: 100); for a side without one, ``bits`` calibrated on training
+    texts (SparTerm and every sum without log).
     """
 
     factor: float | None = None  # the same for both sides, whatever the architecture says
@@ -194,11 +233,9 @@ class Recipe:
     settings: Mapping[str, Any] = field(default_factory=dict)  # checked by the architecture
     backbone: str = "bert-base-uncased"
     revision: str | None = None  # of a backbone on the Hub
-    num_hidden_layers: int | None = None  # None: all the backbone has
-    output_bias: float | None = (
-        None  # where the backbone has no masked-LM head; None: that of encoders.backbone.load_backbone
-    )
-    idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to each term's output bias before training
+    num_hidden_layers: int | None = None  # None: all layers of the backbone
+    output_bias: float | None = None  # for a backbone without masked-LM head; None: the default of encoders.backbone
+    idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to the output bias of each term before training
     seed: int = 0
     max_length: MaxLength = field(default_factory=MaxLength)
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16: autocast, weights stay fp32
@@ -206,7 +243,7 @@ class Recipe:
     negatives: Negatives = field(default_factory=Negatives)
     stages: tuple[Stage, ...]
     validation: Validation | None = None
-    mix: bool = True  # with validation: weigh components by what validates best, where the architecture has mixtures
+    mix: bool = True  # with validation: take the mixture of components that validates best, if there are mixtures
     quantization: Quantization = field(default_factory=Quantization)
     log_every: int = 10
     save_every: int = 1000
@@ -214,5 +251,6 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
+        hard_negatives = 0 if self.negatives.kind == "none" else self.negatives.per_query
         for stage in self.stages:
-            check_stage(f"recipe {self.model}: stage {stage.name}", stage, self.negatives)
+            stage.check(f"recipe {self.model}: stage {stage.name}", hard_negatives)

@@ -1,8 +1,7 @@
-"""Finds a recipe by name or file, with single values changed on the command line."""
+"""Finds a recipe by name or file, completes it from its base, and changes single values."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -11,38 +10,81 @@ from typing import Any
 
 import yaml
 
-from encoders.training.recipe import RECIPES, Recipe
+from encoders.training.recipe import Recipe
 from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
 
+RECIPES = Path(__file__).parent.parent / "recipes"
 _TRIPLES = re.compile(r"\.tsv(\.gz)?$")
+
+Changes = Sequence[str] | Mapping[str, Any]
+"""``["stages.0.steps=100"]``, values in YAML, or ``{"stages.0.steps": 100}``."""
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
-    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+    """The recipes of the package; files that begin with ``_`` are only bases of others."""
+    return sorted(path.stem for path in RECIPES.glob("*.yaml") if not path.name.startswith("_"))
 
 
-def load_recipe(name: str, *, changes: Sequence[str] = (), data: Sequence[str] = ()) -> Recipe:
-    """The recipe ``name`` (one of ``recipe_names()``, or a YAML file).
+def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> Recipe:
+    """The recipe ``name`` (one of ``recipe_names()``, or a YAML file), completed by ``resolved``.
 
-    ``changes`` are ``key=value`` with dots between levels and numbers for list entries (``stages.0.steps=100``), the
-    value in YAML. ``data`` replaces the recipe's data: collections ``NAME[:SPLIT]`` or text triples ``FILE.tsv``.
+    ``changes`` set single values of the completed recipe, with dots between levels and numbers for list entries.
+    ``data`` replaces the recipe's data: collections ``NAME[:SPLIT]`` or text triples ``FILE.tsv``.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
-    if path.parent == RECIPES and not path.exists():
-        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())}")
-    values = copy.deepcopy(dict(read_yaml(path)))
+    path = _path(str(name), Path())
+    values = resolved(path)
     if data:
-        values["data"] = [source(spelling) for spelling in data]
-    for change in changes:
-        _change(values, change)
+        values["data"] = [data_source(spelling) for spelling in data]
+    for key, value in changes.items() if isinstance(changes, Mapping) else map(_parsed_change, changes):
+        _change(values, key, value)
     return parse(Recipe, values, str(path))
 
 
-def source(spelling: str) -> dict[str, Any]:
+def resolved(path: Path) -> dict[str, Any]:
+    """The values of a recipe file, with those of its base and of ``stage`` filled in.
+
+    * ``base:`` names another recipe, or a YAML file beside this one. The recipe is merged into its base: mappings key
+      by key, at every level; any other value, a list too, replaces that of the base.
+    * ``stage:`` holds what all stages share. At the end, each entry of ``stages`` is merged into it the same way.
+    """
+    values = _with_base(path, ())
+    shared = values.pop("stage", {})
+    if isinstance(values.get("stages"), list):
+        values["stages"] = [_merged(shared, stage) for stage in values["stages"]]
+    return values
+
+
+def _with_base(path: Path, users: tuple[Path, ...]) -> dict[str, Any]:
+    if path in users:
+        raise LearnedSparseError(f"{path}: is its own base, through {' and '.join(map(str, users))}")
+    values = dict(read_yaml(path))
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    merged: dict[str, Any] = _merged(_with_base(_path(str(base), path.parent), (*users, path)), values)
+    return merged
+
+
+def _merged(base: Any, values: Any) -> Any:
+    """``values`` merged into ``base`` by the rule of ``resolved``; neither is changed, nor shared with the result."""
+    if isinstance(values, Mapping):
+        known = base if isinstance(base, Mapping) else {}
+        return {key: _merged(known.get(key), values.get(key, known.get(key))) for key in {**known, **values}}
+    return [_merged(None, item) for item in values] if isinstance(values, list) else values
+
+
+def _path(name: str, folder: Path) -> Path:
+    """The file of a recipe; files are relative to ``folder``."""
+    path = folder / name if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
+    if path.parent == RECIPES and not path.exists():
+        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())}")
+    return path
+
+
+def data_source(spelling: str) -> dict[str, Any]:
     """One ``--data``: ``FILE.tsv`` are text triples, anything else is ``COLLECTION[:SPLIT]``.
 
-    >>> source("pydoc"), source("scifact:train"), source("triples.train.small.tsv")
+    >>> data_source("pydoc"), data_source("scifact:train"), data_source("triples.train.small.tsv")
     ({'collection': 'pydoc'}, {'collection': 'scifact', 'split': 'train'}, {'triples': 'triples.train.small.tsv'})
     """
     if _TRIPLES.search(spelling):
@@ -59,20 +101,20 @@ def to_mapping(recipe: Recipe) -> dict[str, Any]:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Where two mappings differ, as ``key: old -> new``."""
-    found = []
+    """The differences of two mappings, as ``key: old -> new``."""
+    lines = []
     for key in sorted({*old, *new}):
         before, after = _numbered(old.get(key)), _numbered(new.get(key))
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += differences(before, after, f"{prefix}{key}.")
+            lines += differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            found.append(f"{prefix}{key}: {before!r} -> {after!r}")
-    return found
+            lines.append(f"{prefix}{key}: {before!r} -> {after!r}")
+    return lines
 
 
 def _numbered(value: Any) -> Any:
-    """A list as a mapping by place."""
-    return {str(place): item for place, item in enumerate(value)} if isinstance(value, list) else value
+    """A list as a mapping by index."""
+    return {str(index): item for index, item in enumerate(value)} if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
@@ -83,32 +125,27 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _change(values: dict[str, Any], change: str) -> None:
+def _parsed_change(change: str) -> tuple[str, Any]:
     key, equals, text = change.partition("=")
     if not equals:
         raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
-    *parents, last = key.split(".")
-    place: Any = values
-    for parent in parents:
-        place = _step_into(place, parent, change)
     try:
-        value = yaml.safe_load(text)
+        return key, yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise LearnedSparseError(f"--set {change}: not readable as YAML: {error}") from error
-    if isinstance(place, list):
-        place[_index(place, last, change)] = value
-    else:
-        place[last] = value
 
 
-def _step_into(place: Any, name: str, change: str) -> Any:
-    inner = place[_index(place, name, change)] if isinstance(place, list) else place.setdefault(name, {})
-    if not isinstance(inner, dict | list):
-        raise LearnedSparseError(f"--set {change}: {name!r} holds {inner!r}, nothing to set inside")
-    return inner
+def _change(values: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    inner: Any = values
+    for parent in parents:
+        inner = inner[_index(inner, parent, key)] if isinstance(inner, list) else inner.setdefault(parent, {})
+        if not isinstance(inner, dict | list):
+            raise LearnedSparseError(f"--set {key}: {parent!r} holds {inner!r}, nothing to set inside")
+    inner[_index(inner, last, key) if isinstance(inner, list) else last] = value
 
 
-def _index(place: list[Any], name: str, change: str) -> int:
-    if not name.isdigit() or int(name) >= len(place):
-        raise LearnedSparseError(f"--set {change}: {name!r} is not a place in a list of {len(place)} (from 0)")
+def _index(values: list[Any], name: str, key: str) -> int:
+    if not name.isdigit() or int(name) >= len(values):
+        raise LearnedSparseError(f"--set {key}: {name!r} is not an index of a list of {len(values)} (from 0)")
     return int(name)

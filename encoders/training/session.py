@@ -1,86 +1,100 @@
-"""A model in training on this process's device, with accelerate between the processes."""
+"""The model of a run on the device of this process: made from the recipe, encoding texts, finished for storage."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import accelerate
+import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
-from encoders.encoding import LoadedModel, new_model
-from encoders.training import state
-from encoders.training.cotraining import CoLearner
-from encoders.training.learner import Learner
-from encoders.training.objective import Pruner, load_pruning, part_of
-from encoders.training.recipe import Recipe, Stage
-from encoders.training.validation import Vectors, encode
-from learned_sparse.core import LearnedSparseError
+from encoders.backbone import Tower
+from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
+from encoders.encoding import CheckpointEncoder, LoadedModel, architecture_named, default_quantizer, new_model
+from encoders.models import SIDES
+from encoders.training.data import Run, TextStore
+from encoders.training.learner import CoLearner, Learner
+from encoders.training.objective import Pruner, evaluating
+from encoders.training.recipe import Quantization, Recipe, Stage
+from encoders.training.validation import Vectors, search
+from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, parse
 
-T = TypeVar("T")
 AnyLearner = Learner | CoLearner
+
+IDF_DOCUMENTS = 20_000
+"""Maximum number of documents of each source that document frequencies are counted in for ``idf_bias``."""
 
 
 class Session:
-    """The processes of a run and the model each of them holds; one process is the usual case."""
+    """The processes of a run and the model that each of them holds; usually there is one process."""
 
     def __init__(self, recipe: Recipe, device: str | None) -> None:
         self.processes = accelerate.Accelerator(cpu=device == "cpu")
-        own: torch.device = self.processes.device  # of several processes, each has been given its device
-        self._device = own if device is None or self.processes.num_processes > 1 else torch.device(device)
+        assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
+        self._device = assigned if device is None or self.processes.num_processes > 1 else torch.device(device)
         self._recipe = recipe
-        self.model = _model(recipe)
+        self.model = _new_model(recipe)
+        self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
+        self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
 
     def learner(self, stage: Stage) -> AnyLearner:
         """The model under ``stage``, with a fresh optimizer."""
         kind = Learner if stage.cotraining is None else CoLearner
-        return kind(
-            stage,
-            self.model.weighers,
-            self.model.towers,
-            special_ids=self.model.tokenizer.all_special_ids,
-            processes=self,
-            autocast=self.autocast,
-        )
+        return kind(stage, self.model, self)
 
     def pruner(self, stage: Stage) -> Pruner | None:
-        """Who prunes terms in ``stage``, if it says so."""
+        """Prunes terms in ``stage``, if the stage has pruning."""
         if stage.pruning is None:
             return None
-        return Pruner(stage, self.model.weighers.document, lambda t: self.reduce(t) if self.num_processes > 1 else t)
+        document = self.family.prunable(self.model.weighers.document)
+        return Pruner(stage, document, lambda tensor: self.reduce(tensor) if self.num_processes > 1 else tensor)
 
     @property
     def device(self) -> torch.device:
-        """Where this process computes."""
+        """The device of this process."""
         return self._device
 
     @property
     def num_processes(self) -> int:
-        """How many processes train together."""
+        """The number of processes that train together."""
         return int(self.processes.num_processes)
 
     @property
     def process_index(self) -> int:
-        """Which of them this is, from 0."""
+        """The index of this process, from 0."""
         return int(self.processes.process_index)
 
     def gather(self, tensor: Tensor) -> Tensor:
         """The rows of all processes, in their order."""
-        found: Tensor = self.processes.gather(tensor) if self.num_processes > 1 else tensor
-        return found
+        gathered: Tensor = self.processes.gather(tensor) if self.num_processes > 1 else tensor
+        return gathered
 
     def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor:
         """The sum or mean over the processes."""
-        found: Tensor = self.processes.reduce(tensor, reduction=reduction)
-        return found
+        reduced: Tensor = self.processes.reduce(tensor, reduction=reduction)
+        return reduced
+
+    def if_main(self, action: Callable[[], object]) -> None:
+        """Do ``action`` in the main process, while the others wait."""
+        if self.processes.is_main_process:
+            action()
+        self.processes.wait_for_everyone()
+
+    def on_main(self, compute: Callable[[], tuple[float, float]]) -> tuple[float, float]:
+        """The result of ``compute`` in the main process, in every process."""
+        pair = compute() if self.processes.is_main_process else (0.0, 0.0)
+        if self.num_processes > 1:
+            first, second = self.reduce(torch.tensor(pair, dtype=torch.float64, device="cpu").to(self.device)).tolist()
+            return first, second
+        return pair
 
     def autocast(self) -> AbstractContextManager[None]:
-        """bfloat16 for the matrix products, if the recipe asks for it; the weights stay float32."""
+        """bfloat16 for matrix products if the recipe has ``precision: bf16``; the weights stay float32."""
         if self._recipe.precision == "bf16":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return nullcontext()
@@ -101,51 +115,108 @@ class Session:
             )
         return micro
 
-    def encode(self, side: str, texts: list[str], component: str | None = None) -> Vectors:
-        """Weights of ``texts`` by the model as it is now, or by one component of it."""
-        length, part = self._recipe.max_length, part_of(self.model.weighers, component)
-        return encode(
-            part.query if side == "query" else part.document,
-            self.model.tokenizer,
-            texts,
-            max_length=length.query if side == "query" else length.document,
-            autocast=self.autocast,
-            device=self.device,
-        )
+    def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
+        """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
+        module = self.family.part(self.model.weighers, component).side(side)
+        with evaluating(module), self.autocast():
+            if (side, component) not in self._encoders:
+                self._encoders[side, component] = CheckpointEncoder(
+                    module,
+                    self.model.tokenizer,
+                    self.family.terms(self.model.settings, _vocabulary_of(self.model)),
+                    max_length=self.model.max_length[side],
+                    device=self.device,
+                    dtype="fp32",
+                )
+            batch = self._encoders[side, component].encode(texts)
+        return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
 
-    def restore(self, folder: Path, learner: AnyLearner, pruner: Pruner | None) -> None:
-        """Put back weights, optimizer, random numbers and counts of a saved state."""
-        if pruner is not None and self.processes.is_main_process:
-            pruner.restore(load_pruning(folder), self.device)
-        state.load_weights(folder / "weights.safetensors", self.model.weighers)
-        state.load_optimizer(folder / "optimizer.safetensors", self.model.weighers, learner.optimizer)
-        rows = state.read_random_states(folder / "random.safetensors")
-        if len(rows) == self.num_processes:
-            state.set_random_state(rows[self.process_index], self.device)
-        # otherwise the number of processes has changed: the run goes on, but no longer as it would have
+    def rank(self, queries: Sequence[Query], pool: TextStore, depth: int, component: str | None = None) -> Run:
+        """The ``depth`` best documents of ``pool`` for each query, by the current model or one component."""
+        documents = self.encode("document", [pool[id] for id in pool.ids], component)
+        vectors = self.encode("query", [query.text for query in queries], component)
+        return search(vectors, documents, [query.id for query in queries], pool.ids, depth)
 
-    def random_states(self) -> Tensor:
-        """The random numbers' state of every process, one row each."""
-        own = state.random_state(self.device).unsqueeze(0)
-        return self.gather(own.to(self.device)).cpu()
+    def add_idf_bias(self, documents: Sequence[str]) -> None:
+        """Add ``idf_bias * ln((N + 1) / (df + 1))`` to the output bias of every term, df counted in ``documents``.
 
-    def if_main(self, action: Callable[[], None]) -> None:
-        """Do ``action`` in the main process, while the others wait."""
-        if self.processes.is_main_process:
-            action()
-        self.processes.wait_for_everyone()
+        An untrained head then starts near tf-idf; a short run moves a bias as little as any other parameter. Towers
+        that give no term weights (gates) or have no output over the vocabulary stay as they are.
+        """
+        names = self.family.trained_by_ranking(self.model.settings)
+        towers = [tower for name, tower in self.model.towers.items() if name in names and isinstance(tower, Tower)]
+        if not towers:
+            raise LearnedSparseError(
+                "idf_bias: no tower of this model has output biases over the vocabulary; leave it out"
+            )
+        inverse = inverse_document_frequencies(self.model, documents)
+        with torch.no_grad():
+            for tower in towers:
+                tower.decoder_bias.add_(self._recipe.idf_bias * inverse.to(tower.decoder_bias.device))
 
-    def on_main(self, compute: Callable[[], float]) -> float:
-        """What ``compute`` gives in the main process, known to all."""
-        value = torch.tensor([compute() if self.processes.is_main_process else 0.0], dtype=torch.float64, device="cpu")
-        return float(self.reduce(value.to(self.device))) if self.num_processes > 1 else float(value)
+    def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
+        """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""
+        apply_learned_settings(self.model, mixture, self.device)
+        self._encoders.clear()
+        self.model.quantizers = {side: self._quantizer(self._recipe.quantization, side, texts[side]) for side in SIDES}
+        return self.model
+
+    def _quantizer(self, settings: Quantization, side: Side, texts: Sequence[str]) -> Quantizer:
+        """The recipe's factor, else the architecture's, else calibrated bits; 1 for weights that are whole numbers."""
+        if settings.factor is not None:
+            return Quantizer(settings.factor)
+        default = self.model.quantizers[side]
+        if default is not None:
+            return default
+        values = self.encode(side, texts).data
+        if len(values) > 0 and np.array_equal(values, np.rint(values)):
+            return Quantizer(1.0)
+        return Quantizer.calibrate(values, settings.bits, settings.percentile)
 
 
-def _model(recipe: Recipe) -> LoadedModel:
-    make: Callable[..., Any] = functools.partial(
-        new_model, recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed
-    )
+def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:
+    """Put the settings found in training and those of the best ``mixture`` into the model, and rebuild its sides.
+
+    The towers stay the same. A model without such settings is not changed.
+    """
+    family = architecture_named(model.architecture)
+    found = {**family.learned(model.weighers.document), **(mixture or {})}
+    if not found:
+        return
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
+    where = f"{model.architecture}: found in training"
+    model.settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
+    model.weighers = family.build(model.settings, model.towers, _vocabulary_of(model)).to(device)
+    model.quantizers = {side: default_quantizer(family, model.settings, side) for side in SIDES}
+
+
+def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -> Tensor:
+    """ln((N + 1) / (df + 1)) of every term ``(vocabulary,)``; 0 for special and ``[unused]`` tokens: no words."""
+    vocabulary = _vocabulary_of(model)
+    frequencies = torch.zeros(len(vocabulary))
+    for start in range(0, len(documents), 1000):
+        chunk = list(documents[start : start + 1000])
+        encoded = tokenize_texts(model.tokenizer, chunk, truncation=True, max_length=model.max_length["document"])
+        for ids in encoded["input_ids"]:
+            frequencies[list(set(ids))] += 1
+    inverse = torch.log((len(documents) + 1) / (frequencies + 1))
+    inverse[[*vocabulary.special_ids, *vocabulary.unused_ids]] = 0
+    return inverse
+
+
+def _vocabulary_of(model: LoadedModel) -> Vocabulary:
+    return Vocabulary.from_tokenizer(model.tokenizer, next(iter(model.towers.values())).vocabulary_size)
+
+
+def _new_model(recipe: Recipe) -> LoadedModel:
     bias = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
-    lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
-    model: LoadedModel = make(revision=recipe.revision, max_length=lengths, **bias)
-    return model
+    return new_model(
+        recipe.architecture,
+        recipe.settings,
+        recipe.backbone,
+        recipe.num_hidden_layers,
+        recipe.seed,
+        revision=recipe.revision,
+        max_length={"query": recipe.max_length.query, "document": recipe.max_length.document},
+        **bias,
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from encoders.training.recipe_file import load_recipe
+from encoders.training import load_recipe
 from eval.measures import parse_measure
 from eval.reproduce.matrix import COSTS, DATA, KINDS, Claim, Column, Kind, Matrix, Row, Scores, slug
 from learned_sparse.collections import data_root, load_collection

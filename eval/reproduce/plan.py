@@ -28,7 +28,7 @@ from learned_sparse.jsonvector import TOPICS as ENCODED_TOPICS
 from learned_sparse.search import SEGMENTS_PER_DOCUMENT
 
 if TYPE_CHECKING:
-    from encoders.training.recipe import Recipe
+    from encoders.training import Recipe
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
@@ -251,7 +251,7 @@ def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
 
 def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     """Train the recipe of a row, on the data of the matrix if it names any."""
-    from encoders.training.recipe_file import load_recipe, to_mapping
+    from encoders.training import load_recipe, to_mapping
 
     row, training = builder.matrix.rows[name], builder.matrix.training
     name_or_file, folder = str(row.recipe), checkpoint_folder(folder_name(name, seed))
@@ -276,9 +276,9 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
 
 def _negatives(builder: Builder, training: Training) -> dict[int, Step]:
     """BM25's runs of the training queries, by position in the training data."""
-    from encoders.training.recipe_file import source
+    from encoders.training import data_source
 
-    parts = [source(spelled) for spelled in training.data] if training.negatives else []
+    parts = [data_source(spelled) for spelled in training.data] if training.negatives else []
     return {
         number: builder.bm25_search(target(part["collection"], part.get("split", "train")), training.negatives or 0)
         for number, part in enumerate(parts)

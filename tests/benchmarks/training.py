@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from encoders.backbone import Tower, load_tokenizer
 from encoders.checkpoints import Vocabulary
 from encoders.head import Pooling
-from encoders.models import TermWeighers
 from encoders.models.splade import Splade, SpladeSettings
+from encoders.training import Stage
 from encoders.training.objective.optimizing import make_optimizer
-from encoders.training.recipe import Stage
 from tests.benchmarks import harness
 from tests.benchmarks.passages import passages
 from tests.benchmarks.shapes import SMALL, TINY
@@ -148,7 +147,7 @@ def _ours(folder: Path, pooling: Pooling, shift: float) -> tuple[Any, nn.Module,
     splade = Splade(SpladeSettings(pooling=pooling), tower, vocabulary)
     stage = Stage(name="benchmark", steps=1, batch_size=16, learning_rate=RATE, optimizer="adamw", weight_decay=0.01)
     parameters = list(splade.parameters())
-    optimizer = make_optimizer(stage, TermWeighers(splade, splade), {"document": tower}, parameters)
+    optimizer = make_optimizer(stage, parameters, {})
     return splade, splade, optimizer
 
 

@@ -1,27 +1,26 @@
-"""Room encoders.training.data."""
+"""Training data: a recipe's sources as examples with hard negatives, and examples as batches of tokens.
+
+Read ``examples`` first, then ``negatives`` and ``batches``.
+"""
 
 from __future__ import annotations
 
-from encoders.training.data.batches import Batches, MicroBatch, StepBatch, bag_of_words, known_positives, tokenize
-from encoders.training.data.examples import Example
-from encoders.training.data.mining import drawn
-from encoders.training.data.sampler import Sampler
-from encoders.training.data.sources import load, sample_documents, sample_texts
-from encoders.training.data.texts import TextStore, as_read
+from encoders.training.data.batches import Batches, MicroBatch, Sampler, StepBatch, known_positives
+from encoders.training.data.examples import Example, TextStore, load_source, sample_documents, sample_texts
+from encoders.training.data.negatives import NegativeSampler, Run, draw
 
 __all__ = [
     "Batches",
     "Example",
     "MicroBatch",
+    "NegativeSampler",
+    "Run",
     "Sampler",
     "StepBatch",
     "TextStore",
-    "as_read",
-    "bag_of_words",
-    "drawn",
+    "draw",
     "known_positives",
-    "load",
+    "load_source",
     "sample_documents",
     "sample_texts",
-    "tokenize",
 ]

@@ -1,33 +1,60 @@
-"""Examples of one step as padded tensors, prepared in the background while the last step computes."""
+"""The examples of one step as padded tensors, prepared in the background while the previous step computes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from encoders.checkpoints import tokenize_texts
-from encoders.training.data.examples import Example, Examples
-from encoders.training.data.sampler import Sampler
-from encoders.training.data.texts import text_key
+from encoders.models import Tokens
+from encoders.training.data.examples import Example, Examples, text_key
 from encoders.training.recipe import MaxLength
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """Texts as word pieces, padded to the longest: both (texts, tokens)."""
+class Sampler:
+    """An endless shuffled order over several sources: a function of seed and position, so resuming needs no state.
 
-    input_ids: Tensor
-    attention_mask: Tensor
+    Each pass over a source is a new permutation; within a round the sources are mixed in proportion to their weights.
+    Position 10,000 is computed without the 9,999 before it.
 
-    def to(self, device: torch.device) -> Tokens:
-        """The same on ``device``."""
-        return Tokens(self.input_ids.to(device), self.attention_mask.to(device))
+    >>> sampler = Sampler([3], seed=0)
+    >>> sorted(sampler.at(position) for position in range(3))
+    [(0, 0), (0, 1), (0, 2)]
+    """
+
+    def __init__(self, sizes: Sequence[int], *, weights: Sequence[float | None] | None = None, seed: int) -> None:
+        """``sizes``: examples of each source, at least 1. ``weights``: share of each, by default its size."""
+        self._sizes, self._seed = list(sizes), seed
+        weights = weights or [None] * len(sizes)
+        shares = [float(size) if weight is None else weight for size, weight in zip(sizes, weights, strict=True)]
+        scale = sum(sizes) / sum(shares)
+        self._per_round = [max(1, round(share * scale)) for share in shares]
+        self._permutation = lru_cache(maxsize=2 * len(sizes) + 2)(self._shuffle)
+
+    def at(self, position: int) -> tuple[int, int]:
+        """The (source, index within the source) at ``position``, counted from 0."""
+        round_size = sum(self._per_round)
+        round_number, offset = divmod(position, round_size)
+        if len(self._sizes) > 1:
+            offset = int(self._permutation(len(self._sizes), round_number, round_size)[offset])
+        source = 0
+        while offset >= self._per_round[source]:
+            offset -= self._per_round[source]
+            source += 1
+        passes, index = divmod(round_number * self._per_round[source] + offset, self._sizes[source])
+        return source, int(self._permutation(source, passes, self._sizes[source])[index])
+
+    def _shuffle(self, stream: int, number: int, size: int) -> npt.NDArray[Any]:
+        dtype = np.int32 if size < 2**31 else np.int64
+        return np.random.default_rng([self._seed, stream, number]).permutation(np.arange(size, dtype=dtype))
 
 
 @dataclass(frozen=True)
@@ -37,6 +64,9 @@ class MicroBatch:
     queries: Tokens
     documents: Tokens
 
+    def __len__(self) -> int:
+        return len(self.queries.input_ids)
+
     def to(self, device: torch.device) -> MicroBatch:
         """The same on ``device``."""
         return MicroBatch(self.queries.to(device), self.documents.to(device))
@@ -44,30 +74,13 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class StepBatch:
-    """One optimiser step: every process knows all ``examples``, but has tokens only for its own micro-batches."""
+    """One optimiser step: every process has all ``examples``, but the tokens of its own micro-batches only."""
 
     step: int
     examples: Sequence[Example]
     micro_batches: Sequence[MicroBatch]
     cut: Callable[[Sequence[Example]], Sequence[MicroBatch]]
-    """Makes micro-batches of a choice of examples: this process's part of them."""
-
-
-def known_positives(examples: Sequence[Example]) -> Tensor:
-    """Which documents are known to be relevant to which query: boolean (queries, positives + hard negatives).
-
-    Columns are in the order of ``MicroBatch.documents``; the own positive (the diagonal) does not count.
-
-    Relevant is what was judged so, what is a positive of the same query text in the batch, and any copy of such a text.
-    """
-    texts = [example.positive for example in examples] + [text for example in examples for text in example.negatives]
-    columns = np.array([text_key(text) for text in texts], dtype=np.uint64)
-    relevant: dict[str, set[int]] = {}
-    for example, positive in zip(examples, columns.tolist(), strict=False):
-        relevant.setdefault(example.query, set()).update(example.relevant, [positive])
-    known = np.stack([np.isin(columns, np.fromiter(relevant[example.query], dtype=np.uint64)) for example in examples])
-    np.fill_diagonal(known, False)
-    return torch.from_numpy(known)
+    """Makes this process's micro-batches of a selection of examples."""
 
 
 class Batches:
@@ -92,11 +105,11 @@ class Batches:
 
     def examples(self, step: int) -> list[Example]:
         """The examples of ``step``, over all processes."""
-        found = []
+        examples = []
         for position in range(step * self._batch_size, (step + 1) * self._batch_size):
             source, index = self._sampler.at(position)
-            found.append(self._sources[source].get(index, np.random.default_rng([*self._seed, position])))
-        return found
+            examples.append(self._sources[source].get(index, np.random.default_rng([*self._seed, position])))
+        return examples
 
     def batch(self, step: int) -> StepBatch:
         """The batch of ``step`` with the tokens of this process."""
@@ -113,9 +126,9 @@ class Batches:
         """The batches of ``steps`` in order, two of them prepared ahead."""
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches") as pool:
             waiting: list[Future[StepBatch]] = [pool.submit(self.batch, step) for step in steps[:2]]
-            for place in range(len(steps)):
+            for number in range(len(steps)):
                 batch = waiting.pop(0).result()
-                waiting += [pool.submit(self.batch, step) for step in steps[place + 2 : place + 3]]
+                waiting += [pool.submit(self.batch, step) for step in steps[number + 2 : number + 3]]
                 yield batch
 
     def _micro_batch(self, examples: Sequence[Example]) -> MicroBatch:
@@ -126,14 +139,24 @@ class Batches:
 
 
 def tokenize(tokenizer: Callable[..., Any], texts: Sequence[str], max_length: int) -> Tokens:
-    """``texts``, each with what expands it, cut at ``max_length`` word pieces and padded to the longest."""
-    found = tokenize_texts(tokenizer, texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt")
-    return Tokens(found["input_ids"], found["attention_mask"])
+    """``texts``, each with its expansion, truncated to ``max_length`` word pieces and padded to the longest."""
+    encoded = tokenize_texts(
+        tokenizer, texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
+    )
+    return Tokens(encoded["input_ids"], encoded["attention_mask"])
 
 
-def bag_of_words(tokens: Tokens, dimensions: int, special_ids: Sequence[int]) -> Tensor:
-    """The binary bag of words (texts, dimensions), without special tokens: the target T of SparTerm's Eq. 8."""
-    bag = torch.zeros(len(tokens.input_ids), dimensions, device=tokens.input_ids.device)
-    bag.scatter_(1, tokens.input_ids, 1.0)
-    bag[:, list(special_ids)] = 0
-    return bag
+def known_positives(examples: Sequence[Example]) -> Tensor:
+    """Documents that are known to be relevant to a query: boolean (queries, positives + hard negatives).
+
+    Columns are in the order of ``MicroBatch.documents``. The diagonal, each query's own positive, is False. Relevant
+    are judged documents, positives of the same query text in the batch, and documents with the same text.
+    """
+    texts = [example.positive for example in examples] + [text for example in examples for text in example.negatives]
+    columns = np.array([text_key(text) for text in texts], dtype=np.uint64)
+    relevant: dict[str, set[int]] = {}
+    for example, positive in zip(examples, columns.tolist(), strict=False):
+        relevant.setdefault(example.query, set()).update(example.relevant, [positive])
+    known = np.stack([np.isin(columns, np.fromiter(relevant[example.query], dtype=np.uint64)) for example in examples])
+    np.fill_diagonal(known, False)
+    return torch.from_numpy(known)

@@ -1,32 +1,36 @@
-"""Room encoders.training.objective.objective."""
+"""What a step minimises and how: losses, the objective of a stage, optimizer and gradients, pruning.
+
+Read ``objective`` first. Losses of a single architecture are in its file in ``encoders.models``.
+"""
 
 from __future__ import annotations
 
-from encoders.training.objective.gradients import over_batch, per_micro_batch
-from encoders.training.objective.modes import begin_training, evaluating
-from encoders.training.objective.objective import Outputs, example_losses, negatives_per_query, objective
-from encoders.training.objective.optimizing import GATE, freeze, learning_rate_share, make_optimizer, set_learning_rates
-from encoders.training.objective.parts import part_of
+from encoders.training.objective.objective import make_objective, negatives_per_query, total_loss
+from encoders.training.objective.optimizing import (
+    begin_stage,
+    evaluating,
+    learning_rate_share,
+    over_batch,
+    per_micro_batch,
+    quadratic_ramp,
+    set_learning_rates,
+    trained_parameters,
+)
 from encoders.training.objective.pruning import Pruner, load_pruning, save_pruning
-from encoders.training.objective.schedules import quadratic_ramp
 
 __all__ = [
-    "GATE",
-    "Outputs",
     "Pruner",
-    "begin_training",
+    "begin_stage",
     "evaluating",
-    "example_losses",
-    "freeze",
     "learning_rate_share",
     "load_pruning",
-    "make_optimizer",
+    "make_objective",
     "negatives_per_query",
-    "objective",
     "over_batch",
-    "part_of",
     "per_micro_batch",
     "quadratic_ramp",
     "save_pruning",
     "set_learning_rates",
+    "total_loss",
+    "trained_parameters",
 ]

@@ -1,81 +1,77 @@
-"""The loss of one batch as a function of term weights: ranking, gate and regulariser put together as a stage says."""
+"""The ranking objective of a stage, and the scalar that a step minimises: losses plus regularisers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from encoders.training.objective.losses import gate_bce, in_batch_hinge, in_batch_nll, pairwise_nll, query_nll
-from encoders.training.objective.regularizers import REGULARIZERS, document_regularizer
-from encoders.training.recipe import Rank, Stage
+from encoders.encoding import LoadedModel, architecture_named
+from encoders.models import Objective, TermWeighers, Tokens
+from encoders.training.objective.losses import (
+    REGULARIZERS,
+    document_regularizer,
+    in_batch_hinge,
+    in_batch_nll,
+    pairwise_nll,
+)
+from encoders.training.recipe import Rank, Regularizer, Stage
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """What a forward pass gave for n queries with h hard negatives each; a stage leaves out what it has no use for."""
+class RankingObjective(Objective):
+    """The ranking loss over dot products, on the whole model or on one component."""
 
-    queries: Tensor | None = None  # weights (n, dimensions)
-    positives: Tensor | None = None  # weights (n, dimensions)
-    negatives: Tensor | None = None  # weights (n * h, dimensions), query by query
-    gate: Tensor | None = None  # gate logits of the positives (n, dimensions)
+    ranks = True
+
+    def __init__(self, rank: Rank, weighers: TermWeighers, towers: tuple[str, ...]) -> None:
+        self.towers = towers
+        self._rank, self._weighers = rank, weighers
+
+    def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
+        """Weights ``queries``, ``positives`` and ``negatives``."""
+        query_weights = self._weighers.query(*queries).float()
+        weights = self._weighers.document(*documents).float()
+        count = len(query_weights)
+        return {"queries": query_weights, "positives": weights[:count], "negatives": weights[count:]}
+
+    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+        """The ranking loss of each query."""
+        return {"rank_loss": rank_losses(self._rank, *ranked(outputs), known)}
 
 
-def objective(
-    stage: Stage,
-    outputs: Outputs,
-    known: Tensor,
-    target: Tensor | None,
-    ramp: float,
-    *,
-    component: str | None = None,
-    kept: Tensor | None = None,
+def make_objective(stage: Stage, model: LoadedModel, *, pairwise: bool = False) -> Objective:
+    """What ``stage`` minimises on ``model``; with ``pairwise``, Eq. 7 on the part of the model that it trains."""
+    family = architecture_named(model.architecture)
+    part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
+    if pairwise:
+        return RankingObjective(replace(stage.rank, loss="pairwise"), part, towers)
+    return family.objective(RankingObjective(stage.rank, part, towers), stage, part)
+
+
+def total_loss(
+    losses: Mapping[str, Tensor], outputs: Mapping[str, Tensor], regularizer: Regularizer, ramp: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The scalar to minimise, and its parts for the log.
+    """The scalar to minimise, and its parts for the log: means of ``losses``, and the regularisers of the weights.
 
-    ``known``: see ``known_positives``. ``target``: the bags of words for Eq. 8, needed where ``outputs`` has a gate.
-    ``ramp``: the share of lambda in force. ``component``: the one being trained; ``None``: the whole model. ``kept``
-    (dimensions,): 0 at terms that documents can no longer have, which queries lose in Eq. 12.
+    ``ramp``: the share of lambda in force.
     """
-    parts: dict[str, Tensor] = {}
-    if outputs.gate is not None and target is not None:
-        weights = {"negative_weight": stage.gate.negative_weight, "positive_weight": stage.gate.positive_weight}
-        parts["gate_loss"] = gate_bce(outputs.gate, target, **weights)
-    if outputs.queries is not None and outputs.positives is not None and outputs.negatives is not None:
-        ranked = outputs.queries, outputs.positives, outputs.negatives
-        parts["rank_loss"] = rank_loss(stage.rank, *ranked, known)
-        if _is_pointwise(stage, component):
-            parts["pointwise_loss"] = _pointwise(stage, outputs.queries, outputs.positives, kept).mean()
-        parts |= _regularizers(stage, *ranked, ramp)
+    parts = {name: values.mean() for name, values in losses.items()}
+    if "queries" in outputs and regularizer.kind != "none":
+        queries, positives, negatives = ranked(outputs)
+        if regularizer.lambda_query:
+            value = REGULARIZERS[regularizer.kind](queries)
+            parts["query_regularizer"] = value * (regularizer.lambda_query * ramp)
+        if regularizer.lambda_document:
+            value = document_regularizer(regularizer.kind, positives, negatives, regularizer.documents)
+            parts["document_regularizer"] = value * (regularizer.lambda_document * ramp)
     return torch.stack(list(parts.values())).sum(), parts
 
 
-def example_losses(
-    stage: Stage,
-    outputs: Outputs,
-    known: Tensor,
-    *,
-    component: str | None = None,
-    kept: Tensor | None = None,
-    pairwise: bool = False,
-) -> Tensor:
-    """What each query loses, (queries,): the ranking loss with Eq. 12's addition where it has one, no regulariser.
-
-    With ``pairwise`` it is Eq. 7 alone, whatever loss the stage trains.
-    """
-    if outputs.queries is None or outputs.positives is None or outputs.negatives is None:
-        raise ValueError("no ranking outputs")
-    rank = replace(stage.rank, loss="pairwise") if pairwise else stage.rank
-    losses = rank_losses(rank, outputs.queries, outputs.positives, outputs.negatives, known)
-    if not pairwise and _is_pointwise(stage, component):
-        losses = losses + _pointwise(stage, outputs.queries, outputs.positives, kept)
-    return losses
-
-
-def rank_loss(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
-    """The ranking loss over dot products, a scalar: the mean over queries."""
-    return rank_losses(rank, queries, positives, negatives, known).mean()
+def ranked(outputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """The weights of queries, positives and negatives among the outputs of a ranking objective."""
+    return outputs["queries"], outputs["positives"], outputs["negatives"]
 
 
 def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
@@ -93,54 +89,27 @@ def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tenso
 
 
 def excluded(rank: Rank, known: Tensor, count: int) -> Tensor:
-    """The mask ``in_batch_nll`` takes: (queries, queries + hard negatives scored), True where a pair is left out."""
+    """The mask of ``in_batch_nll``: (queries, queries + hard negatives scored), True where a pair is left out."""
     hard = known[:, count:]
     if not rank.others_hard_negatives:
-        hard = _own_columns(hard, count)
+        rows = torch.arange(count, device=hard.device)
+        hard = hard.view(count, count, hard.shape[1] // count)[rows, rows]  # the hard negatives of each query itself
     mask = torch.cat([known[:, :count], hard], dim=1)
     return mask if rank.mask_known_positives else torch.zeros_like(mask)
 
 
-def negatives_per_query(stage: Stage, known: Tensor) -> float:
-    """How many negatives a query is ranked against, on average: the number a silent mistake would change."""
+def negatives_per_query(rank: Rank, known: Tensor) -> float:
+    """Mean number of negatives that a query is ranked against; logged because a silent mistake would change it."""
     count = len(known)
-    if stage.rank.loss == "pairwise":
+    if rank.loss == "pairwise":
         return (known.shape[1] - count) / count
-    scored = ~excluded(stage.rank, known, count)
-    if stage.rank.loss == "hinge":
+    scored = ~excluded(rank, known, count)
+    if rank.loss == "hinge":
         scored = scored[:, :count]
     return float(scored.sum(dim=1).float().mean()) - 1
-
-
-def _is_pointwise(stage: Stage, component: str | None) -> bool:
-    settings = stage.pointwise
-    return settings.weight != 0 and settings.component in (None, component)
-
-
-def _pointwise(stage: Stage, queries: Tensor, positives: Tensor, kept: Tensor | None) -> Tensor:
-    return stage.pointwise.weight * query_nll(queries if kept is None else queries * kept, positives)
-
-
-def _regularizers(
-    stage: Stage, queries: Tensor, positives: Tensor, negatives: Tensor, ramp: float
-) -> dict[str, Tensor]:
-    settings, parts = stage.regularizer, {}
-    if settings.kind != "none" and settings.lambda_query:
-        parts["query_regularizer"] = REGULARIZERS[settings.kind](queries) * (settings.lambda_query * ramp)
-    if settings.kind != "none" and settings.lambda_document:
-        documents = document_regularizer(settings.kind, positives, negatives, settings.documents)
-        parts["document_regularizer"] = documents * (settings.lambda_document * ramp)
-    return parts
 
 
 def _own_hard_scores(queries: Tensor, negatives: Tensor) -> Tensor:
     """Scores (queries, h) of each query with its own hard negatives."""
     own = negatives.view(len(queries), len(negatives) // len(queries), negatives.shape[1])
     return (queries.unsqueeze(1) * own).sum(dim=2)
-
-
-def _own_columns(hard: Tensor, count: int) -> Tensor:
-    """Of (queries, queries * h) the h columns of each query itself."""
-    per_query = hard.shape[1] // count
-    rows = torch.arange(count, device=hard.device)
-    return hard.view(count, count, per_query)[rows, rows]

@@ -1,42 +1,69 @@
-"""Which parameters of a model a stage moves, and how fast."""
+"""The parameters that a stage trains, their learning rates, and the gradients of one step over micro-batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from encoders.models import TermWeighers
-from encoders.training.objective.parts import components_of, part_of, trained_components
-from encoders.training.objective.schedules import linear_warm_up_decay
+from encoders.encoding import LoadedModel, architecture_named
+from encoders.models import Objective
 from encoders.training.recipe import Stage
 from learned_sparse.core import LearnedSparseError, did_you_mean
 
-GATE = "gate"
-"""The tower Eq. 8 trains; a ranking stage leaves every tower alone whose name ends so."""
-
 _KINDS: Mapping[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
+Outputs = dict[str, Tensor]
+Loss = Callable[[Outputs], Tensor]
+Forward = Callable[[], Outputs]
 
-def freeze(stage: Stage, weighers: TermWeighers, towers: Mapping[str, nn.Module]) -> None:
-    """Let just the parameters that ``stage`` trains have gradients."""
-    gates = _ids(parameter for name in towers if name.endswith(GATE) for parameter in towers[name].parameters())
-    trains_gate = stage.objective == "gate" or stage.joint
-    trained_gate = _ids(towers[GATE].parameters()) if trains_gate else set()
-    parts = [part_of(weighers, component) for component in trained_components(stage)]
-    ranked = _ids(parameter for part in parts for parameter in part.parameters()) - gates
-    for parameter in weighers.parameters():
-        ranks = stage.objective == "rank" and id(parameter) in ranked
-        parameter.requires_grad_(ranks or id(parameter) in trained_gate)
+
+def trained_parameters(stage: Stage, model: LoadedModel, objective: Objective) -> list[nn.Parameter]:
+    """Those of the objective's towers in the part of the model that the stage trains, each once."""
+    part = architecture_named(model.architecture).part(model.weighers, stage.component)
+    of_towers = _ids(p for name in objective.towers if name in model.towers for p in model.towers[name].parameters())
+    parameters = [*part.document.parameters(), *part.query.parameters()]
+    return list({id(parameter): parameter for parameter in parameters if id(parameter) in of_towers}.values())
+
+
+def begin_stage(stage: Stage, model: LoadedModel, trained: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """Freeze all but the ``trained`` parameters, switch the model to training, and make a fresh optimizer."""
+    ids = _ids(trained)
+    for parameter in model.weighers.parameters():
+        parameter.requires_grad_(id(parameter) in ids)
+    begin_training(model, dropout=stage.dropout)
+    return make_optimizer(stage, trained, _learning_rates(stage, model))
+
+
+def begin_training(model: LoadedModel, *, dropout: bool) -> None:
+    """Put the model in training mode; without ``dropout`` its towers, which hold all dropout, stay in evaluation mode.
+
+    A side in training mode leaves out steps that have no gradient, such as binarising.
+    """
+    model.weighers.train()
+    if not dropout:
+        for tower in model.towers.values():
+            tower.eval()
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """``module`` in evaluation mode; each of its submodules gets its mode back at the end."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 def make_optimizer(
-    stage: Stage, weighers: TermWeighers, towers: Mapping[str, Any], parameters: Sequence[nn.Parameter]
+    stage: Stage, parameters: Iterable[nn.Parameter], rates: Mapping[int, float]
 ) -> torch.optim.Optimizer:
-    """A fresh optimizer over ``parameters``, each with the learning rate that ``stage`` gives it."""
-    rates = _learning_rates(stage, weighers, towers)
+    """A fresh optimizer over ``parameters`` with the stage's learning rate, or that of ``rates`` by parameter id."""
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for parameter in parameters:
         # as usual with BERT, biases and LayerNorm (the one-dimensional parameters) do not decay
@@ -50,8 +77,30 @@ def make_optimizer(
     return _KINDS[stage.optimizer](described, lr=stage.learning_rate, fused=True)
 
 
+def _learning_rates(stage: Stage, model: LoadedModel) -> dict[int, float]:
+    """By the id of the parameter, where it is not the stage's own; rates of heads override those of components."""
+    family = architecture_named(model.architecture)
+    rates: dict[int, float] = {}
+    for component, rate in stage.learning_rates.items():
+        known = family.components(model.weighers.document)
+        if component not in known:
+            hint = did_you_mean(component, known)
+            raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {component!r}{hint}")
+        rates |= dict.fromkeys(_ids(family.part(model.weighers, component).parameters()), rate)
+    if stage.head_learning_rate is not None:
+        new = _ids(parameter for tower in model.towers.values() for parameter in tower.new_parameters())
+        if not new:
+            raise LearnedSparseError(f"stage {stage.name}: head_learning_rate: no tower has a head of its own")
+        rates |= dict.fromkeys(new, stage.head_learning_rate)
+    return rates
+
+
+def _ids(parameters: Iterable[nn.Parameter]) -> set[int]:
+    return {id(parameter) for parameter in parameters}
+
+
 def learning_rate_share(stage: Stage, step: int) -> float:
-    """What part of every learning rate is in force at ``step``."""
+    """The share of every learning rate in force at ``step``."""
     return linear_warm_up_decay(step, stage.warm_up_steps, stage.steps, decay=stage.decay)
 
 
@@ -61,22 +110,74 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, share: float) -> None:
         group["lr"] = group["full_rate"] * share
 
 
-def _learning_rates(stage: Stage, weighers: TermWeighers, towers: Mapping[str, Any]) -> dict[int, float]:
-    """By the id of the parameter, where it is not the stage's own: heads come before components."""
-    known = components_of(weighers.document)
-    rates: dict[int, float] = {}
-    for component, rate in stage.learning_rates.items():
-        if component not in known:
-            hint = did_you_mean(component, known)
-            raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {component!r}{hint}")
-        rates |= dict.fromkeys(_ids(part_of(weighers, component).parameters()), rate)
-    if stage.head_learning_rate is not None:
-        new = _ids(parameter for tower in towers.values() for parameter in tower.new_parameters())
-        if not new:
-            raise LearnedSparseError(f"stage {stage.name}: head_learning_rate: no tower has a head of its own")
-        rates |= dict.fromkeys(new, stage.head_learning_rate)
-    return rates
+def linear_warm_up_decay(step: int, warm_up_steps: int, total_steps: int, *, decay: bool = True) -> float:
+    """The share of the learning rate at ``step`` (from 0): up linearly for the warm-up, then down to 0 at the end.
+
+    >>> [linear_warm_up_decay(step, 2, 6) for step in range(6)]
+    [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    if step < warm_up_steps:
+        return (step + 1) / warm_up_steps
+    return (total_steps - step) / max(1, total_steps - warm_up_steps) if decay else 1.0
 
 
-def _ids(parameters: Iterable[nn.Parameter]) -> set[int]:
-    return {id(parameter) for parameter in parameters}
+def quadratic_ramp(step: int, ramp_steps: int) -> float:
+    """The share of lambda in force at ``step`` (from 0): ``((step + 1) / T)^2`` until step T, then 1 (SPLADE §3.2).
+
+    >>> [quadratic_ramp(step, 4) for step in (0, 1, 3, 4)]
+    [0.0625, 0.25, 1.0, 1.0]
+    """
+    return 1.0 if ramp_steps <= 0 else min(1.0, (step + 1) / ramp_steps) ** 2
+
+
+def per_micro_batch(forwards: Sequence[Forward], losses: Sequence[Loss], sizes: Sequence[int]) -> None:
+    """Accumulate the gradient of the mean of ``losses``, each of one forward pass over ``sizes[i]`` queries.
+
+    In-batch negatives and FLOPS see one micro-batch (one GPU in the papers), so they depend on how a batch is cut. The
+    pairwise loss, SparTerm's Eq. 8 and L1 are means over texts, which do not.
+    """
+    for forward, loss, size in zip(forwards, losses, sizes, strict=True):
+        (loss(forward()) * (size / sum(sizes))).backward()
+
+
+def over_batch(forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor], Tensor], process: int) -> None:
+    """Accumulate this process's share of the gradient of ``loss`` over all micro-batches of all processes.
+
+    The result does not depend on how the batch is cut; the shares of the processes have to be summed. Several
+    micro-batches are passed forward twice, with the same dropout: first for the outputs alone, then, with the gradient
+    of the loss by these, for the gradient of the parameters (gradient caching). Memory is that of one micro-batch.
+    """
+    once = len(forwards) == 1
+    states, parts = [], []
+    with torch.set_grad_enabled(once):
+        for forward in forwards:
+            states.append(_random_state())
+            parts.append(forward())
+    local = {name: torch.cat([part[name].detach() for part in parts]) for name in parts[0]}
+    everything = {name: gather(tensor) if tensor.numel() else tensor for name, tensor in local.items()}
+    for tensor in everything.values():
+        tensor.requires_grad_()
+    loss(everything).backward()
+    starts = {name: process * len(tensor) for name, tensor in local.items()}
+    for number, forward in enumerate(forwards):
+        if not once:
+            _restore_random_state(states[number])
+        live, tensors, gradients = parts[number] if once else forward(), [], []
+        for name, output in live.items():
+            gradient = everything[name].grad
+            if gradient is not None and output.requires_grad:
+                tensors.append(output)
+                gradients.append(gradient[starts[name] : starts[name] + len(output)])
+            starts[name] += len(output)
+        if tensors:
+            torch.autograd.backward(tensors, gradients)
+
+
+def _random_state() -> tuple[Tensor, Tensor | None]:
+    return torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+
+
+def _restore_random_state(state: tuple[Tensor, Tensor | None]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1])

@@ -1,83 +1,71 @@
-"""Corpus-level pruning in training (SpaDE §3.4): which terms have weight in too many documents, window by window."""
+"""Corpus-level pruning (SpaDE §3.4): counts the documents in which each term has weight, and prunes by window."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from encoders.training.objective.parts import components_of, trained_components
+from encoders.models import Prunable
 from encoders.training.recipe import Pruning, Stage
-from learned_sparse.core import LearnedSparseError, atomic_write
+from learned_sparse.core import LearnedSparseError
 
 _FILE = "pruning.safetensors"
 
 
-class Prunable(Protocol):
-    """What a document side offers whose terms can be pruned."""
+class DocumentFrequencies:
+    """Number of documents in which each term has weight in any of ``components``, and the number of documents.
 
-    def set_frequencies(self, shares: Tensor, gamma: float) -> None:
-        """Prune the terms whose share of documents is larger than ``gamma``."""
-
-
-class Supports:
-    """In how many documents each term has weight before pruning, in any of the components that are counted.
-
-    Components that read the same batch of documents, one after the other, count it once: for the union of their terms.
+    Components that read the same batch of documents, one after the other, count it once, with the union of their terms.
     """
 
-    def __init__(self, components: dict[str, nn.Module]) -> None:
-        """``components``: the modules that give weights before pruning."""
+    def __init__(self, components: Mapping[str, nn.Module]) -> None:
         self._components = components
-        self._waiting: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of the batch, which is kept alive
+        self._pending: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of input_ids, which the value keeps alive
         self.counts: Tensor | None = None
         self.documents = 0
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Count every batch of documents that passes through in the ``with`` block."""
-        hooks = [part.register_forward_hook(self._seen) for part in self._components.values()]
+        """Count every batch of documents that passes through the components in the ``with`` block."""
+        hooks = [part.register_forward_hook(self._add_support) for part in self._components.values()]
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
-            for _, support in self._waiting.values():
-                self._add(support)
-            self._waiting.clear()
+            for _, support in self._pending.values():
+                counts = support.sum(dim=0)
+                self.counts = counts if self.counts is None else self.counts + counts
+                self.documents += len(support)
+            self._pending.clear()
 
     def reset(self) -> None:
-        """Begin at nothing."""
+        """Set all counts to zero."""
         self.counts, self.documents = None, 0
 
-    def _seen(self, _: nn.Module, inputs: tuple[Any, ...], weights: Tensor) -> None:
+    def _add_support(self, _: nn.Module, inputs: tuple[Any, ...], weights: Tensor) -> None:
         ids, support = inputs[0], weights.detach() > 0
-        before = self._waiting.get(id(ids))
-        self._waiting[id(ids)] = (ids, support if before is None else before[1] | support)
-
-    def _add(self, support: Tensor) -> None:
-        found = support.sum(dim=0)
-        self.counts = found if self.counts is None else self.counts + found
-        self.documents += len(support)
+        before = self._pending.get(id(ids))
+        self._pending[id(ids)] = (ids, support if before is None else before[1] | support)
 
 
 class Pruner:
-    """Counts documents over the windows of a stage, and at the end of each tells the model what to prune."""
+    """Counts documents over the windows of a stage, and prunes the model's terms at the end of each."""
 
-    def __init__(self, stage: Stage, document: Any, reduce: Callable[[Tensor], Tensor]) -> None:
-        """``document``: the document side of the model. ``reduce`` sums over processes."""
+    def __init__(self, stage: Stage, document: Prunable | None, reduce: Callable[[Tensor], Tensor]) -> None:
+        """``document``: the document side; None if its architecture cannot prune. ``reduce`` sums over processes."""
         if stage.pruning is None:
             raise ValueError("a stage without pruning")
-        if not hasattr(document, "set_frequencies"):
+        if document is None:
             raise LearnedSparseError(f"stage {stage.name}: pruning: this architecture cannot prune terms; SpaDE can")
-        self._settings, self._reduce = stage.pruning, reduce
-        self._document: Prunable = document
-        self._supports = Supports(_counted(stage, stage.pruning, document))
+        self._settings, self._document, self._reduce = stage.pruning, document, reduce
+        self._frequencies = DocumentFrequencies(_counted(stage, stage.pruning, document))
 
     @contextmanager
     def counting(self, step: int) -> Iterator[None]:
@@ -85,69 +73,68 @@ class Pruner:
         if step < self._settings.begin:
             yield
         else:
-            with self._supports.counting():
+            with self._frequencies.counting():
                 yield
 
     def after(self, step: int) -> tuple[dict[str, float], bool]:
-        """Prune, if a window ends with ``step`` (from 0): what to log, and whether the search for the best restarts."""
+        """Prune if a window ends with ``step`` (from 0).
+
+        Returns the values to log, and whether the search for the best weights restarts.
+        """
         windows, rest = divmod(step + 1 - self._settings.begin, self._settings.window)
-        if windows < 1 or rest or self._supports.counts is None:
+        counts = self._frequencies.counts
+        if windows < 1 or rest or counts is None:
             return {}, False
         gamma = self._gamma(windows)
         falls = windows == 1 or gamma < self._gamma(windows - 1)
-        shares = self._shares()
+        documents = self._reduce(torch.tensor(self._frequencies.documents, device=counts.device))
+        shares = self._reduce(counts).double() / documents
         self._document.set_frequencies(shares, gamma)
-        self._supports.reset()
+        self._frequencies.reset()
         return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}, falls and self._settings.restart
 
     def _gamma(self, windows: int) -> float:
-        """In force after so many windows, from 1."""
+        """Gamma after that many windows, from 1."""
         schedule = self._settings.schedule
         return schedule[windows - 1] if windows <= len(schedule) else self._settings.gamma
 
     def tensors(self) -> dict[str, Tensor]:
-        """The counts of a window that has not ended, over all processes (which all have to ask)."""
-        if self._supports.counts is None:
+        """The counts of the unfinished window, summed over processes; every process has to call it."""
+        counts = self._frequencies.counts
+        if counts is None:
             return {}
-        documents = torch.tensor(self._supports.documents, device=self._supports.counts.device)
-        return {"counts": self._reduce(self._supports.counts.clone()), "documents": self._reduce(documents)}
+        documents = torch.tensor(self._frequencies.documents, device=counts.device)
+        return {"counts": self._reduce(counts.clone()), "documents": self._reduce(documents)}
 
     def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on with saved counts; of several processes, one gets them all."""
+        """Go on with saved counts; only one of several processes may restore them."""
         if tensors:
-            self._supports.counts = tensors["counts"].to(device)
-            self._supports.documents = int(tensors["documents"])
-
-    def _shares(self) -> Tensor:
-        counts = self._supports.counts
-        if counts is None:
-            raise ValueError("nothing was counted")
-        documents = self._reduce(torch.tensor(self._supports.documents, device=counts.device))
-        return self._reduce(counts).double() / documents
+            self._frequencies.counts = tensors["counts"].to(device)
+            self._frequencies.documents = int(tensors["documents"])
 
 
-def _counted(stage: Stage, settings: Pruning, document: nn.Module) -> dict[str, nn.Module]:
-    known = components_of(document)
-    if settings.counted != "document" and settings.counted not in known:
+def _counted(stage: Stage, settings: Pruning, document: Prunable) -> Mapping[str, nn.Module]:
+    components, counted = document.unpruned, settings.counted
+    if counted == "document":
+        return components
+    if counted not in components:
         raise LearnedSparseError(
-            f"stage {stage.name}: pruning: counted: {settings.counted!r} is neither 'document' nor one of "
-            f"the components {', '.join(known)}"
+            f"stage {stage.name}: pruning: counted: {counted!r} is neither 'document' nor one of "
+            f"the components {', '.join(components)}"
         )
-    trained = trained_components(stage)
-    if settings.counted != "document" and None not in trained and settings.counted not in trained:
-        raise LearnedSparseError(f"stage {stage.name}: pruning: counted: {settings.counted!r} is not trained here")
-    names = list(known) if settings.counted == "document" else [settings.counted]
-    return {name: getattr(known[name], "unpruned", known[name]) for name in names}
+    trained = stage.cotraining.components if stage.cotraining is not None else (stage.component,)
+    if None not in trained and counted not in trained:
+        raise LearnedSparseError(f"stage {stage.name}: pruning: counted: {counted!r} is not trained here")
+    return {counted: components[counted]}
 
 
 def save_pruning(state: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write ``Pruner.tensors()`` into a state folder, if there are any."""
     if tensors:
-        with atomic_write(state / _FILE) as file:
-            file.write(save({name: tensor.cpu() for name, tensor in tensors.items()}))
+        save_file({name: tensor.cpu() for name, tensor in tensors.items()}, state / _FILE)
 
 
 def load_pruning(state: Path) -> dict[str, Tensor]:
-    """What ``save_pruning`` wrote."""
+    """The tensors that ``save_pruning`` wrote."""
     path = state / _FILE
     return load_file(path) if path.exists() else {}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from encoders.models import ARCHITECTURES
-from encoders.models.expanded_texts import between_texts, own_text
+from encoders.models.token_weights import between_texts, own_text
 from tests.encoders.models.heads import untrained
 
 CLS, SEP, PAD = 1, 2, 0

@@ -12,7 +12,6 @@ import torch
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import new_model
 from encoders.models import ARCHITECTURES, SparTerm, SparTermSettings
-from encoders.models.sparterm import keep_largest
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.reference.sparterm import sparterm
@@ -187,9 +186,3 @@ def test_no_gate_no_gate_logits(tiny_bert: Path) -> None:
     module: Any = new_model("sparterm", {"mode": "literal-only"}, str(tiny_bert)).weighers.document
     with pytest.raises(LearnedSparseError, match="no gate to train"):
         module.gate_logits(torch.tensor([[4, 5]]), torch.ones(1, 2))
-
-
-def test_keep_largest() -> None:
-    weights = torch.tensor([[0.0, 3.0, 1.0, 2.0], [0.0, 0.0, 0.0, 5.0]])
-    assert keep_largest(weights, 2).tolist() == [[0.0, 3.0, 0.0, 2.0], [0.0, 0.0, 0.0, 5.0]]
-    assert torch.equal(keep_largest(weights, 9), weights)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from encoders.checkpoints import Vocabulary
-from encoders.models.term_pruning import TermPruning
+from encoders.models.spade import TermPruning
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import VOCABULARY, tokenizer
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from encoders.training.recipe import Recipe
-from learned_sparse.core.settings import parse
+from encoders.training import Negatives, Recipe
+from learned_sparse.core import parse
 
 WORDS = [f"w{number}" for number in range(60)]
 
@@ -96,17 +96,6 @@ def tiny_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
     return make
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Sums in one order."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
     """``spade_recipe(stage={...}, stage={...}, **changes)``: a tiny SpaDE in the stages given."""
@@ -158,14 +147,52 @@ Trained = Callable[..., Run]
 
 
 @pytest.fixture
-def trained(tmp_path: Path, one_thread: None) -> Trained:
+def trained(tmp_path: Path) -> Trained:
     """``trained(recipe, name, **options)`` trains into a folder of that name on the CPU."""
 
     def make(recipe: Recipe, name: str = "run", **options: Any) -> Run:
-        from encoders.training.loop import train
+        from encoders.training import run_recipe
 
-        train(recipe, tmp_path / name, device="cpu", quiet=True, **options)
+        run_recipe(recipe, tmp_path / name, device="cpu", quiet=True, **options)
         return Run(tmp_path / name)
+
+    return make
+
+
+@pytest.fixture
+def begun() -> Callable[[Recipe], tuple[Any, Any, Any]]:
+    """``begun(recipe)``: a session, the learner of the first stage, and the batches of that stage."""
+
+    def make(recipe: Recipe) -> tuple[Any, Any, Any]:
+        from encoders.training.data import Batches, Sampler, load_source
+        from encoders.training.session import Session
+
+        session, stage = Session(recipe, "cpu"), recipe.stages[0]
+        learner = session.learner(stage)
+        examples = load_source(recipe.data[0], Negatives()).examples
+        batches = Batches(
+            [examples],
+            Sampler([len(examples)], seed=0),
+            session.model.tokenizer,
+            recipe.max_length,
+            batch_size=stage.batch_size if stage.cotraining is None else stage.cotraining.select_from,
+            micro_batch_size=session.micro_batch_size(stage),
+            seed=[0],
+        )
+        return session, learner, batches
+
+    return make
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``scores(0.5, 0.2, mixture=-1)``: the results of the next validations."""
+
+    def make(*results: float, mixture: int = -1) -> None:
+        from encoders.training.validation import Validator
+
+        rest = iter(results)
+        monkeypatch.setattr(Validator, "score", lambda *_: (next(rest), mixture))
 
     return make
 
@@ -175,7 +202,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``stop_after(n)``: the next run ends after n steps, as if its time were up; ``stop_after(0)``: not at all."""
 
     def stop(steps: int) -> None:
-        from encoders.training.stopping import Stopping
+        from encoders.training.journal import Stopping
 
         calls = iter(range(1, 10_000))
         monkeypatch.setattr(Stopping, "now", lambda self: next(calls) == steps)

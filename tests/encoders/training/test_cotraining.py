@@ -9,49 +9,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.training.cotraining import hardest, selected_count
-from encoders.training.data.batches import Batches
-from encoders.training.data.sampler import Sampler
-from encoders.training.data.sources import load
-from encoders.training.learner import Learner
-from encoders.training.objective.parts import part_of
-from encoders.training.recipe import Negatives, Recipe
-from encoders.training.session import AnyLearner, Session
-from learned_sparse.core.errors import LearnedSparseError
+from encoders.models.spade import SPADE
+from encoders.training import Recipe
+from encoders.training.learner import CoLearner, Learner, hardest, selected_count
+from encoders.training.session import Session
+from learned_sparse.core import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]
+Begun = Callable[[Recipe], Any]
 
 PARTS = {"components": ["weighting", "expansion"], "select_from": 24, "share": 0.3}
 POINTWISE = {"weight": 0.5, "component": "expansion"}
 CO = {"steps": 3, "batch_size": 4, "cotraining": PARTS, "pointwise": POINTWISE}
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def prepared(recipe: Recipe) -> tuple[Session, AnyLearner, Batches]:
-    session = Session(recipe, "cpu")
-    stage = recipe.stages[0]
-    learner = session.learner(stage)
-    examples = load(recipe.data[0], Negatives()).examples
-    size = stage.batch_size if stage.cotraining is None else stage.cotraining.select_from
-    batches = Batches(
-        [examples],
-        Sampler([len(examples)], seed=0),
-        session.model.tokenizer,
-        recipe.max_length,
-        batch_size=size,
-        micro_batch_size=session.micro_batch_size(stage),
-        seed=[0],
-    )
-    return session, learner, batches
-
-
 def losses_by_hand(session: Session, examples: list[Any], name: str, group: int) -> list[float]:
     """Eq. 11 or 12 of each example among ``group`` others, in plain loops."""
     recipe, found = session.model, []
-    document = part_of(recipe.weighers, name).document.eval()
+    document = SPADE.part(recipe.weighers, name).document.eval()
 
     def vectors(module: Any, texts: list[str], length: int) -> Tensor:
         tokens = recipe.tokenizer(texts, truncation=True, max_length=length, padding=True, return_tensors="pt")
@@ -77,8 +53,10 @@ def losses_by_hand(session: Session, examples: list[Any], name: str, group: int)
     return found
 
 
-def test_the_hardest_of_each_component_train_the_other(spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, learner, batches = prepared(spade_recipe(CO))
+def test_the_hardest_of_each_component_train_the_other(
+    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, learner, batches = begun(spade_recipe(CO))
     batch = batches.batch(0)
     expected = {}
     for name, other in (("weighting", "expansion"), ("expansion", "weighting")):
@@ -106,9 +84,9 @@ def test_the_hardest_of_each_component_train_the_other(spade_recipe: Spade, monk
 
 
 @pytest.mark.parametrize("scope", ["micro_batch", "batch"])
-def test_losses_over_all_are_the_stages_own(spade_recipe: Spade, scope: str) -> None:
+def test_losses_over_all_are_the_stages_own(begun: Begun, spade_recipe: Spade, scope: str) -> None:
     """In scope ``batch`` a query is ranked against its whole update, otherwise against its micro-batch."""
-    session, learner, batches = prepared(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
+    session, learner, batches = begun(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
     batch = batches.batch(0)
     group = 2 if scope == "micro_batch" else 4
     expected = {name: losses_by_hand(session, list(batch.examples), name, group) for name in PARTS["components"]}  # type: ignore[attr-defined]
@@ -117,11 +95,11 @@ def test_losses_over_all_are_the_stages_own(spade_recipe: Spade, scope: str) -> 
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(found) / 24, rel=1e-4)
 
 
-def test_the_pairwise_loss_selects_by_the_own_negative_alone(spade_recipe: Spade) -> None:
+def test_the_pairwise_loss_selects_by_the_own_negative_alone(begun: Begun, spade_recipe: Spade) -> None:
     settings = {**CO, "cotraining": {**PARTS, "loss": "pairwise"}}
-    session, learner, batches = prepared(spade_recipe(settings))
+    session, learner, batches = begun(spade_recipe(settings))
     batch, model = batches.batch(0), session.model
-    document = part_of(model.weighers, "expansion").document.eval()
+    document = SPADE.part(model.weighers, "expansion").document.eval()
     total = 0.0
     for example in batch.examples:
         texts = [[example.query], [example.positive], [example.negatives[0]]]
@@ -134,14 +112,14 @@ def test_the_pairwise_loss_selects_by_the_own_negative_alone(spade_recipe: Spade
 
 
 def test_without_selection_nothing_is_scored_and_both_train_on_everything(
-    spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def scored(*_: Any, **__: Any) -> Tensor:
         raise AssertionError("a scoring pass")
 
-    monkeypatch.setattr(Learner, "losses", scored)
+    monkeypatch.setattr(CoLearner, "_losses", scored)
     whole = {**CO, "batch_size": 8, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}
-    _, learner, batches = prepared(spade_recipe(whole))
+    _, learner, batches = begun(spade_recipe(whole))
     seen: list[tuple[str | None, int]] = []
     step = Learner.step
 
@@ -155,8 +133,8 @@ def test_without_selection_nothing_is_scored_and_both_train_on_everything(
 
 
 @pytest.mark.parametrize("component", ["weighting", "expansion"])
-def test_a_component_stage_neither_runs_nor_moves_the_other(spade_recipe: Spade, component: str) -> None:
-    session, learner, batches = prepared(spade_recipe({"component": component, "learning_rate": 1e-2}))
+def test_a_component_stage_neither_runs_nor_moves_the_other(begun: Begun, spade_recipe: Spade, component: str) -> None:
+    session, learner, batches = begun(spade_recipe({"component": component, "learning_rate": 1e-2}))
     towers = session.model.towers
     other = next(name for name in towers if name != component)
     towers[other].register_forward_hook(lambda *_: pytest.fail("the other tower was run"))
@@ -170,11 +148,11 @@ def test_a_component_stage_neither_runs_nor_moves_the_other(spade_recipe: Spade,
 
 
 def test_an_update_of_one_component_leaves_the_other_where_it_is(
-    spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AdamW decays and Adam's momentum pushes on: neither may reach who has no gradient."""
     stage = {**CO, "optimizer": "adamw", "weight_decay": 0.5, "learning_rate": 1e-2}
-    session, learner, batches = prepared(spade_recipe(stage))
+    session, learner, batches = begun(spade_recipe(stage))
     learner.step(batches.batch(0))  # both have momentum now
     towers, step, updates = session.model.towers, Learner.step, []
 
@@ -191,7 +169,7 @@ def test_an_update_of_one_component_leaves_the_other_where_it_is(
     assert updates == ["weighting"] * 2 + ["expansion"] * 2
 
 
-def test_recorded_cotraining(spade_recipe: Spade, trained: Trained) -> None:
+def test_recorded_cotraining(begun: Begun, spade_recipe: Spade, trained: Trained) -> None:
     """Warm-up and co-training with a fixed seed; a change in any part changes these numbers."""
     run = trained(spade_recipe({"component": "weighting", "steps": 2}, {"component": "expansion", "steps": 2}, CO))
     recorded = [2.193035, 2.187833, 2.704918, 2.404154, 3.648524, 3.652616, 4.035214]
@@ -199,7 +177,7 @@ def test_recorded_cotraining(spade_recipe: Spade, trained: Trained) -> None:
 
 
 def test_resuming_in_the_middle_gives_the_same_weights(
-    spade_recipe: Spade, trained: Trained, tiny_collection: Any, stop_after: Callable[[int], None]
+    begun: Begun, spade_recipe: Spade, trained: Trained, tiny_collection: Any, stop_after: Callable[[int], None]
 ) -> None:
     """Stopped within a window of pruning, after a validation."""
     pruning = {"gamma": 0.3, "window": 2, "schedule": [0.6, 0.5]}
@@ -227,19 +205,21 @@ def test_selection_counts_round_down_and_suit_the_processes() -> None:
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        ({**CO, "component": "weighting"}, "names its components itself"),
+        ({**CO, "component": "weighting"}, "'cotraining' excludes 'component' and 'joint'"),
         ({**CO, "cotraining": {**PARTS, "components": ["weighting"]}}, "two different ones"),
         ({**CO, "cotraining": {**PARTS, "share": 0.0}}, "'share' above 0"),
         ({"objective": "gate", "component": "weighting"}, "go with objective: rank"),
     ],
 )
-def test_mistakes_are_found_in_the_recipe(spade_recipe: Spade, stage: dict[str, Any], message: str) -> None:
+def test_mistakes_are_found_in_the_recipe(
+    begun: Begun, spade_recipe: Spade, stage: dict[str, Any], message: str
+) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         spade_recipe(stage)
 
 
-def test_unknown_components_are_named(spade_recipe: Spade) -> None:
+def test_unknown_components_are_named(begun: Begun, spade_recipe: Spade) -> None:
     with pytest.raises(LearnedSparseError, match="no component 'weigthing'; the model has weighting, expansion"):
-        prepared(spade_recipe({"component": "weigthing"}))
+        begun(spade_recipe({"component": "weigthing"}))
     with pytest.raises(LearnedSparseError, match="learning_rates: no component 'expanson'; did you mean 'expansion'"):
-        prepared(spade_recipe({"learning_rates": {"expanson": 1.0}}))
+        begun(spade_recipe({"learning_rates": {"expanson": 1.0}}))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from encoders.training import stopping
-from encoders.training.loop import train
-from encoders.training.recipe import Recipe
-from encoders.training.validation import validation
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.quantize import Quantizer
+from encoders.encoding import load_checkpoint, new_model, save_checkpoint
+from encoders.training import Recipe, run_recipe, to_mapping
+from encoders.training.journal import Stopping
+from encoders.training.validation import Validator
+from learned_sparse.collections import load_collection
+from learned_sparse.core import LearnedSparseError, Quantizer, parse
 
 Recipes = Callable[..., Recipe]
+train = functools.partial(run_recipe, device="cpu", quiet=True)
 REGULARIZER = {"kind": "flops", "lambda_query": 1e-3, "lambda_document": 1e-3, "ramp_steps": 10}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def log(output: Path) -> list[dict[str, Any]]:
@@ -53,7 +47,7 @@ def assert_same_weights(one: Path, other: Path) -> None:
 
 def test_recorded_training(tiny_recipe: Recipes, tmp_path: Path) -> None:
     """Twenty steps with a fixed seed; a change in any part of training changes these numbers."""
-    train(tiny_recipe({"regularizer": REGULARIZER, "warm_up_steps": 4}), tmp_path / "run", device="cpu", quiet=True)
+    train(tiny_recipe({"regularizer": REGULARIZER, "warm_up_steps": 4}), tmp_path / "run")
     found = losses(tmp_path / "run")
     assert len(found) == 20
     recorded = [47.00117, 55.76274, 32.49790, 20.66697, 23.00750, 16.23955, 24.78714]
@@ -64,7 +58,7 @@ LEARNS = {"steps": 70, "batch_size": 30, "learning_rate": 3e-3, "dropout": False
 
 
 def test_one_batch_can_be_overfitted(tiny_recipe: Recipes, tmp_path: Path) -> None:
-    train(tiny_recipe(LEARNS, negatives={"kind": "none"}), tmp_path / "run", device="cpu", quiet=True)
+    train(tiny_recipe(LEARNS, negatives={"kind": "none"}), tmp_path / "run")
     found = losses(tmp_path / "run")
     assert found[0] > 1.0
     assert found[-1] < 0.05
@@ -86,7 +80,7 @@ VALIDATED = {"every": 4, "queries": None, "pool": 20}
 def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Let the run end after ``step`` steps of its last stage, as if its time were up."""
     calls = iter(range(1, 1000))
-    monkeypatch.setattr(stopping.Stopping, "now", lambda self: next(calls) == step)
+    monkeypatch.setattr(Stopping, "now", lambda self: next(calls) == step)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +103,12 @@ def test_resuming_from_step_10_gives_the_same_step_20(
     if "negatives" in changes:
         changes["data"] = [{"collection": str(tiny_collection)}]
     recipe = tiny_recipe(changes.pop("stage", None), **changes)
-    undisturbed = train(recipe, tmp_path / "whole", device="cpu", quiet=True)
+    undisturbed = train(recipe, tmp_path / "whole")
     with monkeypatch.context() as patch:
         stop_at(patch, 10)
-        early = train(recipe, tmp_path / "halves", device="cpu", quiet=True)
+        early = train(recipe, tmp_path / "halves")
     assert (early.finished, early.steps) == (False, 10)
-    late = train(recipe, tmp_path / "halves", resume=True, device="cpu", quiet=True)
+    late = train(recipe, tmp_path / "halves", resume=True)
     assert (late.finished, late.steps, late.best_score) == (True, 20, undisturbed.best_score)
     assert losses(tmp_path / "halves") == losses(tmp_path / "whole")
     mined = [line["step"] for line in log(tmp_path / "halves") if "mined queries" in line]
@@ -126,9 +120,9 @@ def test_validation_keeps_the_best_weights(
     tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([0.2, 0.5, 0.5, 0.1, 0.3])
-    monkeypatch.setattr(validation.Validator, "score", lambda self, encode: next(scores))
+    monkeypatch.setattr(Validator, "score", lambda *_: (next(scores), -1))
     recipe = tiny_recipe(validation={"collection": str(tiny_collection), **VALIDATED})
-    report = train(recipe, tmp_path / "run", device="cpu", quiet=True)
+    report = train(recipe, tmp_path / "run")
     notes = json.loads((tmp_path / "run" / "learned_sparse.json").read_text(encoding="utf-8"))
     assert report.best_score == 0.5
     assert notes["training"]["best_step"] == 8  # the earlier of two equal scores
@@ -141,7 +135,7 @@ def test_validation_keeps_the_best_weights(
 
 def test_training_improves_retrieval(tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path) -> None:
     validation = {"collection": str(tiny_collection), "split": "train", "every": 70, "queries": None, "at_start": True}
-    train(tiny_recipe(LEARNS, validation=validation), tmp_path / "run", device="cpu", quiet=True)
+    train(tiny_recipe(LEARNS, validation=validation), tmp_path / "run")
     before, after = (line["MRR@10"] for line in log(tmp_path / "run") if "MRR@10" in line)
     assert before < 0.2
     assert after > 0.9
@@ -174,15 +168,12 @@ def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
     monkeypatch: pytest.MonkeyPatch,
     joint: bool,
 ) -> None:
-    from encoders.encoding import new_model, save_checkpoint
-    from learned_sparse.core.settings import parse
-
     recipe = parse(Recipe, two_stages(recipe_values, joint=joint), "recipe")
     save_checkpoint(tmp_path / "start", new_model(recipe.architecture, recipe.settings, recipe.backbone))
     with monkeypatch.context() as patch:
         stop_at(patch, 3)
-        train(recipe, tmp_path / "gate", device="cpu", quiet=True)
-    train(recipe, tmp_path / "whole", device="cpu", quiet=True)
+        train(recipe, tmp_path / "gate")
+    train(recipe, tmp_path / "whole")
     assert moved(tmp_path / "start", tmp_path / "gate") == {"gate"}
     assert moved(tmp_path / "gate", tmp_path / "whole") == ({"gate", "importance"} if joint else {"importance"})
     names = [set(line) & {"gate_loss", "rank_loss"} for line in log(tmp_path / "whole")]
@@ -192,15 +183,12 @@ def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
 def test_a_checkpoint_has_its_quantisers_recipe_and_lengths(
     tiny_recipe: Recipes, tmp_path: Path, tiny_collection: Path
 ) -> None:
-    from encoders.encoding import load_checkpoint
-    from encoders.training.recipe_file import to_mapping
-
-    train(tiny_recipe({"steps": 1}), tmp_path / "splade", device="cpu", quiet=True)
+    train(tiny_recipe({"steps": 1}), tmp_path / "splade")
     splade = load_checkpoint(tmp_path / "splade")
     assert splade.quantizers == dict.fromkeys(("query", "document"), Quantizer(100.0))
     assert splade.max_length == {"query": 8, "document": 12}
     literal = tiny_recipe({"steps": 1}, architecture="sparterm", settings={"mode": "literal-only"})
-    train(literal, tmp_path / "sparterm", device="cpu", quiet=True)
+    train(literal, tmp_path / "sparterm")
     sparterm = load_checkpoint(tmp_path / "sparterm")
     assert sparterm.recipe == to_mapping(literal)
     quantizer = sparterm.quantizers["document"]
@@ -214,20 +202,18 @@ def test_a_checkpoint_has_its_quantisers_recipe_and_lengths(
 
 
 def _documents(folder: Path) -> Any:
-    from learned_sparse.collections.collection import load_collection
-
     return load_collection(str(folder)).documents()
 
 
 def test_a_folder_in_use_is_not_trained_over(tiny_recipe: Recipes, tmp_path: Path) -> None:
     recipe, output = tiny_recipe({"steps": 2}), tmp_path / "run"
-    train(recipe, output, device="cpu", quiet=True)
+    train(recipe, output)
     with pytest.raises(LearnedSparseError, match="go on with --resume"):
-        train(recipe, output, device="cpu", quiet=True)
-    assert train(recipe, output, resume=True, device="cpu", quiet=True).finished
+        train(recipe, output)
+    assert train(recipe, output, resume=True).finished
     with pytest.raises(LearnedSparseError, match=r"another recipe \(stages.0.learning_rate: 0.001 -> 0.01\)"):
-        train(tiny_recipe({"steps": 2, "learning_rate": 0.01}), output, resume=True, device="cpu", quiet=True)
-    train(tiny_recipe({"steps": 1}), output, overwrite=True, device="cpu", quiet=True)
+        train(tiny_recipe({"steps": 2, "learning_rate": 0.01}), output, resume=True)
+    train(tiny_recipe({"steps": 1}), output, overwrite=True)
     assert len(losses(output)) == 1
 
 
@@ -240,27 +226,27 @@ def test_resuming_on_other_data_is_refused(
     shutil.copytree(tiny_collection, copy)
     recipe = tiny_recipe(data=[{"collection": str(copy), "run": str(copy / "train.run")}])
     stop_at(monkeypatch, 3)
-    train(recipe, tmp_path / "run", device="cpu", quiet=True)
+    train(recipe, tmp_path / "run")
     with (copy / "corpus.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"_id": "new", "title": "", "text": "w1"}\n')
     with pytest.raises(LearnedSparseError, match="the training data have changed"):
-        train(recipe, tmp_path / "run", resume=True, device="cpu", quiet=True)
+        train(recipe, tmp_path / "run", resume=True)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(tiny_recipe: Recipes, tmp_path: Path) -> None:
     stage = {"learning_rate": 1e30, "dropout": False, "steps": 5}
     with pytest.raises(LearnedSparseError, match="not finite; lower learning_rate"):
-        train(tiny_recipe(stage), tmp_path / "run", device="cpu", quiet=True)
+        train(tiny_recipe(stage), tmp_path / "run")
 
 
 def test_an_architecture_without_gate_has_none_to_train(tiny_recipe: Recipes, tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="stage ranking: the model has no gate to train"):
-        train(tiny_recipe({"objective": "gate"}), tmp_path / "run", device="cpu", quiet=True)
+    with pytest.raises(LearnedSparseError, match="stage ranking: this architecture has no objective 'gate'"):
+        train(tiny_recipe({"objective": "gate"}), tmp_path / "run")
 
 
 def test_bf16_trains(tiny_recipe: Recipes, tmp_path: Path) -> None:
-    train(tiny_recipe({"steps": 2}, precision="bf16"), tmp_path / "bf16", device="cpu", quiet=True)
-    train(tiny_recipe({"steps": 2}), tmp_path / "fp32", device="cpu", quiet=True)
+    train(tiny_recipe({"steps": 2}, precision="bf16"), tmp_path / "bf16")
+    train(tiny_recipe({"steps": 2}), tmp_path / "fp32")
     assert losses(tmp_path / "bf16") != losses(tmp_path / "fp32")
     assert losses(tmp_path / "bf16") == pytest.approx(losses(tmp_path / "fp32"), rel=0.05)
     assert {tensor.dtype for tensor in weights(tmp_path / "bf16").values()} == {torch.float32}

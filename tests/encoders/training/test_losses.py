@@ -1,13 +1,30 @@
-"""Each loss against numbers worked out with a pencil."""
+"""Losses, regularisers and schedules against numbers worked out by hand."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
-from encoders.training.objective.losses import gate_bce, in_batch_hinge, in_batch_nll, pairwise_nll, query_nll
+from encoders.checkpoints import Vocabulary
+from encoders.models import Objective, TermWeighers
+from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
+from encoders.models.sparterm import gate_bce
+from encoders.training.objective.losses import (
+    document_regularizer,
+    flops,
+    in_batch_hinge,
+    in_batch_nll,
+    l1,
+    pairwise_nll,
+)
+from encoders.training.objective.objective import excluded, negatives_per_query, rank_losses, total_loss
+from encoders.training.objective.optimizing import linear_warm_up_decay, quadratic_ramp
+from encoders.training.recipe import Pointwise, Rank, Regularizer, Stage
 
 
 def test_pairwise_nll_is_eq_7() -> None:
@@ -52,13 +69,13 @@ def test_gate_bce_is_eq_8_in_sums() -> None:
     logits = torch.tensor([[math.log(3), 0.0, math.log(9)]])
     target = torch.tensor([[0.0, 0.0, 1.0]])
     assert gate_bce(logits, target).item() == pytest.approx(-0.001 * math.log(0.125) - math.log(0.9))
-    heavier = gate_bce(logits, target, negative_weight=2.0, positive_weight=0.5).item()
+    heavier = gate_bce(logits, target, negative=2.0, positive=0.5).item()
     assert heavier == pytest.approx(-2 * math.log(0.125) - 0.5 * math.log(0.9))
 
 
 def test_gate_bce_averages_over_passages_and_is_finite_for_any_logit() -> None:
     logits = torch.tensor([[1000.0], [-1000.0]], requires_grad=True)
-    loss = gate_bce(logits, torch.tensor([[0.0], [1.0]]))
+    loss = gate_bce(logits, torch.tensor([[0.0], [1.0]])).mean()
     assert loss.item() == pytest.approx((0.001 * 1000 + 1000) / 2)
     loss.backward()
     assert logits.grad is not None
@@ -83,3 +100,119 @@ def test_query_nll_is_the_end_of_eq_12() -> None:
     queries = torch.tensor([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
     found = query_nll(queries, positives).tolist()
     assert found == pytest.approx([math.log(8) + 2 * math.log(8 / 5), 0.0])
+
+
+WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])
+
+
+def test_flops_squares_the_mean_activation_of_each_term() -> None:
+    assert flops(WEIGHTS).item() == pytest.approx(2.0**2 + 0 + 1.0**2)
+
+
+def test_l1_is_the_mean_sum_of_weights() -> None:
+    assert l1(WEIGHTS).item() == pytest.approx((3 + 3) / 2)
+
+
+def test_concatenated_and_averaged_documents() -> None:
+    positives, negatives = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 4.0]])
+    assert document_regularizer("flops", positives, negatives, "concatenated").item() == pytest.approx(1 + 4)
+    assert document_regularizer("flops", positives, negatives, "averaged").item() == pytest.approx((4 + 16) / 2)
+    assert document_regularizer("l1", positives, negatives, "concatenated").item() == pytest.approx(3)
+    assert document_regularizer("l1", positives, negatives, "averaged").item() == pytest.approx(3)
+    assert document_regularizer("flops", positives, negatives[:0], "averaged").item() == pytest.approx(4)
+
+
+def test_quadratic_ramp_reaches_one_at_step_t_and_stays() -> None:
+    # step numbers from 0, so step 24,999 is the 25,000th: half of T, a quarter of lambda
+    assert [quadratic_ramp(step, 50_000) for step in (24_999, 49_999, 120_000)] == [0.25, 1.0, 1.0]
+    assert quadratic_ramp(0, 0) == 1.0
+
+
+def test_linear_warm_up_and_decay() -> None:
+    shares = [linear_warm_up_decay(step, 4, 12) for step in range(12)]
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
+    assert linear_warm_up_decay(11, 4, 12, decay=False) == 1.0
+    assert linear_warm_up_decay(0, 0, 10) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rank", "expected"),
+    [
+        (Rank(loss="pairwise"), 2),
+        (Rank(), 3 + 2),
+        (Rank(others_hard_negatives=True), 3 + 8),
+    ],
+)
+def test_number_of_negatives_per_query(rank: Rank, expected: int) -> None:
+    """Four queries with two hard negatives each: a misread switch would show here."""
+    known = torch.zeros(4, 4 + 8, dtype=torch.bool)
+    assert negatives_per_query(rank, known) == expected
+
+
+def test_known_positives_are_no_negatives_unless_asked_for() -> None:
+    known = torch.zeros(4, 12, dtype=torch.bool)
+    known[0, 1] = True  # the positive of query 1 is relevant to query 0
+    known[1, 4] = True  # a hard negative of query 0 is relevant to query 1, which is not ranked against it
+    assert negatives_per_query(Rank(), known) == 5 - 1 / 4
+    assert negatives_per_query(Rank(others_hard_negatives=True), known) == 11 - 2 / 4
+    assert negatives_per_query(Rank(mask_known_positives=False), known) == 5
+    assert excluded(Rank(), known, 4)[0].int().tolist() == [0, 1, 0, 0, 0, 0]
+
+
+def test_the_hinge_loss_ranks_against_others_positives_alone() -> None:
+    known = torch.zeros(4, 12, dtype=torch.bool)
+    known[0, 1] = True
+    assert negatives_per_query(Rank(loss="hinge"), known) == 3 - 1 / 4
+    queries, positives = torch.eye(4), torch.eye(4) * 2 + 0.5
+    negatives = torch.full((8, 4), 100.0)  # given, and left alone
+    rank = Rank(loss="hinge", margin=3.0)
+    # own 2.5, others 0.5: 3 - 2.5 + 0.5 = 1 each; query 0 has two others, for one is relevant
+    assert rank_losses(rank, queries, positives, negatives, known).tolist() == [2.0, 3.0, 3.0, 3.0]
+
+
+class Ranking(Objective):
+    """A ranking objective over fixed outputs."""
+
+    towers, ranks = ("weighting", "expansion"), True
+
+    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+        return {"rank_loss": rank_losses(Rank(), outputs["queries"], outputs["positives"], outputs["negatives"], known)}
+
+
+@pytest.mark.parametrize("component", ["weighting", "expansion"])
+def test_pointwise_loss_is_added_where_the_stage_says_so(component: str) -> None:
+    queries, positives = torch.tensor([[1.0, 0.0, 1.0]] * 2), torch.rand(2, 3)
+    outputs = {"queries": queries, "positives": positives, "negatives": torch.rand(2, 3)}
+    known = torch.zeros(2, 4, dtype=torch.bool)
+    words = Vocabulary(["zero", "one", "two"], (), None, ())
+    pruning = TermPruning(words, torch.tensor([False, True, True]), {}, 1.0)  # queries lose the first term
+    pointwise = Pointwise(weight=2.0, component="expansion")
+    stage = Stage(name="s", steps=1, batch_size=4, component=component, pointwise=pointwise)
+    part = TermWeighers(nn.Identity(), Pruned(nn.Identity(), pruning))
+    losses = SPADE.objective(Ranking(), stage, part).losses(outputs, known)
+    assert set(losses) == ({"rank_loss"} if component == "weighting" else {"rank_loss", "pointwise_loss"})
+    total, parts = total_loss(losses, outputs, Regularizer(), 1.0)
+    assert total.item() == pytest.approx(sum(float(part) for part in parts.values()))
+    if component == "expansion":
+        assert parts["pointwise_loss"].item() == pytest.approx(-2 * float(positives.log_softmax(dim=1)[:, 2].mean()))
+
+
+def test_rank_loss_scores_the_right_pairs() -> None:
+    rng = torch.Generator().manual_seed(0)
+    queries, positives = torch.rand(3, 5, generator=rng), torch.rand(3, 5, generator=rng)
+    negatives = torch.rand(6, 5, generator=rng)
+    known = torch.zeros(3, 9, dtype=torch.bool)
+    plain, every, pairs = 0.0, 0.0, 0.0
+    for i in range(3):
+        scores = [float(queries[i] @ positive) * 2 for positive in positives]
+        hard = [float(queries[i] @ negatives[2 * i + j]) * 2 for j in range(2)]
+        others = [float(queries[i] @ negative) * 2 for negative in negatives]
+        plain -= scores[i] - np.log(np.exp([*scores, *hard]).sum())
+        every -= scores[i] - np.log(np.exp([*scores, *others]).sum())
+        pairs -= sum(scores[i] - np.log(np.exp([scores[i], score]).sum()) for score in hard) / 2
+    for rank, expected in [
+        (Rank(score_scale=2.0), plain),
+        (Rank(score_scale=2.0, others_hard_negatives=True), every),
+        (Rank(score_scale=2.0, loss="pairwise"), pairs),
+    ]:
+        assert rank_losses(rank, queries, positives, negatives, known).mean().item() == pytest.approx(expected / 3)

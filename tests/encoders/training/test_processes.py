@@ -1,12 +1,16 @@
-"""Two processes train what one trains, when in-batch negatives and regulariser are taken over the whole batch."""
+"""Training in processes: two train the same weights as one, and a killed run ends with those of an undisturbed one."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +18,106 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from encoders.training import Recipe
+from learned_sparse.core import parse
+
 PROGRAM = Path(__file__).with_name("train_tiny.py")
+KILLS, STEPS = 5, 60
+
+
+class Trainer:
+    """``train_tiny.py`` waiting for output folders."""
+
+    def __init__(self, recipe: Path, root: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        command = [sys.executable, str(PROGRAM), str(recipe)]
+        self._process = subprocess.Popen(
+            command, cwd=root, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def train(self, output: Path, kill_after: int | None, delay: float) -> int:
+        """Train into ``output``; SIGKILL ``delay`` seconds after line ``kill_after`` of its log. The exit status."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(output, file=self._process.stdin, flush=True)
+        child = int(self._process.stdout.readline())
+        if kill_after is not None:
+            threading.Thread(target=_kill, args=(child, output, kill_after, delay)).start()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+
+def _kill(process: int, output: Path, line: int, delay: float) -> None:
+    while _lines(output) < line:
+        time.sleep(0.005)
+    time.sleep(delay)
+    os.kill(process, signal.SIGKILL)
+
+
+def _lines(output: Path) -> int:
+    log = output / "training" / "log.jsonl"
+    return len(log.read_bytes().splitlines()) if log.exists() else 0
+
+
+@pytest.fixture
+def trainer(
+    recipe_values: Callable[..., dict[str, Any]], tiny_collection: Path, tmp_path: Path, root: Path
+) -> Iterator[Trainer]:
+    validation = {"collection": str(tiny_collection), "every": 8, "queries": None}
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(
+        json.dumps(recipe_values({"steps": STEPS}, validation=validation, save_every=4)), encoding="utf-8"
+    )
+    trainer = Trainer(recipe, root)
+    yield trainer
+    trainer.close()
+
+
+def test_a_killed_run_resumed_equals_an_undisturbed_one(trainer: Trainer, tmp_path: Path) -> None:
+    points = random.Random(0)
+    for kill in range(KILLS):
+        line = 10 * kill + points.randrange(5, 15)
+        assert trainer.train(tmp_path / "killed", line, points.random() * 0.05) == signal.SIGKILL
+    assert not (tmp_path / "killed" / "learned_sparse.json").exists()
+    assert trainer.train(tmp_path / "killed", None, 0) == 0
+    assert trainer.train(tmp_path / "whole", None, 0) == 0
+    name = Path("towers") / "document" / "model.safetensors"
+    whole, killed = load_file(tmp_path / "whole" / name), load_file(tmp_path / "killed" / name)
+    assert whole.keys() == killed.keys()
+    assert all(torch.equal(whole[key], killed[key]) for key in whole)
+    assert _log(tmp_path / "whole") == _log(tmp_path / "killed")
+
+
+def _log(output: Path) -> list[tuple[int, float]]:
+    text = (output / "training" / "log.jsonl").read_text(encoding="utf-8")
+    found = [json.loads(line) for line in text.splitlines()]
+    assert [line["step"] for line in found if "loss" in line] == list(range(1, STEPS + 1))
+    return [(line["step"], line.get("loss", line.get("MRR@10"))) for line in found]
 
 
 def test_two_processes_equal_one(
-    recipe_values: Callable[..., dict[str, Any]], tiny_collection: Path, tmp_path: Path, root: Path
+    recipe_values: Callable[..., dict[str, Any]],
+    trained: Callable[..., Any],
+    tiny_collection: Path,
+    tmp_path: Path,
+    root: Path,
 ) -> None:
+    """If in-batch negatives and the regulariser are taken over the whole batch."""
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None}
     regularizer = {"kind": "flops", "lambda_query": 1e-2, "lambda_document": 1e-2, "ramp_steps": 0}
     stage = {"steps": 4, "scope": "batch", "dropout": False, "learning_rate": 1e-4, "regularizer": regularizer}
-    recipe = tmp_path / "recipe.json"
-    recipe.write_text(json.dumps(recipe_values(stage, validation=validation)), encoding="utf-8")
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    values, recipe = recipe_values(stage, validation=validation), tmp_path / "recipe.json"
+    recipe.write_text(json.dumps(values), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    for name, prefix in {"one": [], "two": launcher}.items():
-        command = [sys.executable, *prefix, str(PROGRAM), str(recipe), str(tmp_path / name)]
-        done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launcher, str(PROGRAM), str(recipe), str(tmp_path / "two")]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    trained(parse(Recipe, values, "recipe"), "one")
     logs = {}
     for name in ("one", "two"):
         text = (tmp_path / name / "training" / "log.jsonl").read_text(encoding="utf-8")

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.training.objective.pruning import Pruner, Supports, load_pruning, save_pruning
-from encoders.training.recipe import CoTraining, Pruning, Recipe, Stage
-from learned_sparse.core.errors import LearnedSparseError
+from encoders.models import Prunable
+from encoders.training import CoTraining, Pruning, Recipe, Stage
+from encoders.training.objective.pruning import DocumentFrequencies, Pruner, load_pruning, save_pruning
+from learned_sparse.core import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]
@@ -29,15 +30,16 @@ class Table(nn.Module):
         return (self.rows[input_ids] * attention_mask.unsqueeze(2)).sum(dim=1)
 
 
-class Document(nn.Module):
+class Document(Prunable):
     """Two tables side by side, and a record of what was pruned."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.components = nn.ModuleDict(
-            {"one": Table([[1, 0, 0, 0], [0, 2, 0, 0]]), "two": Table([[0, 0, 3, 0], [0, 0, 3, 0]])}
-        )
+        self.components = {"one": Table([[1, 0, 0, 0], [0, 2, 0, 0]]), "two": Table([[0, 0, 3, 0], [0, 0, 3, 0]])}
         self.pruned: list[tuple[list[float], float]] = []
+
+    @property
+    def unpruned(self) -> Mapping[str, nn.Module]:
+        return self.components
 
     def set_frequencies(self, shares: Tensor, gamma: float) -> None:
         self.pruned.append((shares.tolist(), gamma))
@@ -64,14 +66,14 @@ def feed(document: Document, ids: Tensor, *names: str) -> None:
 
 def test_each_document_counts_once_with_the_terms_of_all_components() -> None:
     document = Document()
-    supports = Supports(dict(document.components.items()))
-    with supports.counting():
+    frequencies_seen = DocumentFrequencies(document.components)
+    with frequencies_seen.counting():
         feed(document, FIRST, "one", "two")
         feed(document, SECOND, "two")
     feed(document, SECOND, "one")  # nobody counts now
-    assert supports.documents == 6
-    assert supports.counts is not None
-    assert supports.counts.tolist() == [1, 3, 6, 0]
+    assert frequencies_seen.documents == 6
+    assert frequencies_seen.counts is not None
+    assert frequencies_seen.counts.tolist() == [1, 3, 6, 0]
 
 
 def test_windows_and_schedule() -> None:
@@ -148,7 +150,7 @@ def test_what_cannot_be_counted_is_an_error() -> None:
     with pytest.raises(LearnedSparseError, match="neither 'document' nor one of the components one, two"):
         Pruner(stage(counted="three"), Document(), lambda tensor: tensor)
     with pytest.raises(LearnedSparseError, match="cannot prune terms"):
-        Pruner(stage(), nn.Linear(1, 1), lambda tensor: tensor)
+        Pruner(stage(), None, lambda tensor: tensor)
     alone = Stage(name="s", steps=1, batch_size=2, component="one", pruning=Pruning(window=1, counted="two"))
     with pytest.raises(LearnedSparseError, match="'two' is not trained here"):
         Pruner(alone, Document(), lambda tensor: tensor)
@@ -206,21 +208,17 @@ def test_pruned_terms_are_in_no_document_of_the_checkpoint(spade_recipe: Spade, 
     assert float(weights.sum()) > 0
 
 
-def test_a_smaller_gamma_starts_the_search_for_the_best_anew(
-    spade_recipe: Spade, trained: Trained, tiny_collection: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_smaller_gamma_starts_the_search_for_the_best_again(
+    spade_recipe: Spade, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:
-    from encoders.training.judging import Judge
-
-    scores = iter([0.9, 0.2, 0.3, 0.1])
-    monkeypatch.setattr(Judge, "judge", lambda self, stage: (next(scores), {"alpha": 0.4}))
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     pruning = {"gamma": 0.6, "begin": 1, "window": 1}
     stage = {"steps": 4, "batch_size": 8, "pruning": pruning}
+    scores(0.9, 0.2, 0.3, 0.1, mixture=4)
     run = trained(spade_recipe(stage, validation=validation))
     assert run.notes()["training"]["best_step"] == 3
     assert run.notes()["settings"]["alpha"] == 0.4
-    again = spade_recipe({**stage, "pruning": {**pruning, "restart": False}}, validation=validation)
-    scores = iter([0.9, 0.2, 0.3, 0.1])
-    kept = trained(again, "kept")
+    scores(0.9, 0.2, 0.3, 0.1, mixture=4)
+    kept = trained(spade_recipe({**stage, "pruning": {**pruning, "restart": False}}, validation=validation), "kept")
     assert kept.notes()["training"]["best_step"] == 1
     assert kept.notes()["settings"]["gamma"] == 1.0  # the best weights are from before

@@ -1,4 +1,4 @@
-"""Every recipe that comes with the package, and how recipes are read and changed."""
+"""Every recipe of the package, how recipes are read, completed and changed, and ``python -m encoders.train``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from encoders.training.recipe import Recipe
-from encoders.training.recipe_file import differences, load_recipe, recipe_names, to_mapping
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.settings import parse
+from encoders.train import main
+from encoders.training import RECIPES, Recipe, load_recipe, recipe_names, to_mapping, train
+from encoders.training.journal import Stopping
+from encoders.training.recipe_file import differences, resolved
+from learned_sparse.core import LearnedSparseError, parse
 
 NAMES = recipe_names()
 
@@ -170,7 +171,7 @@ def test_numbers_of_the_uhd_paper() -> None:
         ("stages.0.augment_pair=true", r"stages\[0\]: unknown key 'augment_pair'"),
         ("seeds=1", "unknown key 'seeds'; did you mean 'seed'"),
         ("stages.0.regularizer.kind=l2", "'l2' is not one of"),
-        ("stages.7.steps=1", "'7' is not a place in a list of 1"),
+        ("stages.7.steps=1", "'7' is not an index of a list of 1"),
         ("stages.0.steps", "expected key=value"),
         ("model.name=x", "nothing to set inside"),
         ("stages.0.micro_batch_size=50", "must divide 124"),
@@ -192,6 +193,46 @@ def test_recipes_that_cannot_learn_are_errors(recipe_values: Callable[..., dict[
         parse(Recipe, {**recipe_values(), "stages": []}, "r")
 
 
+def test_a_base_is_merged_key_by_key_and_a_stage_into_what_stages_share(tmp_path: Path) -> None:
+    base, mine = tmp_path / "base.yaml", tmp_path / "mine.yaml"
+    base.write_text(
+        "base: _demo\nmodel: a\nsettings: {k: 10, alpha: 0.3}\nvalidation: {every: 5}\n"
+        "stage: {steps: 4, rank: {loss: hinge, margin: 2.0}}\nstages: [{name: one}, {name: two, steps: 8}]\n"
+    )
+    mine.write_text("base: base.yaml\nsettings: {k: null}\nvalidation: null\nstage: {steps: 6, rank: {margin: 3.0}}\n")
+    values = resolved(mine)
+    assert (values["model"], values["backbone"], values["validation"]) == ("a", "minilm", None)
+    assert values["settings"] == {"k": None, "alpha": 0.3}
+    one, two = values["stages"]
+    assert (one["name"], one["steps"], one["batch_size"]) == ("one", 6, 16)
+    assert (two["name"], two["steps"]) == ("two", 8)
+    assert one["rank"] == two["rank"] == {"loss": "hinge", "margin": 3.0}
+    assert one["rank"] is not two["rank"]  # so that --set changes one of them
+    assert not values.keys() & {"base", "stage"}
+    mine.write_text("base: base.yaml\nstages: [{name: only}]\n")  # a list replaces that of the base
+    assert [stage["name"] for stage in resolved(mine)["stages"]] == ["only"]
+    base.write_text("base: mine.yaml\n")
+    with pytest.raises(LearnedSparseError, match="is its own base, through"):
+        load_recipe(str(mine))
+
+
+def test_recipes_say_only_what_differs() -> None:
+    """No recipe repeats a value of its base, and no stage repeats what stages share."""
+
+    def repeated(values: Any, base: Any) -> bool:
+        if isinstance(values, dict) and isinstance(base, dict):
+            return any(repeated(value, base[key]) for key, value in values.items() if key in base)
+        return bool(values == base)
+
+    for path in RECIPES.glob("*.yaml"):
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        shared = values.get("stage", {})
+        if "base" in values:
+            base = yaml.safe_load((RECIPES / f"{values['base']}.yaml").read_text(encoding="utf-8"))
+            assert not repeated({key: value for key, value in values.items() if key != "base"}, base), path.name
+        assert not any(repeated(stage, shared) for stage in values.get("stages", [])), path.name
+
+
 def test_unknown_recipe_names_the_nearest() -> None:
     with pytest.raises(LearnedSparseError, match="no recipe 'splade-flop'; did you mean 'splade-flops'"):
         load_recipe("splade-flop")
@@ -208,3 +249,73 @@ def test_changes_reach_lists_and_make_missing_levels() -> None:
         "quantization.factor: None -> 10.0",
         "seed: 0 -> 3",
     ]
+
+
+@pytest.fixture
+def recipe_file(recipe_values: Callable[..., dict[str, Any]], tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(recipe_values({"steps": 3})), encoding="utf-8")
+    return path
+
+
+def test_trains_into_the_default_folder_and_says_what_is_next(
+    recipe_file: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--recipe", str(recipe_file), "--set", "stages.0.steps=2", "--device", "cpu", "--quiet"]) == 0
+    folder = tmp_home / "checkpoints" / "tiny"
+    assert (folder / "learned_sparse.json").exists()
+    said = capsys.readouterr().out
+    assert f"{folder}: 2 steps" in said
+    assert f"python -m learned_sparse.encode --model tiny --checkpoint {folder}" in said
+
+
+def test_a_stopped_run_can_be_made_a_checkpoint_and_goes_on(
+    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--recipe", str(recipe_file), "--output", str(tmp_path / "run"), "--device", "cpu", "--quiet"]
+
+    def interrupt(self: Stopping) -> bool:
+        self.interrupted = True
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stopping, "now", interrupt)
+        assert main(arguments) == 130
+    assert "stopped after step 1; go on with" in capsys.readouterr().out
+    assert not (tmp_path / "run" / "learned_sparse.json").exists()
+    assert main([*arguments, "--resume", "--max-seconds", "0"]) == 0
+    assert (tmp_path / "run" / "learned_sparse.json").exists()
+    assert "2 steps" in capsys.readouterr().out
+    assert main([*arguments, "--resume"]) == 0
+    assert "3 steps" in capsys.readouterr().out
+
+
+def test_mistakes(recipe_file: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="give one of them"):
+        main(["--recipe", str(recipe_file), "--resume", "--overwrite"])
+    with pytest.raises(LearnedSparseError, match="no recipe 'demo-splad'; did you mean 'demo-splade'"):
+        main(["--recipe", "demo-splad"])
+    with pytest.raises(LearnedSparseError, match="no hard negatives; give the source a 'run'"):
+        main(
+            ["--recipe", str(recipe_file), "--data", str(_collection(recipe_file)), "--output", str(recipe_file.parent)]
+        )
+
+
+def test_train_is_a_function_of_the_package(recipe_file: Path, tmp_path: Path) -> None:
+    import encoders
+
+    options: dict[str, Any] = {"output": tmp_path / "run", "device": "cpu"}
+    folder = encoders.train(recipe_file, settings={"stages.0.steps": 2, "seed": 1}, **options)
+    assert folder == tmp_path / "run"
+    notes = yaml.safe_load((folder / "learned_sparse.json").read_text(encoding="utf-8"))
+    assert (notes["training"]["step"], notes["recipe"]["seed"]) == (2, 1)
+    assert train is encoders.train
+    with pytest.raises(LearnedSparseError, match="this folder holds a run"):
+        train(load_recipe(recipe_file), **options)
+    with pytest.raises(LearnedSparseError, match="change a recipe given by name or file"):
+        train(load_recipe(recipe_file), settings=["seed=1"], **options)
+
+
+def _collection(recipe: Path) -> str:
+    name: str = yaml.safe_load(recipe.read_text(encoding="utf-8"))["data"][0]["collection"]
+    return name

@@ -7,77 +7,63 @@ from typing import Any
 
 import pytest
 
-from encoders.training.judging import Judge
+from encoders.training import Recipe
 from encoders.training.objective.optimizing import set_learning_rates
-from encoders.training.recipe import Recipe
 from encoders.training.session import Session
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.settings import parse
+from learned_sparse.core import LearnedSparseError, parse
 
 Recipes = Callable[..., Recipe]
 Trained = Callable[..., Any]
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """``judged(0.5, 0.2)``: what the next validations come to."""
-
-    def make(*scores: float) -> None:
-        rest = iter(scores)
-        monkeypatch.setattr(Judge, "judge", lambda self, stage: (next(rest), None))
-        monkeypatch.setattr(Judge, "best_mixture", lambda self: (0.0, None))
-
-    return make
-
 
 def test_the_next_stage_begins_with_the_best_weights(
-    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, judged: Callable[..., None], stop_after: Any
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None], stop_after: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     first = {"component": "weighting", "steps": 3}
-    judged(0.1, 0.5, 0.2, 0.0)
-    whole = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation))
-    judged(0.1, 0.5)
+    scores(0.1, 0.5, 0.2, 0.0)
+    whole = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False))
+    scores(0.1, 0.5)
     stop_after(2)
-    best = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation), "best")
+    best = trained(
+        spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False), "best"
+    )
     assert whole.moved_since(best) == {"expansion"}
 
 
 def test_the_best_weights_survive_a_stop_between_two_stages(
-    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, judged: Callable[..., None], stop_after: Any
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None], stop_after: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     recipe = spade_recipe(
-        {"component": "weighting", "steps": 3}, {"component": "expansion", "steps": 2}, validation=validation
+        {"component": "weighting", "steps": 3}, {"component": "expansion", "steps": 2}, validation=validation, mix=False
     )
-    judged(0.1, 0.5, 0.2, 0.3, 0.4)
+    scores(0.1, 0.5, 0.2, 0.3, 0.4)
     whole = trained(recipe, "whole")
-    judged(0.1, 0.5, 0.2)
+    scores(0.1, 0.5, 0.2)
     stop_after(3)
     trained(recipe, "halves")
-    judged(0.3, 0.4)
+    scores(0.3, 0.4)
     stop_after(0)
     assert trained(recipe, "halves", resume=True).moved_since(whole) == set()
 
 
 def test_a_stage_ends_when_validation_loses_patience(
-    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, judged: Callable[..., None], stop_after: Any
+    spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None], stop_after: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "patience": 2}
     stages = {"component": "weighting", "steps": 20}, {"component": "expansion", "steps": 4, "validate_every": 1}
-    judged(0.1, 0.5, 0.4, 0.5, 0.3, 0.6, 0.7, 0.7)
-    run = trained(spade_recipe(*stages, validation=validation))
+    scores(0.1, 0.5, 0.4, 0.5, 0.3, 0.6, 0.7, 0.7)
+    run = trained(spade_recipe(*stages, validation=validation, mix=False))
     steps = [(line["stage"], line["step"]) for line in run.log() if "MRR@10" in line]
     assert steps == [(0, 2), (0, 4), (0, 6), (0, 8), (1, 1), (1, 2), (1, 3), (1, 4)]
     assert run.notes()["training"]["finished"]
-    judged(0.1, 0.5, 0.4)
+    scores(0.1, 0.5, 0.4)
     stop_after(7)
-    trained(spade_recipe(*stages, validation=validation), "halves")
-    judged(0.5, 0.3, 0.6, 0.7, 0.7)
+    trained(spade_recipe(*stages, validation=validation, mix=False), "halves")
+    scores(0.5, 0.3, 0.6, 0.7, 0.7)
     stop_after(0)
-    halves = trained(spade_recipe(*stages, validation=validation), "halves", resume=True)
+    halves = trained(spade_recipe(*stages, validation=validation, mix=False), "halves", resume=True)
     assert halves.moved_since(run) == set()
     assert halves.logged("loss") == run.logged("loss")
 

@@ -1,8 +1,8 @@
-"""The program that the tests start in a process of its own: trains the recipe in a JSON file, once or on demand.
+"""A program that tests start as a process: trains the recipe in a JSON file, once or on demand.
 
 ``train_tiny.py RECIPE.json OUTPUT`` trains once. With only the recipe it reads output folders from standard input, and
-for each forks a process that trains into it, tells its number, waits for its end and tells its status: so that a test
-can kill it many times and imports torch once.
+for each it forks a process that trains into it, prints the process id, waits for its end and prints its status. A test
+can so kill training many times and import torch once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from pathlib import Path
 
 import torch
 
-from encoders.training.loop import train
-from encoders.training.recipe import Recipe
-from learned_sparse.core.settings import parse
+from encoders.training import Recipe, run_recipe
+from learned_sparse.core import parse
 
 
 def main(recipe: Path, output: Path) -> None:
     values = json.loads(recipe.read_text(encoding="utf-8"))
-    train(parse(Recipe, values, str(recipe)), output, resume=True, device="cpu", quiet=True)
+    run_recipe(parse(Recipe, values, str(recipe)), output, resume=True, device="cpu", quiet=True)
 
 
 def serve(recipe: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.training.recipe_file import load_recipe, recipe_names
+from encoders.training import load_recipe, recipe_names
 from eval import demo
 from eval.reproduce.matrix import Matrix, slug
 from eval.reproduce.matrix_file import MATRICES, column_measures, known_matrices, load_matrix

@@ -1,21 +1,24 @@
-"""The search for the best mixture of components, against ranking with every one of them."""
+"""Validation, the best mixture against ranking with every mixture, and output biases from document frequencies."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 
+from encoders.encoding import load_checkpoint, new_model
 from encoders.models import Mixture
-from encoders.training.recipe import Recipe
-from encoders.training.validation import mixing
-from encoders.training.validation.mixing import mixture_scores
-from encoders.training.validation.retrieval import mean_reciprocal_rank, search
-from learned_sparse.core.errors import LearnedSparseError
+from encoders.training import Recipe, validation
+from encoders.training.session import Session, apply_learned_settings, inverse_document_frequencies
+from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores, search
+from learned_sparse.core import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]
@@ -62,7 +65,7 @@ def test_the_search_equals_ranking_with_each_mixture(coarse: bool, depth: int, m
         expected.append(mean_reciprocal_rank(search(joined, pool, queries, documents, depth), positives, depth))
     assert scores.tolist() == pytest.approx(expected, abs=1e-9)
     assert len({round(score, 6) for score in expected}) > 3
-    monkeypatch.setattr(mixing, "_CELLS", 100)  # in small pieces
+    monkeypatch.setattr(validation, "_MAX_CELLS", 100)  # in small pieces
     assert mixture_scores(MIXTURES, found, queries, documents, positives, depth).tolist() == scores.tolist()
 
 
@@ -90,32 +93,14 @@ def test_what_is_not_in_the_pool_is_never_found() -> None:
     ]
 
 
-def mrr(run: Any, alpha: float, collection: Any) -> float:
-    """Of the checkpoint with another alpha, by the validation of a run with no mixtures."""
-    from encoders.encoding import load_checkpoint
-    from encoders.models import ARCHITECTURES
-    from encoders.training.finishing import adopt
-    from encoders.training.recipe import Validation
-    from encoders.training.validation.retrieval import encode
-    from encoders.training.validation.validation import Validator
-
-    model = load_checkpoint(run.folder)
-    adopt(model, {"alpha": alpha}, next(model.weighers.parameters()).device)
-    assert model.settings.alpha == alpha
-    assert ARCHITECTURES["spade"].mixtures(model.settings)
-
-    def weights(side: str, texts: list[str]) -> Any:
-        from contextlib import nullcontext
-
-        import torch
-
-        module = model.weighers.query if side == "query" else model.weighers.document
-        length = model.max_length[side]
-        return encode(
-            module, model.tokenizer, texts, max_length=length, autocast=nullcontext, device=torch.device("cpu")
-        )
-
-    return Validator(Validation(collection=str(collection), every=1, queries=None), 0).score(weights)
+def mrr(run: Any, alpha: float, recipe: Recipe) -> float:
+    """MRR@10 of the checkpoint with another alpha, by a validation without mixtures."""
+    session = Session(recipe, "cpu")
+    session.model = load_checkpoint(run.folder)
+    apply_learned_settings(session.model, {"alpha": alpha}, session.device)
+    assert session.model.settings.alpha == alpha
+    assert recipe.validation is not None
+    return Validator(recipe.validation, recipe.seed).score(session.encode)[0]
 
 
 def test_the_best_alpha_of_validation_is_in_the_checkpoint(
@@ -123,9 +108,10 @@ def test_the_best_alpha_of_validation_is_in_the_checkpoint(
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
     stages = [{"component": name, "steps": 10, "learning_rate": 3e-3} for name in ("weighting", "expansion")]
-    run = trained(spade_recipe(*stages, validation=validation))
+    recipe = spade_recipe(*stages, validation=validation)
+    run = trained(recipe)
     chosen = run.notes()["settings"]["alpha"]
-    scores = [mrr(run, tenths / 10, tiny_collection) for tenths in range(11)]
+    scores = [mrr(run, tenths / 10, recipe) for tenths in range(11)]
     assert chosen == np.argmax(scores) / 10
     assert max(scores) > min(scores)
     assert run.notes()["training"]["mixture"] == {"alpha": chosen}
@@ -140,9 +126,36 @@ def test_validation_of_all_components_takes_the_best_mixture(
     spade_recipe: Spade, trained: Trained, tiny_collection: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None}
-    run = trained(spade_recipe({"steps": 2}, validation=validation))
+    recipe = spade_recipe({"steps": 2}, validation=validation)
+    run = trained(recipe)
     (score,) = run.logged("MRR@10")
     alpha = run.notes()["settings"]["alpha"]
     assert run.logged("mixture") == [{"alpha": alpha}]
-    assert score == pytest.approx(mrr(run, alpha, tiny_collection), abs=1e-6)
-    assert score >= max(mrr(run, other, tiny_collection) for other in (0.0, 0.5, 1.0)) - 1e-6
+    assert score == pytest.approx(mrr(run, alpha, recipe), abs=1e-6)
+    assert score >= max(mrr(run, other, recipe) for other in (0.0, 0.5, 1.0)) - 1e-6
+
+
+DOCUMENTS = ["python file", "python file file", "wing", "python"]
+
+
+def test_frequencies_count_documents_and_skip_what_is_no_word(tiny_headless: Path) -> None:
+    model = new_model("splade", {"pooling": "max"}, str(tiny_headless))
+    found, ids = inverse_document_frequencies(model, DOCUMENTS), model.tokenizer.get_vocab()
+    expected = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5 / 1}
+    for term, ratio in expected.items():
+        assert math.isclose(found[ids[term]], math.log(ratio), rel_tol=1e-6)
+    assert all(found[ids[term]] == 0 for term in ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[unused0]"))
+
+
+def test_idf_raises_the_biases_of_all_towers_but_gates(tiny_headless: Path, tiny_recipe: Callable[..., Recipe]) -> None:
+    settings = {"query": "asymmetric"}
+    changes = {"backbone": str(tiny_headless), "output_bias": -3.0, "idf_bias": 0.5}
+    session = Session(tiny_recipe(architecture="sparterm", settings=settings, **changes), "cpu")
+    session.add_idf_bias(DOCUMENTS)
+    expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, DOCUMENTS)
+    assert set(session.model.towers) == {"importance", "gate", "query_importance", "query_gate"}
+    for name, tower in session.model.towers.items():
+        wanted = torch.full_like(expected, -3.0) if name.endswith("gate") else expected
+        torch.testing.assert_close(tower.decoder_bias.detach(), wanted)
+    with pytest.raises(LearnedSparseError, match="no tower of this model has output biases"):
+        Session(tiny_recipe(architecture="unicoil", idf_bias=0.5), "cpu").add_idf_bias(DOCUMENTS)

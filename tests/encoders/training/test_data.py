@@ -1,22 +1,20 @@
-"""Examples, their order, and their hard negatives."""
+"""Examples, their order, their hard negatives, and batches of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from encoders.training.data.examples import JudgedExamples, TripleFile
-from encoders.training.data.mining import hard_negatives, search_pool
-from encoders.training.data.sampler import Sampler
-from encoders.training.data.sources import load
-from encoders.training.data.texts import TextStore, text_key
-from encoders.training.recipe import Negatives, Source
-from encoders.training.recipe_file import source
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.records import Document
+from encoders.training import Negatives, Source, data_source
+from encoders.training.data.batches import Batches, Sampler, known_positives
+from encoders.training.data.examples import Example, JudgedExamples, TextStore, TripleFile, load_source, text_key
+from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
+from encoders.training.recipe import MaxLength
+from learned_sparse.core import Document, LearnedSparseError
 
 TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
 QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
@@ -95,25 +93,25 @@ def test_triples_of_texts(tmp_path: Path) -> None:
 def test_triples_of_ids(tmp_path: Path, tiny_collection: Path) -> None:
     path = tmp_path / "ids.tsv"
     path.write_text("q1\td1\td5\n", encoding="utf-8")
-    loaded = load(Source(triples=path, collection=str(tiny_collection)), Negatives())
+    loaded = load_source(Source(triples=path, collection=str(tiny_collection)), Negatives())
     example = loaded.examples.get(0, np.random.default_rng(0))
     assert len(example.positive.split()) == 5
     assert set(example.query.split()) < set(example.positive.split())
     assert example.negatives[0] != example.positive
     path.write_text("q1\td1\td999\n", encoding="utf-8")
     with pytest.raises(LearnedSparseError, match="document 'd999' is not in the collection"):
-        load(Source(triples=path, collection=str(tiny_collection)), Negatives())
+        load_source(Source(triples=path, collection=str(tiny_collection)), Negatives())
 
 
 def test_topics_and_qrels_of_pyserini(tmp_path: Path, tiny_collection: Path) -> None:
     (tmp_path / "topics.tsv").write_text("17\twhich words\n18\tunjudged\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("17 0 d3 1\n17 0 d4 0\n17 0 absent 1\n", encoding="utf-8")
     given = Source(collection=str(tiny_collection), topics=tmp_path / "topics.tsv", qrels=tmp_path / "qrels.txt")
-    judged = load(given, Negatives()).examples
+    judged = load_source(given, Negatives()).examples
     assert isinstance(judged, JudgedExamples)
     assert judged.positives == {"17": ["d3"]}
     with pytest.raises(LearnedSparseError, match="'topics' and 'qrels' go together"):
-        load(Source(collection=str(tiny_collection), qrels=tmp_path / "qrels.txt"), Negatives())
+        load_source(Source(collection=str(tiny_collection), qrels=tmp_path / "qrels.txt"), Negatives())
 
 
 def test_search_pool_is_drawn_by_seed_and_keeps_the_positives() -> None:
@@ -125,6 +123,95 @@ def test_search_pool_is_drawn_by_seed_and_keeps_the_positives() -> None:
 
 
 def test_data_on_the_command_line() -> None:
-    assert source("ir_datasets:msmarco-passage/train") == {"collection": "ir_datasets:msmarco-passage/train"}
-    assert source("folder/beir:dev") == {"collection": "folder/beir", "split": "dev"}
-    assert source("triples.tsv.gz") == {"triples": "triples.tsv.gz"}
+    assert data_source("ir_datasets:msmarco-passage/train") == {"collection": "ir_datasets:msmarco-passage/train"}
+    assert data_source("folder/beir:dev") == {"collection": "folder/beir", "split": "dev"}
+    assert data_source("triples.tsv.gz") == {"triples": "triples.tsv.gz"}
+
+
+class Numbered:
+    """Example i has the texts qi, pi, ni."""
+
+    fingerprint = ""
+
+    def __len__(self) -> int:
+        return 12
+
+    def get(self, index: int, rng: np.random.Generator) -> Example:
+        return Example(f"w{index}", f"w{index} w{index + 1}", (f"w{index + 2} w{rng.integers(9)} w1",), frozenset())
+
+
+@pytest.fixture
+def tokenizer(tiny_backbone: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny_backbone)
+
+
+def batches(tokenizer: Any, **options: Any) -> Batches:
+    settings = {"batch_size": 4, "micro_batch_size": 2, "seed": [0, 0], **options}
+    return Batches([Numbered()], Sampler([12], seed=0), tokenizer, MaxLength(query=8, document=8), **settings)
+
+
+def test_batches_are_the_same_however_they_are_reached(tokenizer: Any) -> None:
+    made = batches(tokenizer)
+    streamed = list(made.stream(range(1, 4)))
+    assert [batch.step for batch in streamed] == [1, 2, 3]
+    assert streamed[2].examples == batches(tokenizer).examples(3)
+    assert {example.query for step in range(3) for example in made.examples(step)} == {f"w{i}" for i in range(12)}
+
+
+def test_processes_share_a_batch_in_order(tokenizer: Any) -> None:
+    whole = batches(tokenizer).batch(0)
+    parts = [batches(tokenizer, process=process, processes=2).batch(0) for process in range(2)]
+    ids = [micro.queries.input_ids.tolist() for part in parts for micro in part.micro_batches]
+    assert ids == [micro.queries.input_ids.tolist() for micro in whole.micro_batches]
+    assert all(part.examples == whole.examples for part in parts)
+
+
+def test_documents_are_positives_then_negatives_padded_to_the_longest(tokenizer: Any) -> None:
+    batch = batches(tokenizer).batch(0)
+    micro, examples = batch.micro_batches[0], batch.examples[:2]
+    texts = [example.positive for example in examples] + [example.negatives[0] for example in examples]
+    assert tokenizer.batch_decode(micro.documents.input_ids, skip_special_tokens=True) == texts
+    assert micro.documents.attention_mask.sum(1).tolist() == [4, 4, 5, 5]
+    assert micro.documents.input_ids.shape == (4, 5)
+
+
+def test_known_positives_are_judged_ones_their_copies_and_those_of_the_same_query() -> None:
+    examples = [
+        Example("q", "one", ("n1",), frozenset([text_key("one"), text_key("two")])),
+        Example("r", "two", ("one",), frozenset([text_key("two")])),
+        Example("r", "three", ("n3",), frozenset()),
+    ]
+    # columns: one, two, three | n1, one, n3
+    assert known_positives(examples).int().tolist() == [
+        [0, 1, 0, 0, 1, 0],
+        [0, 0, 1, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+    ]
+
+
+LUCENE_TEXTS = {
+    "d1": "hives and itching skin",
+    "d2": "hives of bees",
+    "d3": "weather in Bali",
+    "d4": "bees and honey and hives",
+}
+
+
+def judged(texts: dict[str, str]) -> JudgedExamples:
+    store = TextStore(Document(id, text) for id, text in texts.items())
+    return JudgedExamples({"q": "bees in hives"}, {"q": ["d2"]}, store, per_query=1)
+
+
+@pytest.mark.jvm
+def test_bm25_finds_negatives_once_per_collection(tmp_path: Path) -> None:
+    run, index = tmp_path / "runs" / "bm25.txt", tmp_path / "index"
+    found = bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index)
+    assert [id for id, _ in found["q"]] == ["d2", "d4", "d1"]
+    assert hard_negatives(found, judged(LUCENE_TEXTS), Negatives(), where="run") == {"q": ["d4", "d1"]}
+    written = run.stat().st_mtime_ns
+    assert bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index) == found
+    assert run.stat().st_mtime_ns == written
+    changed = bm25_run(judged({**LUCENE_TEXTS, "d3": "bees bees hives"}), 10, run=run, index=index)
+    assert "d3" in [id for id, _ in changed["q"]]

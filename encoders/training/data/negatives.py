@@ -1,0 +1,173 @@
+"""Hard negatives: from a TREC run, from BM25 in Lucene, or mined with the model being trained."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from encoders.training.data.examples import Examples, JudgedExamples, LoadedSource, TextStore, text_key
+from encoders.training.recipe import Negatives
+from learned_sparse.collections import read_run, write_run
+from learned_sparse.core import (
+    EXPANDED,
+    Document,
+    LearnedSparseError,
+    Query,
+    index_folder,
+    read_json,
+    run_file,
+    write_json,
+)
+
+Run = Mapping[str, Sequence[tuple[str, float]]]
+"""Query id to ``(document id, score)``, best first."""
+Rank = Callable[[Sequence[Query], TextStore, int], Run]
+"""``(queries, documents, depth)`` to the run of the model being trained."""
+IfMain = Callable[[Callable[[], object]], None]
+"""Calls its argument in the main process while the other processes wait."""
+
+
+class NegativeSampler:
+    """The examples of a run with their hard negatives; ``mine`` replaces the candidates by those of the model."""
+
+    def __init__(
+        self, settings: Negatives, sources: Sequence[LoadedSource], mined: Callable[[int], Path], if_main: IfMain
+    ) -> None:
+        """``mined(number)``: path of the run that mining writes for source ``number``."""
+        self._settings, self._sources, self._mined, self._if_main = settings, sources, mined, if_main
+        self._examples: list[Examples] = [self._initial(part) for part in sources]
+
+    def examples(self) -> list[Examples]:
+        """The sources of examples with their current candidates."""
+        return self._examples
+
+    def is_due(self, step: int, mined_at: int | None) -> bool:
+        """Whether to mine before ``step``, if the last mining was at step ``mined_at``."""
+        if self._settings.kind != "self" or mined_at == step:
+            return False
+        return mined_at is None or (self._settings.every is not None and step % self._settings.every == 0)
+
+    def next_due(self, step: int, steps: int) -> int:
+        """The next step at which mining may be due; ``steps``, the end of the stage, if there is none before."""
+        every = self._settings.every
+        return steps if self._settings.kind != "self" or every is None else min(steps, (step // every + 1) * every)
+
+    def mine(self, rank: Rank, seed: Sequence[int]) -> int:
+        """Take the candidates from the results of ``rank``; returns the number of queries searched."""
+        count = 0
+        for number, part in enumerate(self._sources):
+            if isinstance(part.examples, JudgedExamples):
+                path, queries, pool = self._mined(number), *search_pool(part.examples, self._settings, [*seed, number])
+
+                def search(path: Path = path, queries: list[Query] = queries, pool: TextStore = pool) -> None:
+                    depth = self._settings.last_rank + 1  # one more, because the positive is removed
+                    write_run(path, rank(queries, pool, depth), "mined")
+
+                self._if_main(search)
+                self._use(number, part.examples, path)
+                count += len(queries)
+        return count
+
+    def save(self, state: Path) -> None:
+        """Copy the runs of the last mining into a state folder."""
+        for number in range(len(self._sources)):
+            if self._mined(number).exists():
+                shutil.copyfile(self._mined(number), state / self._mined(number).name)
+
+    def restore(self, state: Path) -> None:
+        """Take the candidates from the runs in a state folder, if there are any."""
+        for number, part in enumerate(self._sources):
+            path = state / self._mined(number).name
+            if path.exists() and isinstance(part.examples, JudgedExamples):
+                shutil.copyfile(path, self._mined(number))
+                self._use(number, part.examples, path)
+
+    def _use(self, number: int, examples: JudgedExamples, path: Path) -> None:
+        candidates = hard_negatives(read_run(path), examples, self._settings, where=str(path))
+        self._examples[number] = examples.with_candidates(candidates)
+
+    def _initial(self, part: LoadedSource) -> Examples:
+        examples, settings = part.examples, self._settings
+        run: Run
+        if not isinstance(examples, JudgedExamples):
+            if settings.kind not in ("given", "none"):
+                raise LearnedSparseError(
+                    f"data: {part.name}: triples bring their negatives; set negatives: kind: given"
+                )
+            return examples
+        if part.source.run is not None:
+            run, where = read_run(part.source.run), part.source.run
+        elif settings.kind == "bm25":
+            collection, _, split = part.name.partition("/")
+            where = run_file(collection, split, "bm25")
+            index = index_folder(collection, "bm25-of-training")  # not "bm25", which other commands may be reading
+            self._if_main(lambda: bm25_run(examples, settings.last_rank, run=where, index=index))
+            run = bm25_run(examples, settings.last_rank, run=where, index=index)
+        elif settings.kind == "given" and settings.per_query:
+            raise LearnedSparseError(
+                f"data: {part.name}: no hard negatives; give the source a 'run', "
+                "or set negatives: kind to bm25, self or none"
+            )
+        else:
+            return examples
+        return examples.with_candidates(hard_negatives(run, examples, settings, where=str(where)))
+
+
+def hard_negatives(run: Run, examples: JudgedExamples, negatives: Negatives, *, where: str) -> dict[str, list[str]]:
+    """Candidates per query: ranks ``first_rank`` to ``last_rank`` of the run, counted from 1.
+
+    Positives, and documents with the text of a positive, are left out. ``where`` opens the message about an unknown
+    document.
+    """
+    candidates = {}
+    for query, positives in examples.positives.items():
+        relevant = {text_key(examples.texts[id]) for id in positives}
+        ids = [id for id, _ in run.get(query, ())][negatives.first_rank - 1 : negatives.last_rank]
+        for id in ids:
+            if id not in examples.texts:
+                raise LearnedSparseError(f"{where}: document {id!r} is not in the training collection")
+        candidates[query] = [id for id in ids if text_key(examples.texts[id]) not in relevant]
+    return candidates
+
+
+def bm25_run(examples: JudgedExamples, depth: int, *, run: Path, index: Path) -> Run:
+    """The training queries searched with BM25 (Lucene, k1 = 0.9, b = 0.4); the result is kept in the file ``run``.
+
+    Documents are indexed without their expansion text, so that all models get the same hard negatives. A JSON file
+    beside the run names the texts it was made from; if they have changed, the queries are searched again.
+    """
+    provenance = run.with_suffix(".json")
+    made_from = {"examples": examples.fingerprint, "depth": depth}
+    if not (run.exists() and provenance.exists() and read_json(provenance) == made_from):
+        from learned_sparse.index import build_bm25_index
+        from learned_sparse.lucene import search_bm25
+
+        documents = (Document(id, examples.texts[id].partition(EXPANDED)[0]) for id in examples.texts.ids)
+        build_bm25_index(documents, index, overwrite=True)
+        queries = [Query(id, examples.queries[id]) for id in examples.positives]
+        provenance.unlink(missing_ok=True)
+        write_run(run, search_bm25(index, queries, depth), "bm25")
+        write_json(provenance, made_from)
+    return read_run(run)
+
+
+def search_pool(examples: JudgedExamples, negatives: Negatives, seed: Sequence[int]) -> tuple[list[Query], TextStore]:
+    """The queries and documents of one mining, drawn with ``seed``."""
+    chosen = draw(examples.positives, negatives.queries, (), seed)
+    positives = [id for query in chosen for id in examples.positives[query]]
+    pool = draw(examples.texts.ids, negatives.pool, positives, seed)
+    return [Query(id, examples.queries[id]) for id in chosen], TextStore(examples.texts, keep=set(pool))
+
+
+def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Sequence[int]) -> list[str]:
+    """``count`` ids drawn at random (None: all) and the ids of ``always``, in the order of ``ids``."""
+    everything = list(ids)
+    if count is None or count >= len(everything):
+        return everything
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice(len(everything), size=count, replace=False)
+    kept = {everything[int(index)] for index in drawn} | set(always)
+    return [id for id in everything if id in kept]
