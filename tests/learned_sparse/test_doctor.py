@@ -1,4 +1,4 @@
-"""The doctor finds what is there, and says what to do about what is not."""
+"""The checks of the doctor, and what it says to do about each problem."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from learned_sparse import doctor
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError
 from learned_sparse.doctor import Finding, main
 
 QUIET = """
 import sys
-from learned_sparse.doctor import main
-main([])
+from learned_sparse import doctor
+doctor.check_torch = lambda: doctor.Finding(name="PyTorch", value="takes seconds to import")
+doctor.main([])
 print([name for name in ("jnius", "pyserini", "transformers") if name in sys.modules], file=sys.stderr)
 """
 
@@ -70,7 +71,7 @@ def without(*names: str) -> Callable[[str], object]:
         (doctor.check_pyserini, (importlib.util, "find_spec", without("pyserini")), "not installed; pip install"),
         (doctor.check_packages, (importlib.util, "find_spec", without("jnius")), "jnius missing; pip install"),
         (doctor.check_memory, (doctor, "_memory", lambda: 10**9), "less than 4.0 GB"),
-        (doctor.check_disk, (shutil, "disk_usage", full_disk), "less than 2.0 GB free; make room"),
+        (doctor.check_disk, (shutil, "disk_usage", full_disk), "less than 2.0 GB free; delete files"),
         (doctor.check_python, (sys, "version_info", (3, 10)), "needs 3.11"),
     ],
 )
@@ -96,7 +97,7 @@ def test_problems_and_ways_out(
 def test_absent_extra_is_named_but_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", without("accelerate", "ir_datasets"))
     finding = doctor.check_packages()
-    assert finding.found == "extras: demo; pip install 'learned-sparse[train,data]' adds train, data"
+    assert finding.value == "extras: demo; pip install 'learned-sparse[train,data]' adds train, data"
     assert finding.problem is None
 
 
@@ -105,7 +106,7 @@ def test_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "file"))
     finding = doctor.check_disk()
     assert finding.problem is not None
-    assert "cannot be written (Not a directory); let LEARNED_SPARSE_HOME name another folder" in finding.problem
+    assert "cannot be written (Not a directory); set LEARNED_SPARSE_HOME to another folder" in finding.problem
 
 
 def test_home_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Everything a search can see of an index, as plain values: for comparing two indexes of the same vectors."""
+"""All values of an index that a search can use, for the comparison of two indexes of the same vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ END = 2**31 - 1
 
 
 def statistics(index: Path) -> dict[str, Any]:
-    """Fields, totals, terms, postings and norms; documents by their ids, since threads number them as they come."""
+    """Fields, totals, terms, postings and norms; documents by id, since threads number them in any order."""
     reader = open_reader(index)
     try:
         leaf = reader.leaves().get(0).reader()
@@ -76,7 +76,7 @@ def _norms(leaf: Any, names: list[str]) -> dict[str, int]:
 
 
 def _order(leaf: Any, names: list[str]) -> bool:
-    """Whether the bytes that break ties are the ids."""
+    """Whether the bytes that order ties are the ids."""
     values, found = leaf.getBinaryDocValues("id"), []
     while values.nextDoc() != END:
         found.append(values.binaryValue().utf8ToString())

@@ -10,7 +10,7 @@ from learned_sparse.lucene import allow_clauses
 
 
 def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:
-    """``LuceneImpactSearcher``; a query is named by its id in ``queries``. Close it at the end."""
+    """``LuceneImpactSearcher``; its queries are ids in ``queries``. No term is dropped."""
     allow_clauses(max(map(len, queries.values()), default=0))
     from pyserini.search.lucene import LuceneImpactSearcher
 

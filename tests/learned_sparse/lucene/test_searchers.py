@@ -1,0 +1,155 @@
+"""Searchers of impacts and of text: the hits of Pyserini, exact dot products, limits and errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse.core import Document, LearnedSparseError, Query
+from learned_sparse.index import build_bm25_index, build_index
+from learned_sparse.lucene import ImpactSearcher, search_bm25, search_impacts, start_jvm
+from learned_sparse.lucene.searchers import MAX_INT
+from tests.learned_sparse.encoded_folder import dot_products, write_folder
+from tests.learned_sparse.lucene.stock_searcher import impact_searcher
+
+DRAW = random.Random(11)
+ID_FORMATS = ("d{}", "D{}", "é{}", "日本{}", "😀{}", "\uffff{}", "{}")
+TERMS = ["all", "##ing", "|", "日本", "😀", *(f"t{number}" for number in range(40))]
+
+
+def _vector(max_impact: int) -> dict[str, int]:
+    return {"all": 1, **{term: DRAW.randint(1, max_impact) for term in DRAW.sample(TERMS[1:], DRAW.randint(0, 8))}}
+
+
+VECTORS = {ID_FORMATS[number % len(ID_FORMATS)].format(number): _vector(3) for number in range(600)}
+QUERIES: dict[str, dict[str, int]] = {
+    **{f"q{n}": {t: DRAW.randint(1, 4) for t in DRAW.sample(TERMS, DRAW.randint(1, 12))} for n in range(25)},
+    "one term": {"all": 1},
+    "one known term": {"t1": 7, "nowhere": 3},
+    "no known term": {"nowhere": 1, "gone": 2},
+    "no term": {},
+    "zero impacts": {"t1": 0, "t2": 0},
+    "large impacts": {"t1": 100_000, "t2": 99_999, "##ing": 65_537},
+    "1,501 terms": {**{f"none{number}": 1 for number in range(1_500)}, "t3": 2},
+}
+
+
+def write_index(folder: Path, vectors: Mapping[str, Mapping[str, int]], segment_size: int, *, ids: bool = True) -> None:
+    """Write an index with Lucene's own writer and Anserini's fields, in segments of ``segment_size`` documents."""
+    start_jvm()
+    from jnius import autoclass
+
+    package = "org.apache.lucene.document."
+    directory = autoclass("org.apache.lucene.store.FSDirectory").open(autoclass("java.nio.file.Paths").get(str(folder)))
+    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(
+        autoclass("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
+    )
+    config.setSimilarity(autoclass("io.anserini.search.similarity.ImpactSimilarity")())
+    config.setMergePolicy(autoclass("org.apache.lucene.index.NoMergePolicy").INSTANCE)
+    writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, config)
+    yes, no = (getattr(autoclass(f"{package}Field$Store"), name) for name in ("YES", "NO"))
+    for number, (name, vector) in enumerate(vectors.items(), start=1):
+        document = autoclass(f"{package}Document")()
+        if ids:
+            document.add(autoclass(f"{package}StringField")("id", name, yes))
+            key = autoclass("org.apache.lucene.util.BytesRef")(bytearray(name.encode()))
+            document.add(autoclass(f"{package}BinaryDocValuesField")("id", key))
+        text = " ".join(" ".join([term] * impact) for term, impact in vector.items())
+        document.add(autoclass(f"{package}TextField")("contents", text, no))
+        writer.addDocument(document)
+        if number % segment_size == 0:
+            writer.commit()
+    writer.close()
+
+
+@pytest.fixture(scope="module", params=["written directly", "many segments"])
+def index(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("impacts")
+    if request.param == "many segments":
+        write_index(folder, VECTORS, 77)
+        return folder
+    build_index(write_folder(folder / "vectors", VECTORS), folder / "index")
+    return folder / "index"
+
+
+@pytest.fixture(scope="module")
+def stock(index: Path) -> Iterator[Any]:
+    searcher = impact_searcher(index, QUERIES)
+    yield searcher
+    searcher.close()
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("k", [1, 50, 599, 1_000])
+def test_hits_equal_pyserinis(index: Path, stock: Any, k: int) -> None:
+    names = list(QUERIES)
+    expected = {name: [(h.docid, h.score) for h in hits] for name, hits in stock.batch_search(names, names, k).items()}
+    with ImpactSearcher(index) as searcher:
+        results = searcher.search_batch(QUERIES, k)
+        assert list(results) == names
+        for name in names:
+            # Anserini lowers the scores of ties by steps of 0.000001.
+            assert results[name] == [(document, pytest.approx(score, abs=1e-3)) for document, score in expected[name]]
+        assert searcher.search_batch(QUERIES, k, threads=3) == results
+    assert any(len(hits) > 1 and hits[-1][1] == hits[0][1] for hits in results.values()) or k == 1
+
+
+@pytest.mark.jvm
+def test_scores_are_dot_products_and_ties_are_cut_by_id(index: Path) -> None:
+    with ImpactSearcher(str(index)) as searcher:
+        for name, query in QUERIES.items():
+            if name != "zero impacts":
+                best = dot_products(query, VECTORS)
+                assert [searcher.search(query, k) for k in (5, 1_000)] == [best[:5], best]
+                assert [searcher.score(query, document) for document, _ in best[:3]] == [score for _, score in best[:3]]
+        assert searcher.score({"all": 3}, "no such document") == searcher.score({"nowhere": 3}, "d0") == 0
+        assert len(searcher.search({"all": 1}, 20)) == 20
+
+
+@pytest.mark.jvm
+def test_scores_are_exact_up_to_two_to_the_24(tmp_path: Path) -> None:
+    """Stock Pyserini first repeats each query term ``weight`` times, and would not end."""
+    write_index(tmp_path, {"a": {"x": 1, "y": 1}, "b": {"x": 1}, "c": {"y": 1}}, 10)
+    for weights in ([2**24 - 1, 1], [2**23, 2**23 - 1]):
+        query = dict(zip(("x", "y"), weights, strict=True))
+        expected = sorted([("a", sum(weights)), ("b", weights[0]), ("c", weights[1])], key=lambda h: (-h[1], h[0]))
+        assert search_impacts(tmp_path, {"q": query})["q"] == expected
+    rounded = search_impacts(tmp_path, {"q": {"x": 2**24 + 1, "y": 2**31 - 1}})["q"]
+    assert rounded == [("a", float(2**31 + 2**24)), ("c", float(2**31)), ("b", float(2**24))]
+
+
+@pytest.mark.jvm
+def test_errors(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"not a Lucene index .*learned_sparse.index"):
+        ImpactSearcher(tmp_path / "gone")
+    with ImpactSearcher(index) as searcher:
+        for impact in (-1, 0.5, MAX_INT + 1):
+            with pytest.raises(LearnedSparseError, match=r"'t1' has the impact .*not a whole number"):
+                searcher.search({"t1": impact})  # type: ignore[dict-item]
+        for k in (0, -1):
+            with pytest.raises(LearnedSparseError, match=f"{k} hits: give 1"):
+                searcher.search({"t1": 1}, k)
+        with pytest.raises(LearnedSparseError, match="'t1' has the impact -2"):
+            searcher.search_batch({"valid": {"t1": 1}, "invalid": {"t1": -2}}, threads=2)
+    with pytest.raises(LearnedSparseError, match="Lucene cannot search it"):
+        searcher.search({"t1": 1})  # closed
+    write_index(tmp_path, {"a": {"x": 1}}, 10, ids=False)
+    with ImpactSearcher(tmp_path) as searcher, pytest.raises(LearnedSparseError, match="Lucene cannot search it"):
+        searcher.search({"x": 1})
+
+
+@pytest.mark.jvm
+def test_text_of_many_words(tmp_path: Path) -> None:
+    """Words without white space between them count as terms too; Lucene rejects more than 1,024 by default."""
+    build_bm25_index([Document("d1", "hives"), Document("d2", "rash")], tmp_path / "index", threads=1)
+    from jnius import autoclass
+
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(1_024)  # as in a new JVM
+    queries = [Query("q", ";".join(f"w{number}" for number in range(9_000)) + ";rash"), Query("none", "..")]
+    hits = search_bm25(tmp_path / "index", queries)
+    assert [document for document, _ in hits["q"]] == ["d2"]
+    assert hits["none"] == []
