@@ -43,8 +43,10 @@ def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
     assert "WARNING" not in done.stderr
     run = read_run(tmp_path / "run.txt")
     for name, query in (("1", {"hives": 2, "rash": 1, "all": 1}), ("2", {"all": 1})):
-        expected = dot_products(query, VECTORS)
-        assert run[name] == [(document, pytest.approx(score, abs=1e-4)) for document, score in expected]
+        expected: list[Any] = [
+            (document, pytest.approx(score, abs=1e-4)) for document, score in dot_products(query, VECTORS)
+        ]
+        assert run[name] == expected
     # By default Pyserini drops terms of every document, whose idf is 0.
     assert read_run(tmp_path / "encoded.txt") == {"3": [("d1", 9.0), ("d2", pytest.approx(9.0))]}
     assert done.stdout.split()[-3:] == ["recip_rank", "all", "0.7500"]  # ranks 1 and 2

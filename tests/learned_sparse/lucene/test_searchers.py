@@ -93,7 +93,8 @@ def test_hits_equal_pyserinis(index: Path, stock: Any, k: int) -> None:
         assert list(results) == names
         for name in names:
             # Anserini lowers the scores of ties by steps of 0.000001.
-            assert results[name] == [(document, pytest.approx(score, abs=1e-3)) for document, score in expected[name]]
+            close: list[Any] = [(document, pytest.approx(score, abs=1e-3)) for document, score in expected[name]]
+            assert results[name] == close
         assert searcher.search_batch(QUERIES, k, threads=3) == results
     assert any(len(hits) > 1 and hits[-1][1] == hits[0][1] for hits in results.values()) or k == 1
 
