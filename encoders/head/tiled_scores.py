@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from encoders.head.triton_head import FusedScores
+
+    Scores: TypeAlias = "TiledScores | FusedScores"
 
 _SCORES_ON_CPU = 6 * 2**20  # of a tile: 24 MB stay near the caches; 33 MB took 5 % longer
 _COLUMNS_ON_CPU = (2048, 8192)  # minimum and maximum; for ten texts, 72 ms with 8,192, 78 with 2,048
@@ -34,44 +39,6 @@ def compute_dtype(hidden: Tensor) -> torch.dtype:
     """Data type of matrix products: that of autocast, or the tensor's own."""
     device = hidden.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-
-
-class Scores(Protocol):
-    """``scores = rows @ weight.T + bias``, pooled over the rows of each text to ``(texts, vocabulary)``.
-
-    ``rows`` is ``(rows, hidden)``, ``weight`` ``(vocabulary, hidden)``, ``bias`` ``(vocabulary,)``. Products are summed
-    in float32 or wider. A text without rows pools to 0. ``TiledScores`` works on every device.
-    """
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Data type of the matrix products."""
-
-    def max(self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool) -> Tensor:
-        """The maxima, after ReLU and log(1 + x) if requested."""
-
-    def max_and_entries(
-        self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool
-    ) -> tuple[Tensor, Entries]:
-        """``max``, and the winning rows with their scores: the positive ones, or all without ReLU."""
-
-    def sum(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Tensor:
-        """Sums of the ReLU of the scores, or of its log(1 + x)."""
-
-    def sum_and_entries(
-        self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool
-    ) -> tuple[Tensor, Entries, list[Span]]:
-        """The sums; the positive scores of tiles where they are few; the columns of the other tiles."""
-
-    def text_of(self, row: Tensor) -> Tensor:
-        """The text that each row belongs to."""
-
-    def score_gradients(
-        self, rows: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor, spans: list[Span], *, log: bool
-    ) -> Iterator[tuple[Span, Tensor, Tensor]]:
-        """For sums with the gradient ``gradient``: spans of columns, the gradient of their scores ``(rows, columns)``
-        in ``dtype``, and its sum over the rows. ``rows`` and ``weight`` are given in ``dtype``.
-        """
 
 
 def pooled_with_gradient(
@@ -249,12 +216,18 @@ def _max_over_tokens(scores: Tensor, out: Tensor) -> Tensor:
 
 
 class TiledScores:
-    """``Scores`` in plain PyTorch, for every device."""
+    """``scores = rows @ weight.T + bias``, pooled over the rows of each text to ``(texts, vocabulary)``.
+
+    ``rows`` is ``(rows, hidden)``, ``weight`` ``(vocabulary, hidden)``, ``bias`` ``(vocabulary,)``. Results are float32
+    or wider. A text without rows pools to 0.
+    """
 
     def __init__(self, layout: TokenRows, dtype: torch.dtype) -> None:
+        """``dtype`` is that of the matrix products."""
         self._layout, self.dtype = layout, dtype
 
     def max(self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool) -> Tensor:
+        """The maxima, after ReLU and log(1 + x) if requested."""
         pooled = self._result(rows, weight)
         for start, end, scores in self._tiles(rows, weight):
             pooled[:, start:end] = _activated(self._max_tile(scores, bias[start:end]), relu=relu, log=log)
@@ -263,6 +236,7 @@ class TiledScores:
     def max_and_entries(
         self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool
     ) -> tuple[Tensor, Entries]:
+        """``max``, and the winning rows with their scores: the positive ones, or all without ReLU."""
         pooled, entries = self._result(rows, weight), [_no_entries(rows)]
         for start, end, scores in self._tiles(rows, weight):
             best = self._max_tile(scores, bias[start:end])
@@ -274,6 +248,7 @@ class TiledScores:
         return _activated(pooled, relu=relu, log=log), _joined(entries)
 
     def sum(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Tensor:
+        """Sums of the ReLU of the scores, or of its log(1 + x)."""
         pooled = self._result(rows, weight)
         for start, end, scores in self._tiles(rows, weight):
             pooled[:, start:end] = self._sum_tile(scores, bias[start:end], log=log, keep=False)[0]
@@ -282,6 +257,7 @@ class TiledScores:
     def sum_and_entries(
         self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool
     ) -> tuple[Tensor, Entries, list[Span]]:
+        """The sums; the positive scores of tiles where they are few; the columns of the other tiles."""
         pooled, entries, dense = self._result(rows, weight), [_no_entries(rows)], list[Span]()
         for start, end, scores in self._tiles(rows, weight):
             pooled[:, start:end], kept = self._sum_tile(scores, bias[start:end], log=log, keep=True)
@@ -292,11 +268,15 @@ class TiledScores:
         return pooled, _joined(entries), dense
 
     def text_of(self, row: Tensor) -> Tensor:
+        """The text that each row belongs to."""
         return self._layout.text_of(row)
 
     def score_gradients(
         self, rows: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor, spans: list[Span], *, log: bool
     ) -> Iterator[tuple[Span, Tensor, Tensor]]:
+        """For sums with the gradient ``gradient``: spans of columns, the gradient of their scores ``(rows, columns)``
+        in ``dtype``, and its sum over the rows. ``rows`` and ``weight`` are given in ``dtype``.
+        """
         for start, end in spans:
             scores = (rows @ weight[start:end].t()).to(gradient.dtype).add_(bias[start:end])
             d_scores = self._layout.spread(gradient[:, start:end])

@@ -25,7 +25,7 @@ _GRADIENT_COLUMNS = 8192  # columns whose score gradients are held at a time
 
 @dataclass(frozen=True)
 class FusedScores:
-    """``encoders.head.tiled_scores.Scores`` by Triton kernels; ``rows`` include padding: ``(texts * tokens, hidden)``.
+    """The methods of ``TiledScores`` by Triton kernels; ``rows`` include padding: ``(texts * tokens, hidden)``.
 
     Every sum has a fixed order, so the same input gives the same bits. Off by default (``vocabulary_head``).
     """

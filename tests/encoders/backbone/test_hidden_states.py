@@ -1,4 +1,4 @@
-"""Towers of chosen layers equal the whole model's own hidden states, before and after saving."""
+"""Towers of chosen layers give the hidden states of the whole model, before and after saving."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
 
 
 class Head(nn.Module):
-    """A weight, and a buffer that is saved with it."""
+    """A linear layer and a buffer, both saved."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -51,12 +51,12 @@ def test_states_are_the_whole_models(
         whole = transformers.AutoModel.from_pretrained(folder).eval()(IDS, MASK, output_hidden_states=True)
     tower = made(folder, layers)
     found = states(tower)
-    asked = (2,) if layers is None else layers
-    assert isinstance(tower(IDS, MASK), tuple) == (len(asked) > 1)
-    for layer, state in zip(asked, found, strict=True):
+    expected = (2,) if layers is None else layers
+    assert isinstance(tower(IDS, MASK), tuple) == (len(expected) > 1)
+    for layer, state in zip(expected, found, strict=True):
         torch.testing.assert_close(state[MASK.bool()], whole.hidden_states[layer][MASK.bool()])
-    assert tower.layers == asked
-    assert tower.model.config.num_hidden_layers == max(asked)  # what is above cannot change it
+    assert tower.layers == expected
+    assert tower.model.config.num_hidden_layers == max(expected)  # layers above are not loaded
     assert not any("pooler" in name for name, _ in tower.named_parameters())
     tower.save(tmp_path)
     again: HiddenStates = hidden_states_kind(Head, layers).load(tmp_path).eval()
@@ -91,7 +91,7 @@ def test_padding_changes_nothing(tiny_bert: Path) -> None:
     torch.testing.assert_close(states(tower)[0][1:, :3], alone)
 
 
-def test_a_layer_that_is_not_there(tiny_bert: Path) -> None:
+def test_missing_layers(tiny_bert: Path) -> None:
     for layers, options in (((3,), {}), ((1, 2), {"num_hidden_layers": 1}), ((-1,), {})):
         with pytest.raises(LearnedSparseError, match=rf"no layer {layers[-1]}; give layers from 0 to"):
             made(tiny_bert, layers, **options)
@@ -101,7 +101,7 @@ def test_a_layer_that_is_not_there(tiny_bert: Path) -> None:
 
 
 class Heads(nn.ModuleDict):
-    """One head for each of these layers."""
+    """One head per layer."""
 
 
 def heads(*layers: int) -> Any:
@@ -118,7 +118,7 @@ def test_fewer_layers_than_were_saved(tiny_bert: Path, tmp_path: Path) -> None:
         heads(0, 1).load(tmp_path)
 
 
-def test_loading_leaves_the_random_numbers_alone(tiny_bert: Path, tmp_path: Path) -> None:
+def test_loading_keeps_the_random_state(tiny_bert: Path, tmp_path: Path) -> None:
     made(tiny_bert, None).save(tmp_path)
     before = torch.random.get_rng_state()
     hidden_states_kind(Head).load(tmp_path)
@@ -147,20 +147,20 @@ def test_damaged_backbones(tiny_bert: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((tiny_bert / "config.json").read_bytes())
     with pytest.raises(LearnedSparseError, match=r"no weights for encoder\.layer\.1\.output\.dense\.weight"):
         made(tmp_path, None)
-    made(tmp_path, (1,))  # the layer that is not whole is not asked for
+    made(tmp_path, (1,))  # the incomplete layer is not loaded
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(LearnedSparseError, match="never read because they can run code"):
         made(tmp_path, None)
 
 
-def test_a_causal_model_is_refused(tmp_path: Path) -> None:
+def test_a_causal_model_has_no_states(tmp_path: Path) -> None:
     config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2Model(config).save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match="not a masked-LM"):
         made(tmp_path, None)
 
 
-def test_the_texts_here_have_states_that_differ(tiny_bert: Path) -> None:
+def test_states_of_layers_differ(tiny_bert: Path) -> None:
     """A test of equality means nothing on constant states."""
     first, second = states(made(tiny_bert, (1, 2)))
     assert not torch.allclose(first, second)

@@ -46,7 +46,7 @@ def test_hidden_states_times_decoder_are_the_models_logits(kind: str, request: p
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_saved_and_loaded_by_either_side(kind: str, tmp_path: Path) -> None:
+def test_saved_and_loaded_by_towers_and_transformers(kind: str, tmp_path: Path) -> None:
     sizes = {
         "vocab_size": 40,
         "hidden_size": 8,
@@ -70,7 +70,7 @@ def test_saved_and_loaded_by_either_side(kind: str, tmp_path: Path) -> None:
     changed = logits(tower, inputs)
     assert not torch.allclose(changed, expected)
     tower.save(tmp_path / "saved")
-    torch.testing.assert_close(logits(tower, inputs), changed)  # saving put the decoder back, and took it out again
+    torch.testing.assert_close(logits(tower, inputs), changed)  # saving leaves the tower unchanged
     torch.testing.assert_close(logits(Tower.load(tmp_path / "saved"), inputs), changed)
     plain, report = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
     assert not report["missing_keys"]
@@ -135,11 +135,20 @@ def test_a_model_without_trained_head(tiny_headless: Path) -> None:
         Tower.load(tiny_headless)
 
 
-def test_a_model_that_has_no_masked_lm(tmp_path: Path) -> None:
+def test_a_causal_model_is_no_masked_lm(tmp_path: Path) -> None:
     config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match="not a masked-LM"):
         Tower.load(tmp_path)
+
+
+def test_unsuitable_output_embeddings() -> None:
+    sizes = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    deberta = transformers.DebertaV2Config(**sizes, intermediate_size=8, legacy=False)
+    mobile = transformers.MobileBertConfig(**sizes, intermediate_size=8, embedding_size=4, intra_bottleneck_size=8)
+    for config in (deberta, mobile):
+        with pytest.raises(LearnedSparseError, match="its output embedding is not a linear layer"):
+            Tower(transformers.AutoModelForMaskedLM.from_config(config))
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c"])
@@ -148,7 +157,7 @@ def test_no_such_folder(name: str) -> None:
         Tower.load(name)
 
 
-def test_the_hub_out_of_reach() -> None:
+def test_the_hub_is_unreachable() -> None:
     with pytest.raises(LearnedSparseError, match="the download from the Hugging Face Hub failed"):
         Tower.load("nobody/no-such-model-anywhere")  # offline, as conftest.py sets it
 

@@ -1,4 +1,4 @@
-"""What a checkpoint says about itself is read without torch, older notes too."""
+"""The notes of a checkpoint are read without torch, those of earlier versions too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_written_and_read(tmp_path: Path) -> None:
     assert (WHOLE.quantizer("query"), WHOLE.quantizer("document")) == (Quantizer(1.0), None)
 
 
-def test_without_bags_it_is_as_it_ever_was(tmp_path: Path) -> None:
+def test_notes_without_bags_have_the_earlier_format(tmp_path: Path) -> None:
     write_notes(tmp_path, dataclasses.replace(WHOLE, bags={}))
     written = json.loads((tmp_path / NOTES).read_text())
     assert set(written) == {
@@ -58,7 +58,7 @@ def test_damaged_notes(tmp_path: Path, changes: dict[str, object], message: str)
         read_notes(tmp_path)
 
 
-def test_a_folder_of_something_else(tmp_path: Path) -> None:
+def test_a_folder_without_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="no checkpoint: neither"):
         read_notes(tmp_path)
 
@@ -73,14 +73,14 @@ def test_a_plain_masked_lm_is_splade_max(tiny_distilbert: Path) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Nested:
-    """Settings with tuples within."""
+    """Settings that contain tuples."""
 
     layers: tuple[int, ...] = (2, 4)
     frequencies: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=lambda: {"wing": (0.5,)})
     none: None = None
 
 
-def test_settings_as_json_has_them() -> None:
+def test_settings_as_json() -> None:
     assert as_json(Nested()) == {"layers": [2, 4], "frequencies": {"wing": [0.5]}, "none": None}
     assert as_json(Nested()) == json.loads(json.dumps(dataclasses.asdict(Nested())))
 

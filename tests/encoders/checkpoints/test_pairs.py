@@ -1,4 +1,4 @@
-"""Expanded text is read as the second sequence of a pair, beside texts that have none."""
+"""Expanded text is tokenized as the second sequence of a pair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pieces(tokenizer: Any, texts: list[str], **options: Any) -> list[str]:
     ]
 
 
-def test_what_becomes_of_a_pair(tokenizer: Any) -> None:
+def test_tokens_of_a_pair(tokenizer: Any) -> None:
     assert pieces(tokenizer, ["wing", PAIR, ""]) == [
         "[CLS] wing [SEP]",
         "[CLS] hives are caused [SEP] w ##h ##a ##t causes hives ? [SEP]",
@@ -35,7 +35,7 @@ def test_what_becomes_of_a_pair(tokenizer: Any) -> None:
     ]
 
 
-def test_texts_without_expanded_text_are_read_as_ever(tokenizer: Any) -> None:
+def test_texts_without_expansion_are_unchanged(tokenizer: Any) -> None:
     options: dict[str, Any] = {"truncation": True, "max_length": 9, "padding": True, "return_tensors": "pt"}
     ours, plain = tokenize_texts(tokenizer, TEXTS, **options), tokenizer(TEXTS, **options)
     assert ours["input_ids"].tolist() == plain["input_ids"].tolist()
@@ -57,7 +57,7 @@ def test_only_the_first_mark_counts() -> None:
     assert pair_of("") == ""
 
 
-def test_training_reads_them_alike(tokenizer: Any) -> None:
+def test_training_tokenizes_pairs_in_the_same_way(tokenizer: Any) -> None:
     tokens = tokenize(tokenizer, ["wing", PAIR], 64)
     pair = tokenizer("Hives are caused", "what causes hives?").input_ids
     assert tokens.attention_mask.sum(1).tolist() == [3, len(pair)]

@@ -1,4 +1,4 @@
-"""A bag of words without torch equals the one with it, in every bit."""
+"""The bag-of-words encoder without torch gives the same vectors as the one with torch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
 
 
 def both(folder: Path, **options: Any) -> tuple[BagOfWordsEncoder, CheckpointEncoder]:
-    """The query side by either way."""
+    """The query side by both encoders."""
     notes = read_notes(folder)
     plain = load_checkpoint_encoder(folder, notes, "query", "plain", **options)
     bag = load_encoder(str(folder), "query", **options)
@@ -74,7 +74,7 @@ def same(first: SparseBatch, second: SparseBatch) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("options", [{}, {"max_length": 5}, {"top_k": 2}, {"max_length": 3, "top_k": 1}], ids=str)
-def test_all_that_can_be_seen_is_equal(saved: dict[str, Path], name: str, options: dict[str, Any]) -> None:
+def test_vectors_and_attributes_are_equal(saved: dict[str, Path], name: str, options: dict[str, Any]) -> None:
     bag, plain = both(saved[name], **options)
     same(bag.encode(MANY), plain.encode(MANY))
     for attribute in ("description", "quantizer", "unwritable", "truncated", "dropped", "uses_expanded", "max_length"):
@@ -85,7 +85,7 @@ def test_all_that_can_be_seen_is_equal(saved: dict[str, Path], name: str, option
 
 @pytest.fixture(scope="module")
 def pair(saved: dict[str, Path]) -> tuple[BagOfWordsEncoder, CheckpointEncoder]:
-    """Both ways, made once."""
+    """Both encoders, created once."""
     return both(saved["all"], max_length=12)
 
 
@@ -107,14 +107,14 @@ def test_by_hand(saved: dict[str, Path]) -> None:
     assert load_encoder(str(saved["binary"]), "query").encode(["wing wing ☃"]).row(0) == {"wing": 1, "[UNK]": 1}
 
 
-def test_only_bags_of_words_go_this_way(saved: dict[str, Path]) -> None:
+def test_only_bags_of_words_have_this_encoder(saved: dict[str, Path]) -> None:
     assert isinstance(load_encoder(str(saved["tf"]), "document"), CheckpointEncoder)
     assert set(read_notes(saved["tf"]).bags) == {"query"}
     assert json.loads(json.dumps(load_encoder(str(saved["tf"]), "query").description))["scoring"] == "impact"
     assert load_encoder(str(saved["bm25"]), "query").description["scoring"] == "bm25"
 
 
-def test_terms_that_lucene_cannot_hold() -> None:
+def test_terms_that_lucene_cannot_store() -> None:
     terms = [term if term != "wing" else "new york" for term in VOCABULARY]
     notes = BagNotes(weighting="tf", excluded=(), scoring="impact", scale=1.0)
     backend = Tokenizer.from_str(tokenizer().backend_tokenizer.to_str())
@@ -131,7 +131,7 @@ def test_terms_that_lucene_cannot_hold() -> None:
 @pytest.mark.parametrize(
     ("options", "message"), [({"max_length": 2}, "give 3 to any number"), ({"top_k": 0}, "give at least 1")]
 )
-def test_sizes_that_cannot_be(saved: dict[str, Path], options: dict[str, Any], message: str) -> None:
+def test_invalid_bag_sizes(saved: dict[str, Path], options: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=rf"^m \(query\): .*{message}"):
         load_encoder(str(saved["tf"]), "query", model="m", **options)
 
@@ -170,12 +170,12 @@ def test_changed_settings(changeable: Path) -> None:
         ({"threshold": True}, "threshold cannot be True"),
     ],
 )
-def test_settings_that_cannot_be_changed(changeable: Path, settings: dict[str, Any], message: str) -> None:
+def test_invalid_changes_of_a_bag(changeable: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=rf"\(query\).*{message}"):
         load_encoder(str(changeable), "query", settings=settings)
 
 
-def test_a_tokenizer_file_that_is_damaged_or_gone(saved: dict[str, Path], tmp_path: Path) -> None:
+def test_a_damaged_or_missing_tokenizer_file(saved: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved["tf"], tmp_path / "damaged"))
     (folder / TOKENIZER).write_text("{")
     with pytest.raises(LearnedSparseError, match=r"tokenizer\.json: not a readable tokenizer"):
@@ -185,7 +185,7 @@ def test_a_tokenizer_file_that_is_damaged_or_gone(saved: dict[str, Path], tmp_pa
         load_encoder(str(folder), "query")
 
 
-def test_no_notes_where_the_two_might_differ(tiny_bert: Path, tmp_path: Path) -> None:
+def test_no_notes_if_the_tokenizers_could_differ(tiny_bert: Path, tmp_path: Path) -> None:
     def bags(name: str, **changes: Any) -> set[str]:
         model = new_model(*CASES["tf"], str(tiny_bert))
         model.tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_bert, **changes)

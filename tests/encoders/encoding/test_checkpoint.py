@@ -1,4 +1,4 @@
-"""What is saved comes back; what is damaged is refused."""
+"""Saving and loading a checkpoint restores the model; damaged folders are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model(tiny_bert: Path) -> LoadedModel:
     return new_model("sparterm", {"query": "asymmetric", "query_gate": "literal"}, str(tiny_bert))
 
 
-def test_all_of_it_comes_back(model: LoadedModel, tmp_path: Path) -> None:
+def test_saving_and_loading_restores_everything(model: LoadedModel, tmp_path: Path) -> None:
     model.quantizers = {"query": None, "document": Quantizer(12.5, 8)}
     model.max_length = {"query": 32, "document": 60}
     model.recipe, model.training = {"name": "demo", "steps": 3}, {"best": 0.25}
@@ -36,7 +36,7 @@ def test_all_of_it_comes_back(model: LoadedModel, tmp_path: Path) -> None:
     assert loaded.tokenizer(TEXTS)["input_ids"] == model.tokenizer(TEXTS)["input_ids"]
 
 
-def test_what_lies_in_the_folder(model: LoadedModel, tmp_path: Path) -> None:
+def test_files_of_a_checkpoint(model: LoadedModel, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, model)
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert {NOTES, "tokenizer.json", "tokenizer_config.json"} <= files
@@ -64,7 +64,7 @@ def test_the_towers_of_a_new_model_share_nothing(tiny_bert: Path) -> None:
 
 def test_default_lengths_and_factors(tiny_bert: Path) -> None:
     splade = new_model("splade", {}, str(tiny_bert))
-    assert splade.max_length == {"query": 64, "document": 64}  # what this tiny BERT can hold of the papers' 256
+    assert splade.max_length == {"query": 64, "document": 64}  # limit of this tiny BERT; the papers have 256
     assert splade.quantizers == {"query": Quantizer(100.0), "document": Quantizer(100.0)}
     sparterm = new_model("sparterm", {"query": "tf"}, str(tiny_bert), max_length={"query": 16})
     assert sparterm.max_length == {"query": 16, "document": 64}
@@ -137,7 +137,7 @@ def test_no_tokenizer(tiny_bert: Path, tmp_path: Path) -> None:
         load_checkpoint(tmp_path)
 
 
-def test_towers_with_a_head_of_their_own(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_towers_with_heads(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = new_model("spade", {"components": "weighting"}, str(tiny_bert))
     save_checkpoint(tmp_path, model)
     assert (tmp_path / "towers" / "weighting" / HEAD).is_file()

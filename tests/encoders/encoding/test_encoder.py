@@ -62,17 +62,17 @@ def test_it_is_an_encoder(saved: dict[str, str]) -> None:
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", ["splade", "sparterm", "tf"])
 @pytest.mark.parametrize("batch_size", ["64t", 1, "5"])
-def test_rows_come_back_in_the_order_given(saved: dict[str, str], name: str, side: Side, batch_size: str | int) -> None:
+def test_rows_are_in_the_order_of_texts(saved: dict[str, str], name: str, side: Side, batch_size: str | int) -> None:
     encoder = load_encoder(saved[name], side, batch_size=batch_size, dtype="fp32")
     together = encoder.encode(MANY)
     assert len(together) == len(MANY)
     same(together, SparseBatch.concatenate([encoder.encode([text]) for text in MANY]))
     again = encoder.encode(MANY)
-    assert together.values.tobytes() == again.values.tobytes()  # the very same, run after run
+    assert together.values.tobytes() == again.values.tobytes()  # identical in every run
 
 
 @pytest.mark.parametrize("name", ["splade", "sparterm"])
-def test_weights_are_the_modules(saved: dict[str, str], name: str, tiny_bert: Path) -> None:
+def test_weights_equal_those_of_the_module(saved: dict[str, str], name: str, tiny_bert: Path) -> None:
     encoder = load_encoder(saved[name], "document", dtype="fp32")
     assert isinstance(encoder, CheckpointEncoder)
     batch = encoder.encode(TEXTS)
@@ -102,7 +102,7 @@ def test_truncation(saved: dict[str, str]) -> None:
     same(encoder.encode(["wing lift drag flow"]), encoder.encode(["wing lift drag"]))
 
 
-def test_preparing_touches_neither_counters_nor_weights(saved: dict[str, str]) -> None:
+def test_preparing_uses_neither_counters_nor_weights(saved: dict[str, str]) -> None:
     encoder = load_encoder(saved["splade"], "document", max_length=5, dtype="fp32")
     assert isinstance(encoder, CheckpointEncoder)
     weigher, encoder.weigher = encoder.weigher, torch.nn.Identity()
@@ -129,7 +129,7 @@ rows_of_values = st.lists(st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.0, 2.5]), m
 
 
 @given(rows_of_values, st.integers(1, 7))
-def test_largest_breaks_ties_by_term_id(rows: list[list[float]], count: int) -> None:
+def test_top_k_breaks_ties_by_term_id(rows: list[list[float]], count: int) -> None:
     dense = torch.tensor(rows).reshape(len(rows), 6)
     kept = keep_top_k(to_sparse(dense, list("abcdef")), count)
     for number, row in enumerate(rows):
@@ -156,7 +156,7 @@ def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypat
     assert loaded == []
 
 
-def test_queries_of_term_frequencies(saved: dict[str, str]) -> None:
+def test_term_frequency_queries(saved: dict[str, str]) -> None:
     encoder = load_encoder(saved["tf"], "query")
     assert encoder.encode(["the wing of the wing-tip?"]).row(0)["wing"] == 2.0
     assert encoder.quantizer == Quantizer(1.0)
@@ -164,7 +164,7 @@ def test_queries_of_term_frequencies(saved: dict[str, str]) -> None:
     assert load_encoder(saved["tf"], "document").quantizer is None
 
 
-def test_description_is_about_content_not_place(saved: dict[str, str], tmp_path: Path) -> None:
+def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tmp_path: Path) -> None:
     first = load_encoder(saved["splade"], "document").description
     moved = shutil.copytree(saved["splade"], tmp_path / "elsewhere")
     assert load_encoder(str(moved), "document", model="another-name").description == first
@@ -197,7 +197,7 @@ def test_the_tokenizer_hash(saved: dict[str, str], tiny_bert: Path) -> None:
 
 
 class _Always(torch.nn.Module):
-    """Every dimension weighs 1."""
+    """Gives weight 1 to every dimension."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ class _Always(torch.nn.Module):
         return torch.ones(len(input_ids), 4)
 
 
-def test_terms_that_lucene_cannot_hold_get_no_weight_and_are_counted(tiny_bert: Path) -> None:
+def test_terms_that_lucene_cannot_store_are_dropped_and_counted(tiny_bert: Path) -> None:
     tokenizer = load_encoder(str(tiny_bert), "document").tokenizer
     terms = ["wing", "new york", "", "Ġlift"]
     encoder = CheckpointEncoder(_Always(), tokenizer, terms, max_length=8, device=torch.device("cpu"), dtype="fp32")
@@ -228,12 +228,12 @@ def test_terms_that_lucene_cannot_hold_get_no_weight_and_are_counted(tiny_bert: 
         ({"batch_size": "many"}, "4096t"),
     ],
 )
-def test_options_that_cannot_be(saved: dict[str, str], options: dict[str, Any], message: str) -> None:
+def test_invalid_options(saved: dict[str, str], options: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         load_encoder(saved["splade"], "document", **options)
 
 
-def test_choice_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     for has, expected in ((True, "bf16"), (False, "fp32")):
         monkeypatch.setattr(device, "cpu_has_bf16", lambda has=has: has)
         assert device.choose_dtype(None, torch.device("cpu")) == expected
@@ -255,7 +255,7 @@ def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, s
 
 
 def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else half a million of them would take gigabytes for short texts."""
+    """Otherwise half a million dimensions would take gigabytes for short texts."""
     lengths = np.full(300, 3)
     assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, max_texts=136)] == [136, 136, 28]
     assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, max_texts=136)] == [300]

@@ -75,7 +75,7 @@ def test_no_compiler(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -
         load_encoder(folders["splade"], "document", model="mine", dtype="fp32", compile=True)
 
 
-def test_a_batch_that_suits_the_device(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_batch_size_depends_on_the_device(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = {device: int(default_batch_size(torch.device(device)).removesuffix("t")) for device in ("cpu", "cuda")}
     assert tokens["cpu"] < tokens["cuda"]
     seen: list[int] = []

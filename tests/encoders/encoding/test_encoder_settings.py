@@ -1,4 +1,4 @@
-"""Settings changed, terms spelt, and expanded text asked for as the architecture says."""
+"""An encoder follows its architecture: changeable settings, terms, and expanded text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from learned_sparse.core.records import EXPANDED
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledSettings:
-    """Of an architecture with settings to change."""
+    """Settings of a test architecture."""
 
     factor: float = 1.0
     cut: int = 9
@@ -28,7 +28,7 @@ class ScaledSettings:
 
 
 class Scaled(nn.Module):
-    """Text lengths times a factor, up to a cut."""
+    """Weights are text lengths times a factor, up to a limit."""
 
     def __init__(self, settings: ScaledSettings, tower: Any) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Scaled(nn.Module):
 
 @pytest.fixture
 def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A checkpoint of such an architecture, with a calibrated quantiser on both sides."""
+    """A checkpoint of the test architecture with a calibrated quantizer per side."""
     family = Architecture(
         settings=ScaledSettings,
         towers=lambda settings, side: ("body",) if side == "document" or settings.cut > 1 else (),
@@ -59,11 +59,11 @@ def scaled(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return str(tmp_path / "scaled")
 
 
-def test_terms_are_the_architectures(scaled: str) -> None:
+def test_terms_come_from_the_architecture(scaled: str) -> None:
     encoder = load_encoder(scaled, "document")
     assert list(encoder.terms) == ["b1", "b2"]
     assert encoder.encode(["wing"]).row(0) == {"b1": 4.5, "b2": 4.5}
-    assert json.loads(json.dumps(encoder.description)) == encoder.description  # though layers are a tuple in memory
+    assert json.loads(json.dumps(encoder.description)) == encoder.description  # layers are a tuple in memory
     assert encoder.description["settings"]["layers"] == [1, 2]
 
 
@@ -75,8 +75,8 @@ def test_settings_can_be_changed(scaled: str) -> None:
     assert load_encoder(scaled, "document", settings=whole).description == encoder.description
 
 
-def test_what_is_query_only_settings_is_not_in_the_weights_hash(scaled: str) -> None:
-    """A search that leaves a tower away still asks for the model that documents were encoded with."""
+def test_query_only_settings_do_not_change_the_weights_hash(scaled: str) -> None:
+    """A query side without a tower still names the model that encoded the documents."""
     all_of_it, none = (load_encoder(scaled, "query", settings={"cut": cut}) for cut in (9, 1))
     assert all_of_it.description["weights_sha256"].keys() == {"body"}
     assert none.description["weights_sha256"] == all_of_it.description["weights_sha256"]
@@ -86,13 +86,13 @@ def test_what_is_query_only_settings_is_not_in_the_weights_hash(scaled: str) -> 
     ("changes", "query", "document"),
     [
         ({}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
-        ({"factor": 1.5, "seed": 0}, Quantizer(7.0, 8), Quantizer(7.0, 8)),  # as they are
+        ({"factor": 1.5, "seed": 0}, Quantizer(7.0, 8), Quantizer(7.0, 8)),  # unchanged values
         ({"cut": 3}, Quantizer(7.0, 8), Quantizer(7.0, 8)),
         ({"factor": 3.0}, Quantizer(2.0), None),
         ({"factor": 3.0, "cut": 3}, Quantizer(2.0), None),
     ],
 )
-def test_changes_that_documents_depend_on_unfit_the_stored_quantiser(
+def test_changes_to_documents_discard_the_stored_quantizer(
     scaled: str, changes: dict[str, Any], query: Quantizer | None, document: Quantizer | None
 ) -> None:
     assert load_encoder(scaled, "query", settings=changes).quantizer == query
@@ -107,7 +107,7 @@ def test_changes_that_documents_depend_on_unfit_the_stored_quantiser(
         ({"cut": "many"}, "cut: expected int, got 'many'"),
     ],
 )
-def test_settings_that_cannot_be_changed(scaled: str, changes: dict[str, Any], message: str) -> None:
+def test_invalid_changes(scaled: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         load_encoder(scaled, "document", settings=changes)
 

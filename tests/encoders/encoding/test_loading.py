@@ -1,4 +1,4 @@
-"""The one way in: which encoder a side gets, and what is imported for it."""
+"""The kind of encoder that each side gets, and the libraries it imports."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.tiny_models import TEXTS
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> str:
-    """SPLADE with queries that learn nothing."""
+    """SPLADE with bag-of-words queries."""
     path = tmp_path_factory.mktemp("loading") / "splade-doc"
     save_checkpoint(path, new_model("splade", {"query": "bag-of-words"}, str(tiny_bert)))
     return str(path)
 
 
-def test_each_side_gets_what_it_needs(folder: str) -> None:
+def test_the_kind_of_encoder(folder: str) -> None:
     assert isinstance(load_encoder(folder, "query"), BagOfWordsEncoder)
     assert isinstance(load_encoder(folder, "document"), CheckpointEncoder)
 
 
-def test_all_options_are_handed_on(folder: str) -> None:
+def test_all_options_are_passed_on(folder: str) -> None:
     encoder = load_encoder(folder, "document", device="cpu", dtype="fp32", max_length=7, top_k=3, batch_size=2)
     assert {key: encoder.description[key] for key in ("dtype", "max_length", "top_k")} == {
         "dtype": "fp32", "max_length": 7, "top_k": 3,
@@ -37,7 +37,7 @@ def test_all_options_are_handed_on(folder: str) -> None:
     assert (encoder.encode(TEXTS).indptr[1:] - encoder.encode(TEXTS).indptr[:-1]).max() == 3
     with pytest.raises(LearnedSparseError, match="batch size"):
         load_encoder(folder, "document", batch_size="none")
-    # device and numbers mean nothing to a bag of words
+    # a bag of words ignores device and dtype
     plain = load_encoder(folder, "query", max_length=7, top_k=3)
     assert load_encoder(folder, "query", device="cpu", dtype="bf16", max_length=7, top_k=3).description == (
         plain.description

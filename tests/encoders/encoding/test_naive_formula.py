@@ -1,6 +1,6 @@
-"""What an encoder writes in fp32 equals each paper's formula, written plainly over Hugging Face's own states.
+"""Weights in fp32 equal each paper's formula, computed plainly from the hidden states of transformers.
 
-The formula has every text alone, all its tokens times the whole vocabulary, and float64 from the states on.
+The formula reads one text at a time, all its tokens times the whole vocabulary, in float64 from the states on.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SCALE = 100.0
 
 
 def states(tower: Any, ids: Tensor, layer: int = -1) -> Tensor:
-    """``(tokens, hidden)`` by the model's own forward pass; it is what has gradients."""
+    """Hidden states ``(tokens, hidden)``."""
     tower.eval()
-    with torch.enable_grad():
+    with torch.no_grad():
         if hasattr(tower, "decoder"):
             found = tower.model(input_ids=ids[None], attention_mask=torch.ones_like(ids)[None]).logits
         else:
@@ -56,7 +56,7 @@ def splade_sum(model: LoadedModel, ids: Tensor) -> Tensor:
 
 def sparterm(model: LoadedModel, ids: Tensor) -> Tensor:
     gate = logits(model.towers["gate"], ids).relu().sum(0).sigmoid() >= model.settings.threshold
-    gate[[token for token in ids.tolist() if token not in SPECIAL]] = True  # G_le: its own words too
+    gate[[token for token in ids.tolist() if token not in SPECIAL]] = True  # G_le: the words of the text too
     gate[SPECIAL + UNUSED] = False
     weights: Tensor = logits(model.towers["importance"], ids).relu().sum(0) * gate
     return weights
@@ -112,11 +112,11 @@ def test_weights_and_integers(name: str, backbone: str, request: pytest.FixtureR
     ids = [model.tokenizer(text, return_tensors="pt", truncation=True)["input_ids"][0] for text in MANY]
     expected = torch.stack([formula(model, sequence) for sequence in ids]).numpy()
     assert expected.max() > 0.2
-    assert 0.01 < (expected > 0).mean() < 0.95  # some terms have weight, and some have none
+    assert 0.01 < (expected > 0).mean() < 0.95  # some terms have weight, others none
     np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-5)
     impacts, _ = Quantizer(SCALE).quantize(found)
     integers = np.zeros_like(weights)
     integers[np.repeat(np.arange(len(MANY)), np.diff(impacts.indptr)), impacts.indices] = impacts.values
     difference = np.abs(integers - np.rint(expected * SCALE))
     assert difference.max() <= 1
-    assert (difference == 0).mean() > 0.999  # one apart only where rounding is a tie
+    assert (difference == 0).mean() > 0.999  # they differ only near a rounding boundary

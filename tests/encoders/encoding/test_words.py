@@ -1,4 +1,4 @@
-"""Where words are, by real tokenizers, and that segments cut there are read as the whole text is."""
+"""Word positions of a real tokenizer; segments cut there have the tokens of the whole text."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_words_and_their_tokens() -> None:
     assert FIND(["Wings, lift!", "", "  drag "]) == [[(0, 5, 2), (5, 6, 1), (7, 11, 1), (11, 12, 1)], [], [(2, 6, 1)]]
 
 
-def test_nothing_is_cut_off_whatever_the_tokenizer_did_before() -> None:
+def test_truncation_of_the_tokenizer_is_ignored() -> None:
     TOKENIZER(["wing " * 50], truncation=True, max_length=5, padding="max_length")
     assert len(WordFinder(TOKENIZER)(["wing " * 50])[0]) == 50
     assert (TOKENIZER.backend_tokenizer.truncation or {})["max_length"] == 5
 
 
-def test_a_tokenizer_without_places() -> None:
+def test_a_tokenizer_without_positions() -> None:
     with pytest.raises(LearnedSparseError, match=r"tokenizer\.json"):
         WordFinder(types.SimpleNamespace())
 
@@ -50,11 +50,11 @@ def test_segments_have_the_tokens_of_the_whole(text: str, length: int) -> None:
 
 
 @given(st.lists(PIECES, max_size=30).map(" ".join), st.integers(2, 9), st.data())
-def test_neighbours_overlap_by_no_more_than_asked(text: str, length: int, data: st.DataObject) -> None:
+def test_overlap_of_neighbouring_segments(text: str, length: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, length - 1))
     spans = Segmentation(length=length, overlap=overlap).spans(FIND([text])[0])
     for (start, end), (following, last) in pairwise(spans):
         assert start < following
         assert end < last
         assert len(tokens(text[following:end])) <= overlap
-        assert not tokens(text[end:following])  # nothing is left out
+        assert not tokens(text[end:following])  # no token is left out

@@ -1,4 +1,4 @@
-"""The kernels equal the naive formula; run by test_triton_head.py in a process where Triton interprets them."""
+"""The kernels equal the naive formula; test_triton_head.py runs this file in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def naive(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, pooling: s
 
 @pytest.fixture(autouse=True)
 def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Used on the CPU, in tiles so small that no edge is a multiple of one."""
+    """Use the kernels on the CPU, with tiles so small that shapes are no multiples of them."""
     monkeypatch.setattr(vocabulary_head, "_uses_triton", lambda *_: True)
     monkeypatch.setattr(triton_head, "_ROWS", 16)
     monkeypatch.setattr(triton_head, "_COLUMNS", 16)
@@ -67,7 +67,7 @@ def test_values_and_gradients(pooling: Pooling, saturation: Saturation, lengths:
         torch.testing.assert_close(ours[place].grad, theirs[place].grad, rtol=1e-4, atol=1e-4)
 
 
-# Not in bf16: Triton's interpreter multiplies its bits as whole numbers.
+# Not in bf16, which Triton's interpreter multiplies as integers.
 
 
 @pytest.mark.parametrize(("pooling", "saturation"), WAYS)
@@ -77,7 +77,7 @@ def test_half_precision(pooling: Pooling, saturation: Saturation) -> None:
     result = pool(half[0], mask, half[1], half[2], pooling=pooling, saturation=saturation)
     expected = naive(*(half[0].float(), mask, half[1].float(), half[2].float()), pooling, saturation)
     assert result.dtype == torch.float32
-    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)  # sums are float32's
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)  # sums are in float32
 
 
 @pytest.mark.parametrize(("pooling", "saturation"), WAYS)
@@ -127,7 +127,7 @@ def test_of_equal_scores_the_first_wins() -> None:
 
 
 @pytest.mark.parametrize(("pooling", "saturation"), WAYS)
-def test_what_is_not_a_number_is_not_lost(pooling: Pooling, saturation: Saturation) -> None:
+def test_nan_is_kept(pooling: Pooling, saturation: Saturation) -> None:
     hidden, mask, weight, bias = (tensor.detach() for tensor in inputs([18, 18, 18]))
     hidden[1, 13] = math.nan
     for learns in (False, True):

@@ -1,4 +1,4 @@
-"""Which token gave which weight: of every architecture the shares add up, and equal plain loops."""
+"""Shares of tokens add up to the weights for every architecture, and equal plain loops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Entries = dict[tuple[str, int, int], float]
 
 
 def build(case: Case, backbone: Path) -> LoadedModel:
-    """As the contract tests build it: heads are not near zero."""
+    """A model as the contract tests build it: its heads are not near zero."""
     model = new_model(case[0], case[1], str(backbone))
     for tower in model.towers.values():
         with torch.no_grad():
@@ -48,7 +48,7 @@ def read(model: LoadedModel, text: str | tuple[str, str]) -> tuple[Tensor, Tenso
 
 
 def explained(model: LoadedModel, side: Side, text: str | tuple[str, str]) -> tuple[Tensor, list[Shares]]:
-    """Weights ``(dimensions,)``, and the shares of those above 0."""
+    """Weights ``(dimensions,)``, and the shares of the positive ones."""
     inputs, module = read(model, text), model.weighers.side(side)
     with torch.inference_mode():
         weights = module(*inputs)[0]
@@ -77,7 +77,7 @@ def test_shares_add_up_to_the_weights(case: Case, tiny_bert: Path) -> None:
                 total.index_add_(0, share.column, share.value.to(total.dtype))
         if case[1].get("mode") == "expansion-only":
             bag = model.weighers.query(*read(model, text))[0]
-            weights = weights * (bag > 0)  # an expansion has its 1 from no token
+            weights = weights * (bag > 0)  # an expanded term gets its 1 from no token
         torch.testing.assert_close(total, weights)
 
 
@@ -92,15 +92,15 @@ def test_splade_by_loops(tiny_bert: Path) -> None:
         f: Callable[[float], float] = math.log1p if model.settings.saturation == "log" else float
         expected: Entries = {}
         for column in weights.nonzero().flatten().tolist():
-            given = {
+            contributions = {
                 token: f(max(row[column], 0.0))
                 for token, row in enumerate(logits)
                 if model.settings.pool_special_tokens or ids[0, token].item() not in ADDED
             }
             if model.settings.pooling == "max":
-                best = max(given, key=lambda token: given[token])
-                given = {best: given[best]}
-            expected |= {("", token, column): value for token, value in given.items() if value > 0}
+                best = max(contributions, key=lambda token: contributions[token])
+                contributions = {best: contributions[best]}
+            expected |= {("", token, column): value for token, value in contributions.items() if value > 0}
         found = entries(shares)
         assert expected
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-6), settings
@@ -120,12 +120,12 @@ def test_sparterms_gate_by_loops(tiny_bert: Path) -> None:
         for column in weights.nonzero().flatten().tolist():
             if column in ids[0].tolist() and column not in ADDED:
                 continue
-            given = {
+            contributions = {
                 token: row[column] if pool == "raw_max" else max(row[column], 0.0) for token, row in enumerate(rows)
             }
-            best = max(given, key=lambda token: given[token])
-            given = given if pool == "relu_sum" else {best: given[best]}
-            expected |= {("", token, column): value for token, value in given.items() if value != 0}
+            best = max(contributions, key=lambda token: contributions[token])
+            contributions = contributions if pool == "relu_sum" else {best: contributions[best]}
+            expected |= {("", token, column): value for token, value in contributions.items() if value != 0}
         found = entries(shares, gate=True)
         assert expected
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
@@ -181,7 +181,7 @@ def test_the_winners_of_uhd_by_layer_and_token(encoders: str, tiny_bert: Path) -
 
 
 def test_merged_by_hand() -> None:
-    """The text ``5 7 5 7`` with the scores 1, -2, 3, 1: 7 has a mean below 0."""
+    """The text ``5 7 5 7`` with the scores 1, -2, 3, 1: 7 has a negative mean."""
     ids, scores = torch.tensor([[5, 7, 5, 7]]), torch.tensor([[1.0, -2.0, 3.0, 1.0]])
     counted, both = torch.ones(1, 4, dtype=torch.bool), torch.tensor([5, 7])
 

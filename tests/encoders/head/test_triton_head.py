@@ -1,4 +1,4 @@
-"""When the head's kernels are used; that they are right, by Triton's interpreter; that they compile for GPUs."""
+"""Triton kernels of the head: the switch, equality with the formula in Triton's interpreter, compilation for GPUs."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def test_kernels_equal_the_naive_formula_in_tritons_interpreter(python: Any) -> 
 
 @needs_triton
 def test_kernels_compile_for_gpus(python: Any, tmp_path: Path) -> None:
-    """To machine code, which no GPU is needed for: the interpreter accepts more than the compiler."""
+    """Compile to machine code, which needs no GPU: the interpreter accepts more than the compiler."""
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     done = python("-c", COMPILE, env=environment | {"TRITON_CACHE_DIR": str(tmp_path)}, timeout=900)
     assert done.stdout.strip() == "compiled 8", done.stderr[-5000:]
 
 
 def on_gpu(lengths: list[int], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of the size of a small model: every edge is inside a tile."""
+    """Sizes of a small model that are no multiples of a tile."""
     generator = torch.Generator().manual_seed(1)
     hidden = torch.randn(len(lengths), max(lengths), 200, generator=generator)
     weight = torch.randn(1000, 200, generator=generator) / 14
@@ -116,7 +116,7 @@ def on_gpu(lengths: list[int], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tens
 def test_on_a_gpu(
     pooling: Pooling, saturation: Saturation, lengths: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernels and plain PyTorch, both on the GPU; twice the same bits."""
+    """Kernels equal plain PyTorch on the GPU, and give the same bits twice."""
     found = []
     for switch in ("1", "1", "0"):
         monkeypatch.setenv(TRITON_SWITCH, switch)

@@ -1,4 +1,4 @@
-"""The winner-take-all layer sees what its mask says, for ever."""
+"""The winner-take-all layer: its fixed sparse mask, its winners and their gradients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_unpacked_is_what_was_packed(rows: int, columns: int, seed: int) -> None
 
 
 @pytest.mark.parametrize(("sparsity", "inputs"), [(0.7, 6), (0.5, 10), (0.0, 21)])
-def test_each_dimension_sees_as_many_random_inputs(sparsity: float, inputs: int) -> None:
+def test_each_dimension_sees_the_same_number_of_random_inputs(sparsity: float, inputs: int) -> None:
     layer = made(sparsity=sparsity)
     mask = seen(layer)
     assert mask.sum(1).eq(inputs).all()
@@ -49,7 +49,7 @@ def test_each_dimension_sees_as_many_random_inputs(sparsity: float, inputs: int)
     assert mask.any(0).all()
 
 
-def test_weights_start_as_large_as_the_inputs_left_allow() -> None:
+def test_initial_weights_have_the_bound_of_the_inputs_seen() -> None:
     layer = made(hidden=768, dimensions=50)
     bound = 1 / math.sqrt(230)  # 0.3 * 768
     for values in (layer.weight[seen(layer)], layer.bias):
@@ -58,7 +58,7 @@ def test_weights_start_as_large_as_the_inputs_left_allow() -> None:
         assert abs(values.mean()) < 0.2 * bound
 
 
-def test_a_bit_an_input() -> None:
+def test_the_mask_has_one_bit_per_input() -> None:
     layer = made(hidden=768, dimensions=10)
     assert layer.mask.nbytes / layer.weight.nbytes == 1 / 32
 
@@ -73,7 +73,7 @@ def test_winners_are_those_of_the_linear_layer() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
-def test_weights_that_are_masked_never_move(kind: type[torch.optim.Adam]) -> None:
+def test_masked_weights_stay_zero(kind: type[torch.optim.Adam]) -> None:
     layer = made()
     hidden = ~seen(layer)
     before = layer.weight.detach().clone()
@@ -115,6 +115,6 @@ def test_saved_and_loaded_with_its_mask(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sparsity", [-0.1, 0.99, 1.0, 1.5])
-def test_a_share_that_leaves_nothing(sparsity: float) -> None:
+def test_invalid_sparsities(sparsity: float) -> None:
     with pytest.raises(LearnedSparseError, match="leaves no inputs"):
         made(sparsity=sparsity)
