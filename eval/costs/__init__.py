@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from eval.costs.latency import encode_milliseconds
 from eval.costs.sparsity import (
-    Counted,
     Sparsity,
     TermCounts,
     TermsPerText,
@@ -21,7 +20,6 @@ from eval.costs.sparsity import (
 )
 
 __all__ = [
-    "Counted",
     "Sparsity",
     "TermCounts",
     "TermsPerText",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from learned_sparse.core import LearnedSparseError, run_main, write_json
 
@@ -27,17 +29,6 @@ examples:
   python -m eval.costs --index BM25 --collection scifact --split test            an index of plain text
   python -m eval.costs --vectors VECTORS --queries QUERIES            searched by --backend exact, without an index
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class DocumentTerms:
-    """Term statistics of documents."""
-
-    texts: int
-    """Documents, those without terms included."""
-    postings: int
-    document_frequency: Mapping[str, int]
-    """Document frequency of the queries' terms, possibly of all terms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,26 +137,24 @@ def _query_terms(setup: SearchSetup) -> TermCounts:
     return count_terms(analyze(query.text for query in setup.queries))
 
 
-def _vector_terms(folders: Sequence[Path]) -> DocumentTerms:
+def _vector_terms(folders: Sequence[Path]) -> TermCounts:
     from eval.costs.sparsity import count_terms
     from learned_sparse.jsonvector import read_vectors
 
-    counts = count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, folders)))
-    return DocumentTerms(texts=counts.texts, postings=counts.postings, document_frequency=counts.document_frequency)
+    return count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, folders)))
 
 
-def _index_terms(setup: SearchSetup, queries: TermCounts) -> DocumentTerms:
+def _index_terms(setup: SearchSetup, queries: TermCounts) -> TermCounts:
     """Lucene's statistics, so no document is read. Empty texts that the BM25 index left out count as documents."""
+    from eval.costs.sparsity import TermCounts
     from learned_sparse.core import EMPTY_TERM
     from learned_sparse.lucene import document_frequencies, read_contents
 
     contents = read_contents(setup.path)
     frequency = document_frequencies(setup.path, [*queries.document_frequency, EMPTY_TERM])
-    return DocumentTerms(
-        texts=contents.documents + setup.note.facts.get("empty", 0),
-        postings=contents.postings - frequency.pop(EMPTY_TERM),
-        document_frequency=frequency,
-    )
+    postings = contents.postings - frequency.pop(EMPTY_TERM)
+    texts = contents.documents + setup.note.facts.get("empty", 0)
+    return TermCounts(frequency, texts, postings, np.empty(0, np.int32))
 
 
 def index_bytes(index: Path) -> int:

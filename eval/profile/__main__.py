@@ -11,7 +11,6 @@ from typing import Any
 from eval.costs import TermCounts, count_queries, expected_flops, terms_per_text
 from eval.measures import Cell, Column, load_judged, write_texts
 from eval.profile.frequencies import (
-    Counts,
     Section,
     cuts,
     format_sections,
@@ -20,7 +19,6 @@ from eval.profile.frequencies import (
     stop_chart,
     stop_dimensions,
     stop_section,
-    tenths,
     usage,
     usage_section,
 )
@@ -47,7 +45,7 @@ class Profile:
     """Statistics of an index, optionally of queries, and of the scores of a run."""
 
     name: str
-    documents: Counts
+    documents: TermCounts
     queries: TermCounts | None
     scores: ScoreParts | None
     stop_share: float
@@ -109,7 +107,7 @@ def _check(options: argparse.Namespace) -> None:
             raise LearnedSparseError(f"--{name} {getattr(options, name)}: give at least 1")
 
 
-def _scores(options: argparse.Namespace, paths: list[Path], queries: Path, documents: Counts) -> ScoreParts:
+def _scores(options: argparse.Namespace, paths: list[Path], queries: Path, documents: TermCounts) -> ScoreParts:
     manifest = _manifest(paths[0])
     if manifest is None and not options.tokenizer:
         raise LearnedSparseError(f"{paths[0]}: does not record its tokenizer; give --tokenizer")
@@ -138,13 +136,12 @@ def _manifest(path: Path) -> Manifest | None:
 def _as_json(profile: Profile) -> dict[str, Any]:
     """Everything but the figures, with all stop-dimensions."""
     documents, queries = profile.documents, profile.queries
-    kinds: dict[str, TermCounts | Counts] = {"documents": documents} | ({"queries": queries} if queries else {})
+    kinds = {"documents": documents} | ({"queries": queries} if queries else {})
     return {
         "usage": {kind: dataclasses.asdict(usage(of)) for kind, of in kinds.items()},
         "terms_per_text": {kind: dataclasses.asdict(terms_per_text(of.lengths)) for kind, of in kinds.items()},
         "sampled_documents": len(documents.lengths),
         "flops": expected_flops(documents, queries) if queries else None,
-        "tenths": [dataclasses.asdict(tenth) for tenth in tenths(documents)],
         "cuts": [dataclasses.asdict(cut) for cut in cuts(documents, queries)],
         "stop_share": profile.stop_share,
         "stop_dimensions": [dataclasses.asdict(one) for one in stop_dimensions(documents, queries, profile.stop_share)],
@@ -154,9 +151,10 @@ def _as_json(profile: Profile) -> dict[str, Any]:
 
 def _headline(profile: Profile) -> str:
     documents = profile.documents
-    postings = sum(documents.document_frequency.values())
     dimensions = len(documents.document_frequency)
-    line = f"{profile.name}: {documents.texts:,} documents, {postings:,} postings of {dimensions:,} dimensions"
+    line = (
+        f"{profile.name}: {documents.texts:,} documents, {documents.postings:,} postings of {dimensions:,} dimensions"
+    )
     return f"{line}; expected FLOPS {expected_flops(documents, profile.queries):.4f}" if profile.queries else line
 
 
@@ -165,7 +163,6 @@ def _sections(profile: Profile, top: int) -> list[Section]:
     return [
         usage_section(documents, queries),
         _lengths_section(profile),
-        _tenths_section(documents),
         _cuts_section(documents, queries),
         stop_section(documents, queries, profile.stop_share, top),
         *([_scores_section(profile.scores)] if profile.scores else []),
@@ -184,17 +181,7 @@ def _lengths_section(profile: Profile) -> Section:
     return Section("Dimensions per text", remark, columns, rows)
 
 
-def _tenths_section(documents: Counts) -> Section:
-    headings = ("tenth", "dimensions", "highest document frequency", "lowest")
-    columns = [*map(Column, headings), Column("% of the postings", 1)]
-    rows: list[list[Cell]] = [
-        [number, tenth.dimensions, tenth.highest, tenth.lowest, 100 * tenth.postings]
-        for number, tenth in enumerate(tenths(documents), start=1)
-    ]
-    return Section("Document frequencies", "Tenths of the dimensions, the most frequent first.", columns, rows)
-
-
-def _cuts_section(documents: Counts, queries: TermCounts | None) -> Section:
+def _cuts_section(documents: TermCounts, queries: TermCounts | None) -> Section:
     columns = [Column("in more than"), Column("dimensions"), Column("% of the postings", 1)]
     columns += [Column("% of the FLOPS", 1)] if queries else []
     rows: list[list[Cell]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from eval.costs import Counted, count_terms
+from eval.costs import TermCounts, count_terms
 from eval.measures import Cell, Column, format_table
 from eval.report import Axis, Point, line_chart
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError
@@ -21,18 +21,6 @@ SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
 _CHART_SHARES = tuple(number / 50 for number in range(1, 51))
 _CHART_RANKS = 120  # points of each line of the frequency chart
-
-
-@dataclass(frozen=True, eq=False)
-class Counts:
-    """Term statistics of an index or of encoded documents."""
-
-    document_frequency: Mapping[str, int]
-    """Dimension → number of documents in which it is active."""
-    texts: int
-    """Number of documents, empty vectors included."""
-    lengths: npt.NDArray[np.int32]
-    """Number of active dimensions of each document, or of each document of a sample."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +48,6 @@ class StopDimension:
     """Share of the documents in which it is active."""
     queries: float | None
     """Share of the queries; None without queries."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tenth:
-    """A tenth of the dimensions, ordered by document frequency."""
-
-    dimensions: int
-    highest: int
-    """Document frequency of the most frequent dimension."""
-    lowest: int
-    postings: float
-    """Share of all postings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +84,7 @@ def only_index(paths: Sequence[Path]) -> Path:
     return paths[0]
 
 
-def read_counts(paths: Sequence[Path], sample: int) -> Counts:
+def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
     """Count one Lucene index, or encoded folders or files (several shards).
 
     The lengths of an index are those of ``sample`` documents, because Lucene stores terms by posting list.
@@ -117,17 +93,18 @@ def read_counts(paths: Sequence[Path], sample: int) -> Counts:
         counts = count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, paths)))
         if not counts.texts:
             raise LearnedSparseError(f"{paths[0]}: no vectors in it")
-        return Counts(counts.document_frequency, counts.texts, counts.lengths)
+        return counts
     from learned_sparse.lucene import every_document_frequency, read_contents, sampled_documents
 
     index = only_index(paths)
     frequencies = every_document_frequency(index)
     frequencies.pop(EMPTY_TERM, None)
     lengths = [len(terms) - (EMPTY_TERM in terms) for terms in sampled_documents(index, sample)]
-    return Counts(frequencies, read_contents(index).documents, np.array(lengths, np.int32))
+    documents, postings = read_contents(index).documents, sum(frequencies.values())
+    return TermCounts(frequencies, documents, postings, np.array(lengths, np.int32))
 
 
-def usage(counts: Counted) -> Usage:
+def usage(counts: TermCounts) -> Usage:
     """Usage statistics of counted texts."""
     frequencies = _descending(counts)
     cumulative = np.cumsum(frequencies)
@@ -145,7 +122,7 @@ def usage(counts: Counted) -> Usage:
     )
 
 
-def ranks(counts: Counted) -> list[Point]:
+def ranks(counts: TermCounts) -> list[Point]:
     """``(rank, frequency)`` of dimensions, at ranks about equally spaced on a logarithmic axis."""
     frequencies = _descending(counts)
     if not len(frequencies):
@@ -154,7 +131,7 @@ def ranks(counts: Counted) -> list[Point]:
     return [(float(rank), float(frequencies[rank - 1])) for rank in shown.tolist()]
 
 
-def stop_dimensions(documents: Counted, queries: Counted | None, share: float) -> tuple[StopDimension, ...]:
+def stop_dimensions(documents: TermCounts, queries: TermCounts | None, share: float) -> tuple[StopDimension, ...]:
     """The dimensions active in more than ``share`` of the documents, the most frequent first."""
     frequency, texts = (queries.document_frequency, max(1, queries.texts)) if queries else ({}, 1)
     return tuple(
@@ -163,22 +140,7 @@ def stop_dimensions(documents: Counted, queries: Counted | None, share: float) -
     )
 
 
-def tenths(documents: Counted) -> tuple[Tenth, ...]:
-    """Ten parts of about equal size, the most frequent dimensions first; fewer for less than ten dimensions."""
-    frequencies = _descending(documents)
-    return tuple(
-        Tenth(
-            dimensions=len(part),
-            highest=int(part[0]),
-            lowest=int(part[-1]),
-            postings=float(part.sum() / frequencies.sum()),
-        )
-        for part in np.array_split(frequencies, 10)
-        if len(part)
-    )
-
-
-def cuts(documents: Counted, queries: Counted | None = None, shares: Sequence[float] = SHARES) -> tuple[Cut, ...]:
+def cuts(documents: TermCounts, queries: TermCounts | None = None, shares: Sequence[float] = SHARES) -> tuple[Cut, ...]:
     """One cut for each of ``shares`` of the documents."""
     query_frequency = queries.document_frequency if queries else {}
     frequencies = np.fromiter(documents.document_frequency.values(), np.int64)
@@ -198,14 +160,14 @@ def cuts(documents: Counted, queries: Counted | None = None, shares: Sequence[fl
     return tuple(found)
 
 
-def frequency_chart(documents: Counted, queries: Counted | None = None) -> str:
+def frequency_chart(documents: TermCounts, queries: TermCounts | None = None) -> str:
     """Number of documents, and queries, in which the dimension of each rank is active, as SVG."""
     lines = {"documents": ranks(documents)} | ({"queries": ranks(queries)} if queries else {})
     x, y = Axis("rank of the dimension", logarithmic=True), Axis("texts in which it is active", logarithmic=True)
     return line_chart("Frequency of active dimensions", lines, x, y)
 
 
-def stop_chart(documents: Counted, queries: Counted | None = None) -> str:
+def stop_chart(documents: TermCounts, queries: TermCounts | None = None) -> str:
     """Shares of postings and FLOPS that stop-dimensions have, by the share of documents that defines them, as SVG."""
     found = cuts(documents, queries, _CHART_SHARES)
     lines = {"postings": [(cut.share, cut.postings) for cut in found]}
@@ -215,7 +177,7 @@ def stop_chart(documents: Counted, queries: Counted | None = None) -> str:
     return line_chart("Share of stop-dimensions", lines, x, y)
 
 
-def usage_section(documents: Counted, queries: Counted | None) -> Section:
+def usage_section(documents: TermCounts, queries: TermCounts | None) -> Section:
     """Table of ``usage``, one row for documents and one for queries."""
     columns = [
         Column("texts"),
@@ -232,7 +194,7 @@ def usage_section(documents: Counted, queries: Counted | None) -> Section:
     return Section("Dimensions in use", "", columns, rows)
 
 
-def stop_section(documents: Counted, queries: Counted | None, share: float, top: int) -> Section:
+def stop_section(documents: TermCounts, queries: TermCounts | None, share: float, top: int) -> Section:
     """Table of the ``top`` most frequent stop-dimensions."""
     found = stop_dimensions(documents, queries, share)
     columns = [Column("dimension"), Column("% of the documents", 1)]
@@ -255,6 +217,6 @@ def format_sections(title: str, sections: Sequence[Section], *, markdown: bool) 
     return "\n\n".join(parts)
 
 
-def _descending(counts: Counted) -> npt.NDArray[np.int64]:
+def _descending(counts: TermCounts) -> npt.NDArray[np.int64]:
     frequencies = np.fromiter(counts.document_frequency.values(), np.int64, len(counts.document_frequency))
     return np.sort(frequencies)[::-1]

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from encoders.checkpoints import read_tokenizer
+from eval.costs import TermCounts
 from eval.measures import Judged, load_pieces, tokenizer_folder
-from eval.profile.frequencies import Counts, is_index, only_index
+from eval.profile.frequencies import is_index, only_index
 from learned_sparse.collections import Run
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.jsonvector import read_vectors
@@ -92,7 +93,7 @@ def score_parts(
 
 
 def parts_of_run(
-    run: Run, queries: Vectors, judged: Judged, paths: Sequence[Path], counts: Counts, tokenizer: str, depth: int
+    run: Run, queries: Vectors, judged: Judged, paths: Sequence[Path], counts: TermCounts, tokenizer: str, depth: int
 ) -> ScoreParts:
     """Divide the scores of the ``depth`` best hits of each judged query; one pass over the collection."""
     vocabulary = read_tokenizer(tokenizer_folder(tokenizer)).get_vocab()

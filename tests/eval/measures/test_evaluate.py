@@ -70,7 +70,6 @@ def test_sparsity_beside_the_measures(here: Path, capsys: pytest.CaptureFixture[
     assert run["scores"] == {"MRR@10": 1.0}
     assert run["per_query"] == {"MRR@10": {"q1": 1.0, "q2": 1.0, "q3": 1.0}}
     assert run["sparsity"]["flops"] == 0.75  # b in both documents and one of two queries, a in one and one
-    assert run["sparsity"]["document_frequencies"]["top"] == [["b", 1.0], ["a", 0.5]]
 
 
 @pytest.mark.jvm

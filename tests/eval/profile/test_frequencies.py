@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 
 from eval.costs import TermCounts, count_terms, expected_flops
 from eval.profile.frequencies import (
-    Counts,
     Cut,
     StopDimension,
-    Tenth,
     cuts,
     frequency_chart,
     ranks,
     stop_chart,
     stop_dimensions,
-    tenths,
     usage,
 )
 from learned_sparse.prune import frequent_terms
@@ -32,8 +29,8 @@ frequencies = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.inte
 query_terms = st.lists(st.sets(st.text("abcdef", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5)
 
 
-def counted(of: Mapping[str, int], texts: int) -> Counts:
-    return Counts(of, texts, np.zeros(texts, np.int32))
+def counted(of: Mapping[str, int], texts: int) -> TermCounts:
+    return TermCounts(of, texts, sum(of.values()), np.zeros(texts, np.int32))
 
 
 def test_usage_and_stop_dimensions_by_hand() -> None:
@@ -45,7 +42,7 @@ def test_usage_and_stop_dimensions_by_hand() -> None:
 
 
 def test_a_zipf_distribution_has_slope_minus_one() -> None:
-    counts = TermCounts({f"t{rank}": 5040 // rank for rank in range(1, 11)}, np.array([100] * 10_000, np.int32))
+    counts = counted({f"t{rank}": 5040 // rank for rank in range(1, 11)}, 10_000)
     assert usage(counts).slope == pytest.approx(-1, abs=0.01)
     assert ranks(counts) == [(float(rank), 5040 // rank) for rank in range(1, 11)]
     assert frequency_chart(counts, QUERIES).count('id="line-') == 2
@@ -54,22 +51,11 @@ def test_a_zipf_distribution_has_slope_minus_one() -> None:
 
 
 def test_many_ranks_are_thinned_out() -> None:
-    counts = TermCounts({f"t{rank}": 10_000 - rank for rank in range(5000)}, np.zeros(1, np.int32))
+    counts = counted({f"t{rank}": 10_000 - rank for rank in range(5000)}, 10_000)
     points = ranks(counts)
     assert points[0] == (1, 10_000)
     assert points[-1] == (5000, 10_000 - 4999)
     assert len(points) <= 120
-
-
-def test_tenths_by_hand() -> None:
-    counts = counted({f"t{number}": 20 - number for number in range(20)}, 20)
-    parts = tenths(counts)
-    assert len(parts) == 10
-    assert parts[0] == Tenth(dimensions=2, highest=20, lowest=19, postings=39 / 210)
-    assert parts[-1] == Tenth(dimensions=2, highest=2, lowest=1, postings=3 / 210)
-    assert sum(part.postings for part in parts) == pytest.approx(1)
-    few = tenths(counted({"a": 3, "b": 1}, 4))
-    assert [(part.highest, part.postings) for part in few] == [(3, 0.75), (1, 0.25)]
 
 
 def test_cuts_by_hand() -> None:
@@ -97,5 +83,4 @@ def test_cuts_are_what_pruning_removes(frequency: dict[str, int], queries: list[
 
 
 def test_empty_vectors() -> None:
-    assert tenths(counted({}, 3)) == ()
-    assert cuts(TermCounts({}, np.zeros(3, np.int32)), None, [0.5])[0].postings == 0.0
+    assert cuts(counted({}, 3), None, [0.5])[0].postings == 0.0

@@ -142,7 +142,7 @@ def test_pages(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["profile-frequency.svg", "profile-stop.svg", "profile.json", "profile.md"]
     assert sorted(path.name for path in (here / "out").iterdir()) == names
     page = (here / "out" / "profile.md").read_text()
-    assert page.count("\n## ") == 6
+    assert page.count("\n## ") == 5
     assert "| literal in both texts " in page
 
 
