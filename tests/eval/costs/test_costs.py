@@ -81,27 +81,27 @@ def test_flops_are_the_mean_number_of_shared_terms(tmp_path: Path) -> None:
     draw = random.Random(7)
     terms = [f"t{number}" for number in range(40)] + ["日本", "🤗", "##ing"]
     documents = {f"d{i}": dict.fromkeys(draw.sample(terms, i % 9), 1 + i % 3) for i in range(60)}
-    asked = {f"q{i}": draw.sample([*terms, "not-there"], 1 + i % 5) for i in range(25)}
+    topic_terms = {f"q{i}": draw.sample([*terms, "not-there"], 1 + i % 5) for i in range(25)}
     topics = tmp_path / "topics.tsv"
-    topics.write_text("".join(f"{name}\t{' '.join(words)}\n" for name, words in asked.items()), encoding="utf-8")
+    topics.write_text("".join(f"{name}\t{' '.join(words)}\n" for name, words in topic_terms.items()), encoding="utf-8")
     build_index(encoded_files([write_folder(tmp_path / "encoded", documents)]), tmp_path / "index")
     found = costs("--index", tmp_path / "index", "--queries", topics, output=tmp_path / "costs.json")["costs"]
-    assert found["FLOPS"] == pytest.approx(shared(documents, asked), abs=1e-6)
+    assert found["FLOPS"] == pytest.approx(shared(documents, topic_terms), abs=1e-6)
     assert found["terms/document"] == pytest.approx(sum(map(len, documents.values())) / 60, abs=1e-4)
-    assert found["terms/query"] == pytest.approx(sum(map(len, asked.values())) / 25)
+    assert found["terms/query"] == pytest.approx(sum(map(len, topic_terms.values())) / 25)
 
 
 @pytest.mark.jvm
 def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
     documents = {"d1": "The hives of the skins", "d2": "rain, rain, rain", "d3": "the", "d4": "skin in the rain"}
-    asked = {"q1": "skin hives", "q2": "raining", "q3": "the weather"}
-    save_beir(tmp_path / "toy", documents, asked, {"test": [(name, "d1", 1) for name in asked]})
+    queries = {"q1": "skin hives", "q2": "raining", "q3": "the weather"}
+    save_beir(tmp_path / "toy", documents, queries, {"test": [(name, "d1", 1) for name in queries]})
     documents["d5"] = ""  # some readers return empty documents; the index does not hold them
     build_bm25_index([Document(*document) for document in documents.items()], tmp_path / "index")
     where = ("--collection", tmp_path / "toy", "--split", "test")
     found = costs("--index", tmp_path / "index", *where, output=tmp_path / "costs.json")
     words, of_queries = (
-        dict(zip(texts, map(set, analyze(texts.values())), strict=True)) for texts in (documents, asked)
+        dict(zip(texts, map(set, analyze(texts.values())), strict=True)) for texts in (documents, queries)
     )
     assert words["d1"] == {"hive", "skin"}
     assert words["d3"] == words["d5"] == set()

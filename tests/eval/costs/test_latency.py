@@ -40,27 +40,27 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_times_are_of_warm_queries_and_robust(clock: Clock) -> None:
     """Query n takes n milliseconds, but a second during warm-up and a minute in one of the rounds."""
-    asked: list[int] = []
+    calls: list[int] = []
 
     def ask(number: int) -> None:
-        asked.append(number)
-        times_asked = asked.count(number)
-        clock.now += 1.0 if times_asked <= 2 else 60.0 if times_asked == 4 else number / 1000
+        calls.append(number)
+        count = calls.count(number)
+        clock.now += 1.0 if count <= 2 else 60.0 if count == 4 else number / 1000
 
     found = milliseconds(ask, range(100))
-    assert len(asked) == WARM_UP + ROUNDS * 100  # twice each, then three rounds
+    assert len(calls) == WARM_UP + ROUNDS * 100  # twice each, then three rounds
     assert found.median == pytest.approx(49.5)
     assert found.p99 == pytest.approx(98.01)  # between the 99th and the 100th: 0.99 * 99 = 98.01
 
 
 def test_the_warm_up_runs_every_query_at_least_once(clock: Clock) -> None:
-    asked: list[int] = []
-    assert milliseconds(asked.append, range(WARM_UP + 50)) == Milliseconds(0.0, 0.0)
-    assert asked == list(range(WARM_UP + 50)) * (1 + ROUNDS)
+    calls: list[int] = []
+    assert milliseconds(calls.append, range(WARM_UP + 50)) == Milliseconds(0.0, 0.0)
+    assert calls == list(range(WARM_UP + 50)) * (1 + ROUNDS)
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """``(path, scoring, exact)`` of each opened searcher, then ``(queries, hits, threads)`` of each search."""
     seen: list[tuple[Any, ...]] = []
 
@@ -86,16 +86,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     ],
 )
 def test_one_query_is_searched_at_a_time(
-    asked: list[tuple[Any, ...]], scoring: str, encoded: Any, first: dict[str, Any]
+    calls: list[tuple[Any, ...]], scoring: str, encoded: Any, first: dict[str, Any]
 ) -> None:
     time_searches(Path("index"), IndexNote(scoring, (), {}), QUERIES, encoded, 10)
-    assert asked[0] == (Path("index"), scoring, None)
-    assert asked[1] == (first, 10, 1)
-    assert all(len(queries) == 1 and (hits, threads) == (10, 1) for queries, hits, threads in asked[1:])
-    assert [next(iter(queries)) for queries, _, _ in asked[1:5]] == ["q1", "q2", "q1", "q2"]
+    assert calls[0] == (Path("index"), scoring, None)
+    assert calls[1] == (first, 10, 1)
+    assert all(len(queries) == 1 and (hits, threads) == (10, 1) for queries, hits, threads in calls[1:])
+    assert [next(iter(queries)) for queries, _, _ in calls[1:5]] == ["q1", "q2", "q1", "q2"]
 
 
-def test_an_index_of_segments_is_asked_for_more_hits(asked: list[tuple[Any, ...]], tmp_path: Path) -> None:
+def test_an_index_of_segments_is_asked_for_more_hits(calls: list[tuple[Any, ...]], tmp_path: Path) -> None:
     cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     folder = write_folder(
         tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)
@@ -103,7 +103,7 @@ def test_an_index_of_segments_is_asked_for_more_hits(asked: list[tuple[Any, ...]
     note = IndexNote("impact", (Manifest.load(folder),), {})
     for hits, segments in ((10, 100), (2, 20), (1, 1)):
         time_searches(Path("index"), note, QUERIES, ROWS, hits)
-        assert asked[-1][1] == segments
+        assert calls[-1][1] == segments
 
 
 def test_the_exact_searcher_is_timed_without_an_index() -> None:

@@ -69,17 +69,17 @@ def test_cuts_by_hand() -> None:
     assert stop_chart(documents).count('id="line-') == 1
 
 
-@given(frequency=frequencies, queries=query_terms, share=st.integers(1, 12))
-def test_cuts_are_what_pruning_removes(frequency: dict[str, int], queries: list[set[str]], share: int) -> None:
-    documents, asked = counted(frequency, 12), count_terms(queries)
+@given(frequency=frequencies, query_texts=query_terms, share=st.integers(1, 12))
+def test_cuts_are_what_pruning_removes(frequency: dict[str, int], query_texts: list[set[str]], share: int) -> None:
+    documents, queries = counted(frequency, 12), count_terms(query_texts)
     removed = frequent_terms(frequency, 12, share / 12)
-    (cut,) = cuts(documents, asked, [share / 12])
+    (cut,) = cuts(documents, queries, [share / 12])
     assert cut.dimensions == len(removed)
     assert cut.postings == pytest.approx(sum(removed.values()) / sum(frequency.values()))
-    flops = expected_flops(documents, asked)
+    flops = expected_flops(documents, queries)
     left = {term: count for term, count in frequency.items() if term not in removed}
     if flops:
-        assert cut.flops == pytest.approx(1 - expected_flops(counted(left, 12), asked) / flops)
+        assert cut.flops == pytest.approx(1 - expected_flops(counted(left, 12), queries) / flops)
 
 
 def test_empty_vectors() -> None:

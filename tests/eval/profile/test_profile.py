@@ -161,7 +161,7 @@ def test_pages(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("vectors/vectors --run run.txt --queries queries --collection tiny", "give --tokenizer"),
         ("less --run run.txt --queries queries --collection tiny", "1 of 3 documents of the run are missing"),
         ("vectors --run run.txt --queries others --collection tiny", "'q1' of the run is not among"),
-        ("vectors --run nobody.txt --queries queries --collection tiny", "no hits of these queries"),
+        ("vectors --run unknown.txt --queries queries --collection tiny", "no hits of these queries"),
     ],
 )
 def test_mistakes(words: str, message: str, here: Path) -> None:
@@ -170,7 +170,7 @@ def test_mistakes(words: str, message: str, here: Path) -> None:
     write_folder(here / "less", {name: VECTORS[name] for name in ("d1", "d2")}, checkpoint="tokenizer")
     save_queries(here / "others", {"q2": QUERIES["q2"]})
     (here / "nothing.jsonl").touch()
-    write_run("nobody.txt", {"q9": [("d1", 1.0)]})
+    write_run("unknown.txt", {"q9": [("d1", 1.0)]})
     with pytest.raises(LearnedSparseError) as error:
         main(words.split())
     assert message in str(error.value)
