@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from encoders.training import Negatives, Recipe
 from learned_sparse.core import parse
+
+if TYPE_CHECKING:
+    from encoders.training import TrainingReport
 
 WORDS = [f"w{number}" for number in range(60)]
 
@@ -112,8 +115,8 @@ def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
 class Run:
     """What a run left in its folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, report: TrainingReport) -> None:
+        self.folder, self.report = folder, report
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log."""
@@ -153,8 +156,8 @@ def trained(tmp_path: Path) -> Trained:
     def make(recipe: Recipe, name: str = "run", **options: Any) -> Run:
         from encoders.training import run_recipe
 
-        run_recipe(recipe, tmp_path / name, device="cpu", quiet=True, **options)
-        return Run(tmp_path / name)
+        report = run_recipe(recipe, tmp_path / name, device="cpu", quiet=True, **options)
+        return Run(tmp_path / name, report)
 
     return make
 
