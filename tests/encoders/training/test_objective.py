@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import new_model
-from encoders.models import Objective, TermWeighers
+from encoders.models import Objective, TermWeighers, Tokens
 from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
 from encoders.models.sparterm import gate_bce
 from encoders.training.objective.losses import (
@@ -177,6 +177,9 @@ class Ranking(Objective):
     """A ranking objective over fixed outputs."""
 
     towers, ranks = ("weighting", "expansion"), True
+
+    def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
+        raise NotImplementedError
 
     def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
         return {"rank_loss": rank_losses(Rank(), outputs["queries"], outputs["positives"], outputs["negatives"], known)}

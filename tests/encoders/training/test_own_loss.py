@@ -35,7 +35,8 @@ class Mean(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         logits = self.tower(input_ids, attention_mask) @ self.tower.decoder_weight.T + self.tower.decoder_bias
         mask = attention_mask.unsqueeze(2)
-        return (logits * mask).sum(dim=1).relu() / mask.sum(dim=1)
+        weights: Tensor = (logits * mask).sum(dim=1).relu() / mask.sum(dim=1)
+        return weights
 
 
 class Agreement(Objective):
