@@ -86,7 +86,7 @@ def test_kernels_equal_the_naive_formula_in_tritons_interpreter(python: Any) -> 
     assert done.returncode == 0, done.stdout[-5000:]
     found = re.search(r"(\d+) passed", done.stdout)
     assert found is not None
-    assert int(found[1]) > 35
+    assert int(found[1]) > 25
 
 
 @needs_triton
