@@ -250,7 +250,11 @@ def test_the_commands_of_a_cell_give_its_run_by_hand(made: Toy, done: Toy, tmp_p
                 means.append(float(output.split()[-1]))
         by_hand = read_run(toy.home / "by-hand" / "toy" / "test" / name / "run.txt")
         ours = read_run(done.home / "runs" / "toy" / "test" / f"{name}.txt")
-        assert by_hand == ours
+        assert by_hand.keys() == ours.keys()
+        for query, hits in ours.items():
+            assert [id for id, _ in by_hand[query]] == [id for id, _ in hits]
+            # stock BM25 rounds scores to four decimals and then separates ties
+            assert [score for _, score in by_hand[query]] == pytest.approx([score for _, score in hits], abs=1e-4)
         assert sum(map(len, ours.values())) > 12
         scores = {cell["row"]: cell["scores"] for cell in done.results_json()["cells"]}
         assert means == list(scores[row].values())
