@@ -143,7 +143,7 @@ def test_a_causal_model_is_no_masked_lm(tmp_path: Path) -> None:
 
 
 def test_unsuitable_output_embeddings() -> None:
-    sizes = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes: dict[str, Any] = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     deberta = transformers.DebertaV2Config(**sizes, intermediate_size=8, legacy=False)
     mobile = transformers.MobileBertConfig(**sizes, intermediate_size=8, embedding_size=4, intra_bottleneck_size=8)
     for config in (deberta, mobile):
