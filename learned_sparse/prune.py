@@ -21,7 +21,7 @@ from learned_sparse.jsonvector import (
     Manifest,
     Part,
     numbered_lines,
-    open_lines,
+    open_part,
     read_vectors,
 )
 
@@ -146,7 +146,7 @@ def _write_part(source: Path, target: Path, part: Part, removed: Collection[str]
     empty = postings = largest_impact = largest_sum = 0
     with (
         contextlib.closing(numbered_lines(source)) as lines,
-        open_lines(target, compress=source.suffix == ".gz") as (out, digest),
+        open_part(target, compress=source.suffix == ".gz") as out,
     ):
         for _, line in lines:
             content = orjson.loads(line)
@@ -155,13 +155,13 @@ def _write_part(source: Path, target: Path, part: Part, removed: Collection[str]
             shorter = kept or {EMPTY_TERM: 1}
             if shorter != vector:
                 line = orjson.dumps({**content, "vector": shorter}, option=orjson.OPT_APPEND_NEWLINE)
-            out.write(line)
+            out.lines.write(line)
             empty += not kept
             postings += len(kept)
             largest_impact = max(largest_impact, *kept.values(), 0)
             largest_sum = max(largest_sum, sum(kept.values()))
     counts = Counts(empty_vectors=empty, postings=postings, largest_impact=largest_impact, largest_sum=largest_sum)
-    return dataclasses.replace(part, sha256=digest.hexdigest()), counts
+    return dataclasses.replace(part, sha256=out.sha256), counts
 
 
 def main(argv: list[str] | None = None) -> int:

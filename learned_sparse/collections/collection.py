@@ -56,6 +56,12 @@ class Collection:
             raise LearnedSparseError(f"collection {self.name}: no split {name!r}{did_you_mean(name, self.splits)}")
         return self.splits[name]
 
+    def choose_split(self, name: str | None) -> str:
+        """``name``; without one the only split, or ``test``. Raises like ``split`` if there is no such split."""
+        name = name or (next(iter(self.splits)) if len(self.splits) == 1 else "test")
+        self.split(name)
+        return name
+
     def documents(self, on_bad_line: OnBadLine = "error") -> DocumentReader:
         """All documents, one at a time; see ``DocumentReader`` for bad lines."""
         return _open(

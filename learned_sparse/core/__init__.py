@@ -12,6 +12,7 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_mai
 from learned_sparse.core.files import (
     atomic_write,
     checkpoint_folder,
+    default_checkpoint,
     encoded_folders,
     home,
     index_folder,
@@ -36,7 +37,7 @@ from learned_sparse.core.records import (
     Token,
     without_mark,
 )
-from learned_sparse.core.settings import add_set_option, parse, parse_changes, read_yaml
+from learned_sparse.core.settings import add_set_option, parse, parse_changes, positive, read_yaml
 from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_reason
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "atomic_write",
     "check_weights",
     "checkpoint_folder",
+    "default_checkpoint",
     "did_you_mean",
     "encoded_folders",
     "home",
@@ -72,6 +74,7 @@ __all__ = [
     "new_folder",
     "parse",
     "parse_changes",
+    "positive",
     "queries_folder",
     "read_json",
     "read_yaml",

@@ -29,6 +29,16 @@ def checkpoint_folder(model: str) -> Path:
     return home() / "checkpoints" / model
 
 
+def default_checkpoint(model: str) -> str:
+    """``checkpoint_folder(model)``; raises if there is no such folder."""
+    folder = checkpoint_folder(model)
+    if not folder.is_dir():
+        raise LearnedSparseError(
+            f"{folder}: no checkpoint of {model!r}; `make demo` trains one, --checkpoint names another (DIR or Hub id)"
+        )
+    return str(folder)
+
+
 def vectors_folder(collection: str, model: str) -> Path:
     """Encoded documents of a collection."""
     return home() / "vectors" / collection / model

@@ -71,6 +71,13 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
+def positive(text: str) -> int:
+    """``type`` of an option whose value is at least 1."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number}: give at least 1")
+    return number
+
+
 def _yaml_value(text: str, word: str) -> Any:
     try:
         value = yaml.safe_load(text)

@@ -7,25 +7,7 @@ files and queries. Read ``documents`` first (the pipeline), then ``parts`` (file
 
 from __future__ import annotations
 
-from learned_sparse.encode.documents import PART_SIZE, slice_size, write_vectors
-from learned_sparse.encode.options import EncodeOptions
-from learned_sparse.encode.parts import windows
-from learned_sparse.encode.quantizers import QUERY_QUANTIZER, WORD_COUNTS, Calibration, choose_quantizer
-from learned_sparse.encode.run import WINDOW, encode_source, load_side, open_source, query_side
+from learned_sparse.encode.documents import write_vectors
+from learned_sparse.encode.quantizers import query_quantizer
 
-__all__ = [
-    "PART_SIZE",
-    "QUERY_QUANTIZER",
-    "WINDOW",
-    "WORD_COUNTS",
-    "Calibration",
-    "EncodeOptions",
-    "choose_quantizer",
-    "encode_source",
-    "load_side",
-    "open_source",
-    "query_side",
-    "slice_size",
-    "windows",
-    "write_vectors",
-]
+__all__ = ["query_quantizer", "write_vectors"]

@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
+import argparse
 import logging
 import sys
 import time
 
-from learned_sparse.core import LearnedSparseError, checkpoint_folder
-from learned_sparse.encode.options import EncodeOptions, parse_arguments
+from learned_sparse.core import default_checkpoint
+from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.parts import check_output
-from learned_sparse.encode.run import Source, encode_source, load_side, open_source, query_side
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.encode.run import Source, encode_source, open_source
+from learned_sparse.jsonvector import ENCODED, MANIFEST, TOPICS, Manifest
 
 _log = logging.getLogger(__name__)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Encode, and print counts and output files."""
-    options = parse_arguments(argv)
-    if options.output is None and not options.overwrite:  # default folders are continued, or found complete
-        options = dataclasses.replace(options, resume=True)
-    checkpoint = options.checkpoint or _default_checkpoint(options.model)
-    source = open_source(options)
-    started = time.monotonic()
-    manifest = encode(options, checkpoint, source)
-    _report(manifest, source, time.monotonic() - started)
-    return 0
-
-
-def encode(options: EncodeOptions, checkpoint: str, source: Source) -> Manifest:
-    """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
     from tqdm import tqdm
 
+    options = parse_arguments(argv)
+    if options.output is None and not options.overwrite:  # default folders are continued, or found complete
+        options.resume = True
+    checkpoint = options.checkpoint or default_checkpoint(options.model)
+    source = open_source(options)
     check_output(source.output, resume=options.resume, overwrite=options.overwrite)
     _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)
-    encoder = load_side(options, checkpoint)
-    queries = query_side(options, checkpoint)
+    started = time.monotonic()
     hidden = True if options.queries else None  # None shows the bar on a terminal only
     with tqdm(desc=source.name, unit=" documents", disable=hidden) as progress:
-        return encode_source(options, checkpoint, source, encoder, queries, progress.update)
-
-
-def _default_checkpoint(model: str) -> str:
-    folder = checkpoint_folder(model)
-    if not folder.is_dir():
-        raise LearnedSparseError(
-            f"{folder}: no checkpoint of {model!r}; `make demo` trains one, --checkpoint names another (DIR or Hub id)"
-        )
-    return str(folder)
+        manifest = encode_source(options, checkpoint, source, progress.update)
+    _report(manifest, source, time.monotonic() - started)
+    print(f"next: python -m learned_sparse.{_next_command(options, source)}")
+    return 0
 
 
 def _report(manifest: Manifest, source: Source, seconds: float) -> None:
@@ -69,11 +54,29 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
     for detail, count in details.items():
         if count:
             print(f"  {count:,} {detail}")
-    for line in source.output_lines():
-        print(f"  {line}")
+    if manifest.kind == "queries":
+        print(f"  topics    {source.output / TOPICS}   (--topics, without --encoder)")
+        print(f"  encoded   {source.output / ENCODED} (--encoder, with the original topics)")
+    else:
+        print(f"  vectors   {source.output / 'vectors'}")
+    print(f"  manifest  {source.output / MANIFEST}")
     for warning in manifest.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"next: {source.next_command()}")
+
+
+def _next_command(options: argparse.Namespace, source: Source) -> str:
+    """Module and options of the command that uses the output."""
+    if options.num_shards > 1:
+        return "index --index DIR --input SHARD... (when all shards are encoded)"
+    if options.output is not None and not options.queries:
+        return f"index --input {source.output} --index DIR"
+    index = "--index INDEX" if options.output is not None else f"--model {options.model}"
+    if not options.queries:
+        return f"index {index} --collection {options.collection}"
+    if options.input is not None:
+        return f"search {index} --topics {options.input}"
+    data = f" --data {options.data}" if options.data is not None else ""
+    return f"search {index} --collection {options.collection}{data} --split {source.split}"
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ from learned_sparse.core import (
     Quantizer,
     SparseBatch,
 )
-from learned_sparse.encode.parts import Describe, PartFolder, PartRecord, Window, windows
-from learned_sparse.encode.quantizers import QUERY_QUANTIZER, WORD_COUNTS, Calibration, choose_quantizer
-from learned_sparse.jsonvector import Counts, Manifest, PartFile, versions
+from learned_sparse.encode.parts import Describe, PartFolder, PartRecord, Window, describe_run, windows
+from learned_sparse.encode.quantizers import Calibration, choose_quantizer
+from learned_sparse.jsonvector import Counts, Manifest, PartFile
 
 PART_SIZE = 2048
 """Documents of a part file."""
@@ -72,32 +72,13 @@ def write_vectors(
 
         write_vectors("vectors", [Document("d1", "hives itch")], load_encoder("my-checkpoint"))
     """
-    folder = Path(folder)
-    description = dict(encoder.description)
-    scoring = description.get("scoring", "impact")
-    choice = quantizer or choose_quantizer("document", scoring, encoder.quantizer)
-    query_quantizer = None
-    if query_encoder is not None:
-        query_quantizer = WORD_COUNTS if scoring == "bm25" else query_encoder.quantizer or QUERY_QUANTIZER
-    kind = type(encoder).__name__
-
-    def describe(quantizer: Quantizer) -> Manifest:
-        return Manifest(
-            kind="documents",
-            collection=collection,
-            model=model or kind,
-            checkpoint=model or kind,
-            architecture=description.get("architecture", kind),
-            scoring=scoring,
-            encoder=description,
-            query_encoder=None if query_encoder is None else dict(query_encoder.description),
-            quantizer=quantizer,
-            query_quantizer=query_quantizer,
-            options={"part_size": part_size, "gzip": compress},
-            versions=versions(),
-        )
-
-    encoding = DocumentEncoding(PartFolder(folder, compress=compress), _as_reader(documents), encoder, part_size)
+    name = model or type(encoder).__name__
+    describe = describe_run(
+        encoder, query_encoder, kind="documents", collection=collection, model=name, checkpoint=name,
+        options={"part_size": part_size, "gzip": compress},
+    )  # fmt: skip
+    encoding = DocumentEncoding(PartFolder(Path(folder), compress=compress), _as_reader(documents), encoder, part_size)
+    choice = quantizer or choose_quantizer("document", encoder)
     return encoding.run(choice, describe, resume=resume, overwrite=overwrite, progress=progress)
 
 
@@ -136,24 +117,6 @@ class Encoded:
     weights: SparseBatch
     counts: Counts
 
-    @property
-    def documents(self) -> Sequence[Document]:
-        """The documents that this shard writes."""
-        return self.slice.documents if self.slice.written else ()
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A window whose part an earlier run wrote."""
-
-    window: Window
-    record: PartRecord
-
-    @property
-    def documents(self) -> Sequence[Document]:
-        """The documents, in order."""
-        return self.window.documents
-
 
 class DocumentEncoding:
     """Encodes a collection, or one shard of it, once.
@@ -176,6 +139,7 @@ class DocumentEncoding:
         self._parts, self._reader, self._encoder = parts, reader, encoder
         self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
         self._other_shards = 0
+        self._records: dict[int, PartRecord] = {}
 
     def run(
         self,
@@ -195,39 +159,38 @@ class DocumentEncoding:
         if stored is not None:
             quantizer = stored.quantizer
         terms = LuceneTerms(self._encoder.terms)
-        with contextlib.closing(_one_ahead(self._read(calibrate=isinstance(quantizer, Calibration)))) as work:
+        with contextlib.closing(_one_ahead(self._slices(calibrate=isinstance(quantizer, Calibration)))) as work:
             encoded = map(self._encode, work)
             first = list(islice(encoded, 1))  # raises for an input without documents, before anything is written
             if isinstance(quantizer, Calibration):
-                quantizer = _calibrate(quantizer, first)
+                quantizer = quantizer.find(first[0].weights, [document.id for document in first[0].slice.documents])
             manifest = self._parts.save_unfinished(stored or describe(quantizer))
             items = chain(first, encoded)
             del first  # ``items`` frees the first slice once it is written
-            with _part_writer(self._parts, terms, quantizer) as writer, ThreadPoolExecutor(1) as thread:
+            with contextlib.ExitStack() as open_file, ThreadPoolExecutor(1) as thread:
+                writer = _PartWriter(self._parts, terms, quantizer, open_file)
                 writing: Future[None] | None = None
                 for item in items:
                     if writing is not None:
                         writing.result()  # raises its error; at most one slice waits for the disk
-                    if isinstance(item, Finished):
-                        writer.records[item.window.number] = item.record
-                    elif item.slice.written:
+                    if item.slice.written:
                         writing = thread.submit(writer.write, item)
-                    if progress is not None:
-                        progress(len(item.documents))
+                        if progress is not None:
+                            progress(len(item.slice.documents))
                 if writing is not None:
                     writing.result()
-        return self._finish(manifest, writer.records)
+        return self._finish(manifest, self._records | writer.records)
 
-    def _read(self, *, calibrate: bool) -> Iterator[Slice | Finished]:
-        """Work for each part of this shard; runs in the thread that reads ahead."""
+    def _slices(self, *, calibrate: bool) -> Iterator[Slice]:
+        """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead."""
+        size = slice_size(self._encoder)
         for window in windows(self._reader, self._part_size):
-            size = slice_size(self._encoder)
             if window.number % self._num_shards != self._shard_id:
                 self._other_shards += len(window.documents)
                 if calibrate and window.number == 0:
                     yield self._slice(window, 0, size, written=False)
             elif record := self._parts.finished(window):
-                yield Finished(window, record)
+                self._records[window.number] = record
             else:
                 for start in range(0, len(window.documents), size):
                     yield self._slice(window, start, size, written=True)
@@ -238,9 +201,7 @@ class DocumentEncoding:
         texts = [document.with_expanded if expanded else document.text for document in window.documents[start:end]]
         return Slice(window, start, end, self._encoder.prepare(texts), written)
 
-    def _encode(self, item: Slice | Finished) -> Encoded | Finished:
-        if isinstance(item, Finished):
-            return item
+    def _encode(self, item: Slice) -> Encoded:
         encoder, documents = self._encoder, item.documents
         truncated, dropped = encoder.truncated, encoder.dropped
         weights = encoder.encode_prepared(item.prepared)
@@ -267,11 +228,8 @@ class DocumentEncoding:
             segmented=segments.documents if segments else 0,
             largest_segments=segments.largest if segments else 0,
         )
-        in_parts = sum(record.part.documents for record in records.values())
-        if not reader.read - self._other_shards == counts.written == in_parts:
-            raise RuntimeError(
-                f"{reader.read - self._other_shards} documents read, {counts.written} written, {in_parts} in the parts"
-            )
+        if reader.read - self._other_shards != counts.written:
+            raise RuntimeError(f"{reader.read - self._other_shards} documents read, {counts.written} written")
         if self._encoder.uses_expanded and counts.written and not counts.expanded:
             _log.warning(
                 "this model reads expanded text too, but no document has any "
@@ -281,7 +239,7 @@ class DocumentEncoding:
 
 
 class _PartWriter:
-    """Quantises and writes slices, in order; see :func:`_part_writer`."""
+    """Quantises and writes slices, in order."""
 
     def __init__(
         self, parts: PartFolder, terms: LuceneTerms, quantizer: Quantizer, open_file: contextlib.ExitStack
@@ -297,45 +255,34 @@ class _PartWriter:
         """Write a slice; the last slice of a part finishes the part."""
         window, documents = encoded.slice.window, encoded.slice.documents
         if encoded.slice.start == 0:
-            self._file = self._open_file.enter_context(self._parts.open(window.number, self._terms))
+            self._file = self._open_file.enter_context(self._parts.open(window.number))
             self._counts = []
         for start, end in _row_ranges(encoded.weights):
             ids, texts = [d.id for d in documents[start:end]], [d.text for d in documents[start:end]]
             impacts, statistics = self._quantizer.quantize(encoded.weights.rows(start, end), ids)
-            self._file.add(ids, texts, impacts)
+            self._file.add(ids, texts, impacts, self._terms)
             self._counts.append(impact_counts(impacts, statistics))
         self._counts.append(encoded.counts)
         if encoded.slice.end == len(window.documents):
             self._open_file.pop_all().close()  # gives the file its name
             counts = Counts.total(self._counts)
-            self.records[window.number] = self._parts.record(window, self._file.written(), counts)
-
-
-@contextlib.contextmanager
-def _part_writer(parts: PartFolder, terms: LuceneTerms, quantizer: Quantizer) -> Iterator[_PartWriter]:
-    """Yield a writer; an unfinished part file is removed when the block ends."""
-    with contextlib.ExitStack() as open_file:
-        yield _PartWriter(parts, terms, quantizer, open_file)
+            self.records[window.number] = self._parts.record(window, self._file.sha256, counts)
 
 
 def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:
     """Counts of quantised vectors."""
-    filled = np.flatnonzero(np.diff(impacts.indptr))
+    lengths = np.diff(impacts.indptr)
+    filled = np.flatnonzero(lengths)
     sums = np.add.reduceat(impacts.values.astype(np.int64), impacts.indptr[filled]) if len(filled) else filled
     return Counts(
+        written=len(impacts),
+        empty_vectors=int(np.count_nonzero(lengths == 0)),
         postings=statistics.postings,
         clipped=statistics.clipped,
         lost_to_rounding=statistics.lost_to_rounding,
         largest_impact=int(impacts.values.max(initial=0)),
         largest_sum=int(sums.max(initial=0)),
     )
-
-
-def _calibrate(calibration: Calibration, first: Sequence[Encoded | Finished]) -> Quantizer:
-    for item in first:
-        if isinstance(item, Encoded):
-            return calibration.find(item.weights, [document.id for document in item.slice.documents])
-    raise RuntimeError("no slice to calibrate the quantiser on")
 
 
 def _row_ranges(batch: SparseBatch) -> Iterator[tuple[int, int]]:
@@ -363,9 +310,7 @@ def _as_reader(documents: Iterable[Document]) -> DocumentReader | SegmentReader:
     """A reader that counts ``documents`` and refuses repeated ids."""
     if isinstance(documents, DocumentReader | SegmentReader):
         return documents
-    records = ((f"document {number}", _identity, document) for number, document in enumerate(documents, start=1))
+    records = (
+        (f"document {number}", lambda same: same, document) for number, document in enumerate(documents, start=1)
+    )
     return DocumentReader(records, source="documents", files=(), on_bad_line="error")
-
-
-def _identity(document: Document) -> Document:
-    return document

@@ -11,18 +11,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from learned_sparse.core import (
     Document,
+    Encoder,
     LearnedSparseError,
-    LuceneTerms,
     Quantizer,
     parse,
     read_json,
     sha256,
     write_json,
 )
-from learned_sparse.jsonvector import MANIFEST, Counts, Manifest, Part, PartFile, WrittenPart, differences, open_part
+from learned_sparse.encode.quantizers import query_quantizer
+from learned_sparse.jsonvector import MANIFEST, Counts, Manifest, Part, PartFile, differences, open_part, versions
 
 Describe = Callable[[Quantizer], Manifest]
 """Function that makes the manifest of a run without its outcome, once the quantiser is known."""
@@ -38,11 +40,6 @@ class Window:
     number: int
     """Number of the part, from 0."""
     documents: Sequence[Document]
-
-    @property
-    def ids(self) -> list[str]:
-        """Ids of the documents."""
-        return [document.id for document in self.documents]
 
     @property
     def digest(self) -> str:
@@ -74,6 +71,25 @@ class PartRecord:
     """``Window.digest`` of the documents."""
     counts: Counts
     """Counts of this part."""
+
+
+def describe_run(encoder: Encoder, query_encoder: Encoder | None = None, **fields: Any) -> Describe:
+    """Manifest of a run of ``encoder``; ``query_encoder`` is the query side of documents, ``fields`` are the others."""
+    description, name = dict(encoder.description), type(encoder).__name__
+
+    def describe(quantizer: Quantizer) -> Manifest:
+        return Manifest(
+            architecture=description.get("architecture", name),
+            scoring=description.get("scoring", "impact"),
+            encoder=description,
+            query_encoder=None if query_encoder is None else dict(query_encoder.description),
+            quantizer=quantizer,
+            query_quantizer=None if query_encoder is None else query_quantizer(query_encoder),
+            versions=versions(),
+            **fields,
+        )
+
+    return describe
 
 
 class PartFolder:
@@ -142,17 +158,14 @@ class PartFolder:
             return None
         return record
 
-    def open(self, number: int, terms: LuceneTerms) -> contextlib.AbstractContextManager[PartFile]:
+    def open(self, number: int) -> contextlib.AbstractContextManager[PartFile]:
         """Open the file of part ``number`` for writing."""
-        return open_part(self.file(number), terms, compress=self._compress)
+        return open_part(self.file(number), compress=self._compress)
 
-    def record(self, window: Window, written: WrittenPart, counts: Counts) -> PartRecord:
-        """Write the record of a part whose file is complete; ``written`` is added to ``counts``."""
-        file = self.file(window.number)
-        if (written.documents, written.postings) != (len(window.documents), counts.postings):
-            raise RuntimeError(f"{file}: {counts.postings} impacts to write, {written.postings} written")
-        counts = dataclasses.replace(counts, written=written.documents, empty_vectors=written.empty_vectors)
-        part = Part(file=str(file.relative_to(self.folder)), documents=written.documents, sha256=written.sha256)
+    def record(self, window: Window, sha256: str, counts: Counts) -> PartRecord:
+        """Write the record of a part whose file is complete, with the SHA-256 of the file."""
+        file = str(self.file(window.number).relative_to(self.folder))
+        part = Part(file=file, documents=counts.written, sha256=sha256)
         record = PartRecord(part=part, input=window.digest, counts=counts)
         write_json(self._record(window.number), dataclasses.asdict(record))
         return record

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learned_sparse.core import LearnedSparseError, Quantizer, Side, SparseBatch, check_weights
+from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, Side, SparseBatch, check_weights
 
 CALIBRATED_BITS = 8
 QUERY_QUANTIZER = Quantizer(100.0)
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class Calibration:
     """A quantiser to be calibrated on the first texts; see ``Quantizer.calibrate``."""
 
-    bits: int
+    bits: int = CALIBRATED_BITS
     percentile: float = 100.0
 
     def __post_init__(self) -> None:
@@ -40,20 +40,21 @@ class Calibration:
         return quantizer
 
 
-def choose_quantizer(
-    side: Side,
-    scoring: str,
-    stored: Quantizer | None,
-    *,
-    factor: float | None = None,
-    bits: int | None = None,
-    percentile: float = 100.0,
-) -> Quantizer | Calibration:
-    """The first that is given of: ``factor``, ``bits`` (to be calibrated), the ``stored`` quantiser, a default.
+def query_quantizer(encoder: Encoder) -> Quantizer:
+    """Quantiser of queries unless another one is requested: ``WORD_COUNTS``, the encoder's, or ``QUERY_QUANTIZER``."""
+    if encoder.description.get("scoring", "impact") == "bm25":
+        return WORD_COUNTS
+    return encoder.quantizer or QUERY_QUANTIZER
 
-    ``scoring`` is ``"impact"``, or ``"bm25"`` for word counts, which are never multiplied.
+
+def choose_quantizer(
+    side: Side, encoder: Encoder, *, factor: float | None = None, bits: int | None = None, percentile: float = 100.0
+) -> Quantizer | Calibration:
+    """The first that is given of: ``factor``, ``bits`` (to be calibrated), the encoder's quantiser, a default.
+
+    The word counts of BM25 are never multiplied.
     """
-    if scoring == "bm25":
+    if encoder.description.get("scoring", "impact") == "bm25":
         if factor not in {None, 1.0} or bits is not None:
             raise LearnedSparseError(
                 "this model is scored by BM25, which counts words: omit --bits and --quantization-factor"
@@ -63,6 +64,6 @@ def choose_quantizer(
         return Quantizer(factor, bits)
     if bits is not None:
         return Calibration(bits=bits, percentile=percentile)
-    if stored is not None:
-        return stored
-    return QUERY_QUANTIZER if side == "query" else Calibration(bits=CALIBRATED_BITS, percentile=percentile)
+    if side == "query":
+        return query_quantizer(encoder)
+    return encoder.quantizer or Calibration(percentile=percentile)

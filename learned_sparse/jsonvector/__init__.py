@@ -33,7 +33,7 @@ from learned_sparse.jsonvector.reader import (
     read_vectors,
     vector_files,
 )
-from learned_sparse.jsonvector.writer import PartFile, WrittenPart, open_lines, open_part, write_part
+from learned_sparse.jsonvector.writer import PartFile, open_part, write_part
 
 __all__ = [
     "ENCODED",
@@ -47,11 +47,9 @@ __all__ = [
     "Manifest",
     "Part",
     "PartFile",
-    "WrittenPart",
     "differences",
     "load_vectors",
     "numbered_lines",
-    "open_lines",
     "open_part",
     "read_topics",
     "read_vectors",

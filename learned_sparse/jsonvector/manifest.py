@@ -144,11 +144,17 @@ class Manifest:
         return dataclasses.replace(self, complete=True, parts=tuple(parts), counts=counts, warnings=tuple(warnings))
 
     def document_warnings(self, counts: Counts) -> Iterator[str]:
-        """Warnings about encoded documents with ``counts``, for the user to read before indexing."""
+        """Warnings about encoded documents with ``counts``, for the user to read before indexing.
+
+        A score is at most the largest sum of impacts of a document times the largest impact of a query.
+        """
         query = self.query_quantizer
-        query_impact = 1 if query is None or query.bits is None else query.largest
-        if self.scoring == "impact" and (warning := exactness_warning(counts.largest_sum, query_impact)):
-            yield warning
+        bound = counts.largest_sum * (1 if query is None or query.bits is None else query.largest)
+        if self.scoring == "impact" and bound > EXACT_FLOATS:
+            yield (
+                f"scores may reach {bound:,}; above {EXACT_FLOATS:,} Lucene's float scores are not exact, and "
+                "documents with nearly equal scores may change places: quantise with a smaller factor or fewer bits"
+            )
         if counts.written and counts.empty_vectors == counts.written:
             yield "every vector is empty: no query will find anything; is the checkpoint trained?"
 
@@ -185,21 +191,6 @@ def differences(stored: Mapping[str, Any], current: Mapping[str, Any], prefix: s
         elif before != now:
             lines.append(f"{prefix}{key}: {_short(before)} before, {_short(now)} now")
     return lines
-
-
-def exactness_warning(largest_sum: int, largest_query_impact: int) -> str | None:
-    """Warning that a score may exceed ``EXACT_FLOATS``; None if no score can.
-
-    A score is at most the largest sum of impacts of a document times the largest impact of a query, and the same with
-    documents and queries exchanged.
-    """
-    bound = largest_sum * largest_query_impact
-    if bound <= EXACT_FLOATS:
-        return None
-    return (
-        f"scores may reach {bound:,}; above {EXACT_FLOATS:,} Lucene's float scores are not exact, and documents with "
-        "nearly equal scores may change places: quantise with a smaller factor or fewer bits"
-    )
 
 
 def versions() -> dict[str, str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from learned_sparse.core import (
+    MAX_IMPACT,
     NO_TERMS,
     LearnedSparseError,
     LuceneTerms,
@@ -19,13 +19,13 @@ from learned_sparse.core import (
     atomic_write,
     unfit_reason,
 )
+from learned_sparse.jsonvector.reader import numbered_lines
 from learned_sparse.jsonvector.writer import check_impacts
 
 TOPICS = "queries.tsv"
 ENCODED = "queries.jsonl"
 MAX_TERMS = 1024
 """Lucene's default limit of clauses; in stock Pyserini one longer query ends the whole batch."""
-MAX_JAVA_INT = 2**31 - 1
 
 
 def write_queries(folder: Path, queries: Sequence[Query], impacts: SparseBatch, terms: LuceneTerms) -> list[str]:
@@ -63,9 +63,14 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
     """``{query id: {term: impact}}`` from a file of repeated terms, plain or gzip; an empty dict for ``NO_TERMS``."""
     path = Path(path)
     topics: dict[str, dict[str, int]] = {}
-    for number, line in _lines(path):
-        name, tab, text = line.partition("\t")
+    if not path.is_file():
+        raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
+    for number, line in numbered_lines(path):
         where = f"{path}:{number}"
+        try:
+            name, tab, text = line.decode().rstrip("\r\n").partition("\t")
+        except UnicodeDecodeError as error:
+            raise LearnedSparseError(f"{where}: not UTF-8 text: {error.reason}") from None
         if not tab or name.split() != [name] or "\t" in text:
             raise LearnedSparseError(f"{where}: expected an id without white space, a tab, terms; got {line[:60]!r}")
         if name in topics:
@@ -91,13 +96,11 @@ def renamed_ids(ids: Sequence[str]) -> list[str]:
     """
     all_numbers = all(_is_java_int(name) for name in ids)  # Pyserini then uses its reader for integer ids
     renamed = [name for name in ids if (name.isdigit() or all_numbers) and _as_number(name) != name]
-    if not renamed:
-        return []
-    warning = (
-        f"stock Pyserini reads query ids made of digits as numbers: {renamed[0]!r} becomes {_as_number(renamed[0])} "
+    return [
+        f"stock Pyserini reads query ids made of digits as numbers: {name!r} becomes {_as_number(name)} "
         f"({len(renamed)} such ids), so that its runs do not match the judgements; learned_sparse.search keeps ids"
-    )
-    return [warning]
+        for name in renamed[:1]
+    ]
 
 
 def _check_queries(queries: Sequence[Query]) -> None:
@@ -112,30 +115,16 @@ def _check_queries(queries: Sequence[Query]) -> None:
 
 def _too_many_terms(queries: Sequence[Query], impacts: SparseBatch) -> list[str]:
     long = np.flatnonzero(np.diff(impacts.indptr) > MAX_TERMS)
-    if not len(long):
-        return []
-    warning = (
-        f"{len(long)} queries have more than {MAX_TERMS:,} terms (first {queries[long[0]].id!r}), and stock Pyserini "
+    return [
+        f"{len(long)} queries have more than {MAX_TERMS:,} terms (first {queries[row].id!r}), and stock Pyserini "
         f"ends with an error there; learned_sparse.search raises the limit, and --top-k {MAX_TERMS} stays within it"
-    )
-    return [warning]
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    if not path.is_file():
-        raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        if line.strip():
-            try:
-                yield number, line.decode().rstrip("\r")
-            except UnicodeDecodeError as error:
-                raise LearnedSparseError(f"{path}:{number}: not UTF-8 text: {error.reason}") from None
+        for row in long[:1]
+    ]
 
 
 def _is_java_int(name: str) -> bool:
     digits = name[1:] if name[:1] in {"+", "-"} else name
-    return digits.isdecimal() and abs(int(digits)) <= MAX_JAVA_INT
+    return digits.isdecimal() and abs(int(digits)) <= MAX_IMPACT
 
 
 def _as_number(name: str) -> str:

@@ -68,16 +68,18 @@ def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
     Lines are checked as in ``read_vectors``. The documents and postings of a folder with a manifest must be those that
     the manifest records. Impacts take 1, 2 or 4 bytes each, as the largest one needs.
     """
-    folders = [(Path(path), vector_files(Path(path))) for path in paths]
-    reader = _ArrayReader()
-    counts = [{file: reader.read(file) for file in files} for _, files in folders]
+    reader, files = _ArrayReader(), list[Path]()
+    for path in map(Path, paths):
+        files += (folder_files := vector_files(path))
+        documents, postings = reader.documents, reader.postings
+        for file in folder_files:
+            reader.read(file)
+        if (path / MANIFEST).is_file():
+            _compare_with_manifest(path, folder_files, reader.documents - documents, reader.postings - postings)
     ids, impacts = reader.batch()
     if len(set(ids)) != len(ids):
-        for _ in _read_files(itertools.chain.from_iterable(files for _, files in folders)):
+        for _ in _read_files(files):
             pass  # raises at the second occurrence of an id, with file and line
-    for (path, _), files in zip(folders, counts, strict=True):
-        if (path / MANIFEST).is_file():
-            _compare_with_manifest(path, files)
     return ids, impacts
 
 
@@ -173,14 +175,19 @@ class _ArrayReader:
         self._validator = LineReader()
         self._numbers = _TermNumbers()
         self._ids: list[str] = []
-        self._postings = 0
+        self.postings = 0
+        """Number of postings read."""
         self._lengths: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
         self._indices = [np.empty(0, np.int32)]
         self._impacts: list[npt.NDArray[np.integer]] = [np.empty(0, np.uint8)]
 
-    def read(self, file: Path) -> tuple[int, int]:
-        """Append the documents of ``file``; returns the numbers of documents and postings."""
-        documents, postings = len(self._ids), self._postings
+    @property
+    def documents(self) -> int:
+        """Number of documents read."""
+        return len(self._ids)
+
+    def read(self, file: Path) -> None:
+        """Append the documents of ``file``."""
         with contextlib.closing(numbered_lines(file)) as lines:
             while chunk := list(itertools.islice(lines, CHUNK_LINES)):
                 try:
@@ -192,7 +199,6 @@ class _ArrayReader:
                         except BadLineError as error:
                             raise LearnedSparseError(f"{file}:{number}: {error}") from None
                     raise
-        return len(self._ids) - documents, self._postings - postings
 
     def batch(self) -> tuple[list[str], SparseBatch]:
         """Ids and impacts of all documents read."""
@@ -226,14 +232,14 @@ class _ArrayReader:
             for line in lines:
                 self._validator.parse(line)  # raises if a vector really has too many characters
         self._ids += ids
-        self._postings += len(impacts)
+        self.postings += len(impacts)
         self._lengths.append(np.array(counts, np.int64))
         self._indices.append(indices)
         self._impacts.append(impacts.astype(np.min_scalar_type(impacts.max(initial=0))))
 
 
-def _compare_with_manifest(folder: Path, files: dict[Path, tuple[int, int]]) -> None:
-    """Raise if the manifest of ``folder`` records other documents and postings than those read from ``files``."""
+def _compare_with_manifest(folder: Path, files: Sequence[Path], documents: int, postings: int) -> None:
+    """Raise if the manifest of ``folder`` records other files or counts than those read, or no impacts of documents."""
     manifest = Manifest.load(folder)
     where = folder / MANIFEST
     if manifest.kind != "documents":
@@ -242,19 +248,15 @@ def _compare_with_manifest(folder: Path, files: dict[Path, tuple[int, int]]) -> 
         raise LearnedSparseError(f"{where}: not complete; run learned_sparse.encode with --resume")
     if manifest.scoring != "impact":
         raise LearnedSparseError(f"{where}: scored by BM25, not by a sum of impacts; index it, and search the index")
-    recorded = {folder / part.file: part.documents for part in manifest.parts}
-    for path in sorted(recorded.keys() ^ files.keys()):
+    recorded = {folder / part.file for part in manifest.parts}
+    for path in sorted(recorded ^ set(files)):
         problem = "missing" if path in recorded else "not in the manifest"
         raise LearnedSparseError(f"{path}: {problem}; encode again, or search the files without the manifest")
-    for path, (documents, _) in files.items():
-        if documents != recorded[path]:
-            raise LearnedSparseError(
-                f"{path}: {recorded[path]:,} documents in the manifest, {documents:,} read; encode again"
-            )
-    postings = sum(count for _, count in files.values())
-    if postings != manifest.counts.postings:
+    counts = manifest.counts
+    if (documents, postings) != (counts.written, counts.postings):
         raise LearnedSparseError(
-            f"{where}: {manifest.counts.postings:,} impacts in the manifest, {postings:,} read; encode again"
+            f"{where}: {counts.written:,} documents and {counts.postings:,} impacts in the manifest, "
+            f"{documents:,} and {postings:,} read; encode again"
         )
 
 

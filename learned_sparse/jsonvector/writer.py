@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -17,16 +16,6 @@ from learned_sparse.core import EMPTY_TERM, MAX_IMPACT, LearnedSparseError, Luce
 from learned_sparse.jsonvector.reader import MAX_REPEATED_CHARACTERS, too_long
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenPart:
-    """Content of one part file."""
-
-    documents: int
-    empty_vectors: int
-    postings: int
-    sha256: str
-
-
 def write_part(
     path: Path,
     ids: Sequence[str],
@@ -35,57 +24,49 @@ def write_part(
     *,
     terms: LuceneTerms | None = None,
     compress: bool = False,
-) -> WrittenPart:
-    """Write the impacts ``batch`` of the documents ``ids`` to ``path``, whole or not at all.
+) -> str:
+    """Write the impacts ``batch`` of the documents ``ids`` to ``path``, whole or not at all; returns its SHA-256.
 
     An empty row is written with ``EMPTY_TERM`` as its only term. A row that Anserini would drop, split or change
     raises an error that names document and term. ``terms`` is ``LuceneTerms(batch.terms)``, if it exists already.
     """
-    with open_part(path, terms or LuceneTerms(batch.terms), compress=compress) as part:
-        part.add(ids, texts, batch)
-    return part.written()
+    with open_part(path, compress=compress) as part:
+        part.add(ids, texts, batch, terms or LuceneTerms(batch.terms))
+    return part.sha256
 
 
 class PartFile:
     """A part file that is being written; see :func:`open_part`."""
 
-    def __init__(self, out: Any, digest: Any, terms: LuceneTerms) -> None:
-        """``out`` takes lines; ``digest`` is the hash of the bytes that reach the disk."""
-        self._out, self._digest, self._terms = out, digest, terms
-        self._documents = self._empty = self._postings = 0
+    def __init__(self, lines: Any, digest: Any) -> None:
+        self.lines = lines
+        """File to write lines to."""
+        self._digest = digest
 
-    def add(self, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch) -> None:
+    def add(self, ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
         """Append documents; raises for rows that Anserini would drop, split or change."""
-        check_impacts(ids, batch, self._terms)
-        for line in _lines(ids, texts, batch, self._terms):
-            self._out.write(line)
-        self._documents += len(ids)
-        self._empty += int(np.count_nonzero(np.diff(batch.indptr) == 0))
-        self._postings += len(batch.values)
+        check_impacts(ids, batch, terms)
+        for line in _lines(ids, texts, batch, terms):
+            self.lines.write(line)
 
-    def written(self) -> WrittenPart:
-        """Content of the file, after the file is closed."""
-        return WrittenPart(
-            documents=self._documents,
-            empty_vectors=self._empty,
-            postings=self._postings,
-            sha256=self._digest.hexdigest(),
-        )
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the bytes on disk, once the file is closed."""
+        return str(self._digest.hexdigest())
 
 
 @contextlib.contextmanager
-def open_part(path: Path, terms: LuceneTerms, *, compress: bool = False) -> Iterator[PartFile]:
+def open_part(path: Path, *, compress: bool = False) -> Iterator[PartFile]:
     """Open a part file, which appears as ``path`` when the block ends without an exception."""
-    with open_lines(path, compress=compress) as (out, digest):
-        yield PartFile(out, digest, terms)
-
-
-@contextlib.contextmanager
-def open_lines(path: Path, *, compress: bool = False) -> Iterator[tuple[Any, Any]]:
-    """Open a file that is written whole or not at all; yields the file and the SHA-256 of the bytes on disk."""
-    digest = hashlib.sha256()
-    with atomic_write(path) as file, _compressed(_Hashing(file, digest), compress) as out:
-        yield out, digest
+    with atomic_write(path) as file:
+        hashing = _Hashing(file)
+        if not compress:
+            yield PartFile(hashing, hashing.digest)
+            return
+        # No file name and no time in the header, so that equal documents give equal bytes.
+        disk = cast(BinaryIO, hashing)
+        with gzip.GzipFile(filename="", mode="wb", fileobj=disk, mtime=0, compresslevel=6) as lines:
+            yield PartFile(lines, hashing.digest)
 
 
 def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
@@ -125,22 +106,12 @@ def _lines(ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: 
 class _Hashing:
     """A binary file that also hashes what is written."""
 
-    def __init__(self, file: BinaryIO, digest: Any) -> None:
-        self._file, self._digest = file, digest
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest = file, hashlib.sha256()
 
     def write(self, data: bytes) -> int:
-        self._digest.update(data)
+        self.digest.update(data)
         return self._file.write(data)
 
     def flush(self) -> None:
         self._file.flush()
-
-
-@contextlib.contextmanager
-def _compressed(file: _Hashing, compress: bool) -> Iterator[Any]:
-    if not compress:
-        yield file
-        return
-    # No file name and no time in the header, so that equal documents give equal bytes.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=cast(BinaryIO, file), mtime=0, compresslevel=6) as out:
-        yield out

@@ -15,6 +15,7 @@ from learned_sparse.core import (
     encoded_folders,
     index_folder,
     parse_changes,
+    positive,
     run_file,
     run_main,
 )
@@ -97,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     where("--checkpoint", metavar="DIR", help="encoder of the queries (default: the one recorded in the index)")
     where("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
-    where("--encode-batch", type=_positive, default=256, metavar="N", help="queries encoded at a time (default 256)")
+    where("--encode-batch", type=positive, default=256, metavar="N", help="queries encoded at a time (default 256)")
     where("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     where("--impact", action="store_true", help=argparse.SUPPRESS)  # an option of search.lucene; the index records it
     what = parser.add_argument_group("queries").add_argument
@@ -108,16 +109,16 @@ def parser() -> argparse.ArgumentParser:
     how = parser.add_argument_group("run").add_argument
     how("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
     how("--output-format", choices=["trec", "msmarco"], default="trec", help="(default %(default)s)")
-    how("--hits", type=_positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
-    how("--threads", type=_positive, default=1, metavar="N", help="threads that search (default %(default)s)")
+    how("--hits", type=positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
+    how("--threads", type=positive, default=1, metavar="N", help="threads that search (default %(default)s)")
     how(
-        "--batch-size", type=_positive, default=CHUNK_SIZE, metavar="N",
+        "--batch-size", type=positive, default=CHUNK_SIZE, metavar="N",
         help="queries searched before their hits are written (default %(default)s)",
     )  # fmt: skip
     how("--remove-query", action="store_true", help="drop hits with the id of their query (some collections record it)")
     how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
     how("--max-passage", action="store_true", help="rank documents by the best of their segments among --hits segments")
-    how("--max-passage-hits", type=_positive, metavar="K", help="documents kept by --max-passage (default 100)")
+    how("--max-passage-hits", type=positive, metavar="K", help="documents kept by --max-passage (default 100)")
     how("--max-passage-delimiter", metavar="TEXT", help="between document id and segment (default #)")
     return parser
 
@@ -161,7 +162,7 @@ def _queries(options: argparse.Namespace, collection: Collection, place: Path) -
     """The queries, the run file, and whether hits with the id of their query are dropped."""
     if options.topics:
         return read_queries(options.topics), options.output, options.remove_query
-    split = options.split or (next(iter(collection.splits)) if len(collection.splits) == 1 else "test")
+    split = collection.choose_split(options.split)
     model = "bm25" if options.bm25 else options.model or place.name
     output = options.output or run_file(collection.name, split, model)
     return collection.queries(split), output, options.remove_query or collection.split(split).remove_query
@@ -187,12 +188,6 @@ def _counted(results: Iterable[tuple[str, Hits]], without_hits: list[str]) -> It
         if not hits:
             without_hits.append(name)
         yield name, hits
-
-
-def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{number}: give at least 1")
-    return number
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from learned_sparse.core import (
     read_json,
     without_mark,
 )
-from learned_sparse.encode import QUERY_QUANTIZER, WORD_COUNTS
+from learned_sparse.encode import query_quantizer
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, is_index_note
 from learned_sparse.jsonvector import Manifest, differences
 
@@ -47,9 +47,8 @@ class QueryEncoder:
             encoder = load_encoder(str(encoder), "query", **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")
-        counts_words = encoder.description.get("scoring", "impact") == "bm25"
         self.encoder = encoder
-        self.quantizer = quantizer or (WORD_COUNTS if counts_words else encoder.quantizer or QUERY_QUANTIZER)
+        self.quantizer = quantizer or query_quantizer(encoder)
 
     @classmethod
     def from_index(

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 import transformers
 
-from learned_sparse.encode import EncodeOptions, encode_source, load_side, open_source, query_side
+from learned_sparse.collections import read_documents
+from learned_sparse.core import Quantizer, load_encoder
+from learned_sparse.encode import write_vectors
 from learned_sparse.lucene import start_jvm
 
 SCALE = 256 / 5
@@ -24,18 +26,9 @@ Contender = Callable[[], object]
 
 
 def ours(folder: Path, corpus: Path, output: Path, *, dtype: str, max_length: int, scale: float = SCALE) -> Contender:
-    """``python -m learned_sparse.encode`` without loading the model."""
-    options = EncodeOptions(
-        model=folder.name, checkpoint=str(folder), input=corpus, output=output, overwrite=True, device="cpu",
-        dtype=dtype, max_length=max_length, quantization_factor=scale,
-    )  # fmt: skip
-    encoder, queries = load_side(options, str(folder)), query_side(options, str(folder))
-
-    def encode() -> None:
-        source = open_source(options)  # can be read once
-        encode_source(options, str(folder), source, encoder, queries)
-
-    return encode
+    """``write_vectors``, the work of ``python -m learned_sparse.encode`` without loading the model."""
+    encoder = load_encoder(str(folder), dtype=dtype, max_length=max_length, device="cpu")
+    return lambda: write_vectors(output, read_documents(corpus), encoder, quantizer=Quantizer(scale), overwrite=True)
 
 
 def pyserini_smaller(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:

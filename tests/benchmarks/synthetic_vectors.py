@@ -62,7 +62,8 @@ def write_vectors(folder: Path, impacts: SparseBatch, parts: int = 4) -> dict[Pa
     written = {}
     for part, (start, end) in enumerate(itertools.pairwise(bounds)):
         path, rows = folder / f"part-{part:05d}.jsonl", impacts.take(np.arange(start, end))
-        written[path] = write_part(path, names[start:end], [TEXT] * (end - start), rows, terms=terms).documents
+        write_part(path, names[start:end], [TEXT] * (end - start), rows, terms=terms)
+        written[path] = end - start
     return written
 
 

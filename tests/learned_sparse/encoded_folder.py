@@ -38,14 +38,13 @@ def write_folder(folder: Path, vectors: Vectors, *, parts: int = 2, **changes: A
     names = list(vectors)
     size = max(1, -(-len(names) // parts))
     written = []
-    empty = postings = 0
     for number, start in enumerate(range(0, len(names), size)):
         chunk = names[start : start + size]
         batch = SparseBatch.from_dicts([vectors[name] for name in chunk], dtype="int32")
         file = f"vectors/part-{number:05d}.jsonl"
-        part = write_part(folder / file, chunk, [f"text of {name}" for name in chunk], batch)
-        empty, postings = empty + part.empty_vectors, postings + part.postings
-        written.append(Part(file=file, documents=part.documents, sha256=part.sha256))
+        sha256 = write_part(folder / file, chunk, [f"text of {name}" for name in chunk], batch)
+        written.append(Part(file=file, documents=len(chunk), sha256=sha256))
+    empty, postings = sum(not vector for vector in vectors.values()), sum(map(len, vectors.values()))
     settings: dict[str, Any] = {
         "kind": "documents",
         "complete": True,

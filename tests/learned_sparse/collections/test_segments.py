@@ -18,7 +18,7 @@ from learned_sparse.core import Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode.__main__ import main
-from learned_sparse.encode.options import EncodeOptions
+from learned_sparse.encode.options import parse_arguments
 from learned_sparse.jsonvector import Manifest, read_vectors
 from tests.fake_encoder import FakeEncoder
 
@@ -115,17 +115,17 @@ def test_an_encoder_without_word_positions_is_an_error(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"segment_length": 0}, "--segment-length 0: give at least 1"),
-        ({"segment_length": 3, "segment_overlap": 3}, "--segment-overlap 3: give 0 to 2"),
-        ({"segment_length": 3, "segment_delimiter": " "}, "without white space"),
-        ({"segments": "first"}, "need --segment-length"),
-        ({"segment_overlap": 1}, "need --segment-length"),
-        ({"segment_length": 3, "queries": True}, "for documents"),
+        ("--segment-length 0", "--segment-length 0: give at least 1"),
+        ("--segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
+        ("--segment-length 3 --segment-delimiter=", "without white space"),
+        ("--segments first", "need --segment-length"),
+        ("--segment-overlap 1", "need --segment-length"),
+        ("--segment-length 3 --queries", "for documents"),
     ],
 )
-def test_invalid_options_are_errors(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_errors(options: str, message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
-        EncodeOptions(model="m", **options)  # type: ignore[arg-type]
+        parse_arguments(["--model", "m", "--collection", "c", *options.split()])
 
 
 def test_a_long_word_is_a_segment_and_overlaps_still_advance() -> None:

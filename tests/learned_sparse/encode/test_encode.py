@@ -18,8 +18,8 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import run
 from learned_sparse.encode.__main__ import main
-from learned_sparse.encode.options import DEMO_MODELS, EncodeOptions, parse_arguments
-from learned_sparse.encode.quantizers import Calibration
+from learned_sparse.encode.options import DEMO_MODELS, parse_arguments
+from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
 from learned_sparse.jsonvector import Manifest, read_topics, read_vectors
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.search import ExactSearcher
@@ -167,7 +167,10 @@ def test_default_folders_are_below_home(
     assert "next: python -m learned_sparse.index --model sparterm --collection pydoc" in capsys.readouterr().out
     assert main(["--model", "sparterm", "--queries"]) == 0
     assert (tmp_home / "queries" / "toy" / "test" / "sparterm" / "queries.tsv").is_file()
-    assert "next: python -m learned_sparse.search --model sparterm --split test" in capsys.readouterr().out
+    assert (
+        "next: python -m learned_sparse.search --model sparterm --collection pydoc --split test"
+        in capsys.readouterr().out
+    )
     assert names == ["pydoc", "pydoc"]
 
 
@@ -197,8 +200,8 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
             ["--num-shards", "2", "--shard-id", "2", "--collection", "pydoc"],
             "--shard-id 2: with --num-shards 2 give 0 to 1",
         ),
-        (["--part-size", "0", "--collection", "pydoc"], "--part-size 0: give at least 1"),
-        (["--resume", "--overwrite", "--collection", "pydoc"], "give one of them"),
+        (["--part-size", "0", "--collection", "pydoc"], "--part-size: 0: give at least 1"),
+        (["--resume", "--overwrite", "--collection", "pydoc"], "not allowed with argument"),
         (["--input", "x.jsonl"], "--input needs --output"),
         (["--split", "test", "--collection", "pydoc"], "--split is for --queries"),
         (["--queries", "--num-shards", "2", "--collection", "pydoc"], "--num-shards is for documents"),
@@ -208,9 +211,12 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
         (["--input", "{tmp}/none.jsonl", "--output", "{tmp}/x"], "none.jsonl: no such file"),
     ],
 )
-def test_invalid_options(tmp_path: Path, corpus: Path, arguments: list[str], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
+def test_invalid_options(
+    tmp_path: Path, corpus: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises((LearnedSparseError, SystemExit)) as error:
         encode(*(argument.format(tmp=tmp_path, corpus=corpus) for argument in arguments))
+    assert message in f"{error.value} {capsys.readouterr().err}"
     assert not (tmp_path / "x").exists()
 
 
@@ -252,20 +258,18 @@ def test_changes_of_settings_reach_both_sides_and_the_manifest(
 
 
 def test_choice_of_the_quantiser() -> None:
-    stored = Quantizer(7.0, 8)
-    options = EncodeOptions(model="m")
-    assert options.choose_quantizer("document", "impact", stored) == stored
-    assert options.choose_quantizer("document", "impact", None) == Calibration(bits=8)
-    assert options.choose_quantizer("query", "impact", None) == Quantizer(100.0)
-    four_bits = dataclasses.replace(options, bits=4, calibration=99.0)
-    assert four_bits.choose_quantizer("document", "impact", stored) == Calibration(bits=4, percentile=99.0)
-    assert four_bits.choose_quantizer("query", "impact", stored) == stored  # the options are about documents
-    with_factor = dataclasses.replace(options, bits=4, quantization_factor=3.0)
-    assert with_factor.choose_quantizer("document", "impact", stored) == Quantizer(3.0, 4)
+    stored, encoder = Quantizer(7.0, 8), FakeEncoder("document")
+    assert choose_quantizer("document", encoder) == Calibration(bits=8)
+    assert choose_quantizer("query", encoder) == query_quantizer(encoder) == Quantizer(100.0)
+    encoder.quantizer = stored
+    assert choose_quantizer("document", encoder) == query_quantizer(encoder) == stored
+    assert choose_quantizer("document", encoder, bits=4, percentile=99.0) == Calibration(bits=4, percentile=99.0)
+    assert choose_quantizer("document", encoder, bits=4, factor=3.0) == Quantizer(3.0, 4)
     # BM25 counts words: a stored factor or a calibration would multiply the counts.
-    assert options.choose_quantizer("document", "bm25", stored) == Quantizer(1.0)
+    encoder.description["scoring"] = "bm25"
+    assert choose_quantizer("document", encoder) == query_quantizer(encoder) == Quantizer(1.0)
     with pytest.raises(LearnedSparseError, match="counts words: omit --bits"):
-        four_bits.choose_quantizer("document", "bm25", stored)
+        choose_quantizer("document", encoder, bits=4)
 
 
 @pytest.mark.parametrize(
@@ -282,13 +286,6 @@ def test_a_model_of_the_demo_says_what_it_encodes(caplog: pytest.LogCaptureFixtu
     options = parse_arguments(["--model", "spade-k2", "--checkpoint", "home/checkpoints/spade"])
     assert options.collection == "pydoc"
     assert "encoding the embedded collection pydoc" in caplog.text
-
-
-def test_devices_are_shards(tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError) as error:
-        encode("--input", tmp_path, "--output", tmp_path, "--devices", "cuda:0", "cuda:1")
-    assert "--devices: one process encodes on one device" in str(error.value)
-    assert "--device cuda:1 --num-shards 2 --shard-id 1" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from learned_sparse.collections import read_documents
 from learned_sparse.core import LearnedSparseError, Quantizer, SparseBatch
 from learned_sparse.encode import documents as pipeline
-from learned_sparse.encode import slice_size, write_vectors
+from learned_sparse.encode import write_vectors
 from learned_sparse.jsonvector import Manifest
 from tests.fake_encoder import FakeEncoder
 
@@ -181,10 +181,10 @@ def test_an_error_in_the_middle_of_a_part_leaves_no_part(tmp_path: Path, corpus:
 
 def test_models_with_many_terms_get_smaller_slices() -> None:
     encoder = FakeEncoder("document")
-    assert slice_size(encoder) == 1024
+    assert pipeline.slice_size(encoder) == 1024
     encoder.terms = range(2**19)  # type: ignore[assignment]  # only the length counts
-    assert slice_size(encoder) == 64  # 2**25 weights at most
+    assert pipeline.slice_size(encoder) == 64  # 2**25 weights at most
     encoder.terms = range(500_000)  # type: ignore[assignment]
-    assert slice_size(encoder) == 64  # the power of two below 67
+    assert pipeline.slice_size(encoder) == 64  # the power of two below 67
     encoder.description["top_k"] = 1000
-    assert slice_size(encoder) == 1024
+    assert pipeline.slice_size(encoder) == 1024

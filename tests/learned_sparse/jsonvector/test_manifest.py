@@ -12,7 +12,6 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import sha256, write_json
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.jsonvector import Counts, Manifest, Part, differences, versions
-from learned_sparse.jsonvector.manifest import exactness_warning
 
 
 def manifest(**changes: object) -> Manifest:
@@ -103,8 +102,10 @@ def test_problems(tmp_path: Path) -> None:
 
 
 def test_warning_about_scores_beyond_exact_floats() -> None:
-    assert exactness_warning(2**16, 2**8) is None
-    assert "16,777,217" in (exactness_warning(2**24 + 1, 1) or "")
+    one = manifest(query_quantizer=Quantizer(1.0, 1))  # impacts of queries are 1
+    assert list(one.document_warnings(Counts(largest_sum=2**24))) == []
+    assert "16,777,217" in next(one.document_warnings(Counts(largest_sum=2**24 + 1)))
+    assert "4,278,190,080" in next(manifest().document_warnings(Counts(largest_sum=2**24)))  # 255 times as much
 
 
 def test_total_of_counts() -> None:
