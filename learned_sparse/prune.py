@@ -65,23 +65,24 @@ def prune(
     with an empty vector if need be; lines that lose no term keep their bytes. Returns the manifests of the targets,
     whose ``options["pruning"]`` records the rule and the removed terms with their document frequencies.
     """
-    rule = _check_rule(max_document_frequency, top_dimensions)
+    share, top = max_document_frequency, top_dimensions
+    if (share is None) == (top is None):
+        raise LearnedSparseError("give one of --max-document-frequency SHARE and --top-dimensions N")
+    if share is not None and not 0 < share <= 1:
+        raise LearnedSparseError(f"--max-document-frequency {share}: give a share above 0 and at most 1")
+    if top is not None and top < 0:
+        raise LearnedSparseError(f"--top-dimensions {top}: give 0 or more")
     manifests = encoded_files(sources).manifests
     for target in targets:
         _check_target(target, sources, overwrite)
     frequencies = Counter(term for source in sources for _, vector in read_vectors(source) for term in vector)
-    recorded = sum(manifest.counts.postings for manifest in manifests)
-    if frequencies.total() != recorded:
-        names = ", ".join(map(str, sources))
-        raise LearnedSparseError(
-            f"{names}: {frequencies.total():,} postings, {recorded:,} by the {MANIFEST}; encode again"
-        )
     documents = sum(manifest.counts.written for manifest in manifests)
-    removed = (
-        frequent_terms(frequencies, documents, max_document_frequency)
-        if max_document_frequency is not None
-        else dict(_by_frequency(frequencies)[:top_dimensions])
-    )
+    if share is not None:
+        rule: dict[str, float] = {"max_document_frequency": share}
+        removed = frequent_terms(frequencies, documents, share)
+    else:
+        rule = {"top_dimensions": top or 0}
+        removed = dict(_by_frequency(frequencies)[:top])
     if frequencies and len(removed) == len(frequencies):
         ((name, value),) = rule.items()
         raise LearnedSparseError(f"--{name.replace('_', '-')} {value}: removes every term; no query could match")
@@ -94,19 +95,6 @@ def prune(
 
 def _by_frequency(frequencies: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(frequencies.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _check_rule(share: float | None, top: int | None) -> dict[str, float | int]:
-    """The rule as JSON."""
-    if (share is None) == (top is None):
-        raise LearnedSparseError("give one of --max-document-frequency SHARE and --top-dimensions N")
-    if share is not None:
-        if not 0 < share <= 1:
-            raise LearnedSparseError(f"--max-document-frequency {share}: give a share above 0 and at most 1")
-        return {"max_document_frequency": share}
-    if top is None or top < 0:
-        raise LearnedSparseError(f"--top-dimensions {top}: give 0 or more")
-    return {"top_dimensions": top}
 
 
 def _check_target(target: Path, sources: Sequence[Path], overwrite: bool) -> None:
@@ -129,13 +117,8 @@ def _write(
     with new_folder(target) as folder:
         written = [_write_part(source / part.file, folder / part.file, part, removed) for part in manifest.parts]
         totals = Counts.total(counts for _, counts in written)
-        counts = dataclasses.replace(
-            manifest.counts,
-            postings=totals.postings,
-            empty_vectors=totals.empty_vectors,
-            largest_impact=totals.largest_impact,
-            largest_sum=totals.largest_sum,
-        )
+        changed = ("postings", "empty_vectors", "largest_impact", "largest_sum")
+        counts = dataclasses.replace(manifest.counts, **{name: getattr(totals, name) for name in changed})
         pruned = dataclasses.replace(manifest, options=options)
         finished = pruned.finished([part for part, _ in written], counts, pruned.document_warnings(counts))
         finished.save(folder)
@@ -173,7 +156,9 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("where to? give --as NAME or --output DIR")
     collection = filed_under(options.collection or "pydoc")
     sources = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
-    targets = _targets(options.output or vectors_folder(collection, options.name), sources)
+    target, count = options.output or vectors_folder(collection, options.name), len(sources)
+    shards = [target.with_name(f"{target.name}-shard-{number}-of-{count}") for number in range(count)]
+    targets = [target] if count == 1 else shards
     before = [Manifest.load(source).counts for source in sources]
     manifests = prune(
         sources,
@@ -187,16 +172,6 @@ def main(argv: list[str] | None = None) -> int:
     folders = f"--index DIR --input {' '.join(map(str, targets))}"
     print(f"next: python -m learned_sparse.index {folders if options.output else named}")
     return 0
-
-
-def _targets(target: Path, sources: Sequence[Path]) -> list[Path]:
-    """``target``, or one folder for each shard, named as ``learned_sparse.encode`` names shards."""
-    if len(sources) == 1:
-        return [target]
-    names = [source.name.rpartition("-shard-")[2] for source in sources]
-    if names == [source.name for source in sources] or len(set(names)) < len(sources):
-        names = [f"{number}-of-{len(sources)}" for number in range(len(sources))]
-    return [target.with_name(f"{target.name}-shard-{name}") for name in names]
 
 
 def _report(before: Counts, manifests: Sequence[Manifest]) -> None:
