@@ -12,10 +12,11 @@ from learned_sparse.core import (
     Query,
     add_set_option,
     atomic_write,
-    checkpoint_folder,
+    default_checkpoint,
     did_you_mean,
     index_folder,
     parse_changes,
+    positive,
     run_main,
 )
 
@@ -41,75 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parser().parse_args(argv)
     _check(options)
-    _show(_inspect(options), options)
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m learned_sparse.inspect",
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    what = parser.add_argument_group("what to inspect")
-    what.add_argument("--text", help="a text of your own")
-    what.add_argument("--side", choices=["query", "document"], help="side that encodes --text (default document)")
-    what.add_argument("--document", metavar="ID", help="a document of the index")
-    what.add_argument("--query", metavar="TEXT", help="a query of your own, with --document")
-    what.add_argument("--query-id", metavar="ID", help="a query of --topics, or of a split of the collection")
-    where = parser.add_argument_group("model, index and collection")
-    where.add_argument("--model", help="model in the home folder: its checkpoint, its index of --collection")
-    where.add_argument("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
-    where.add_argument("--checkpoint", help="for --text: DIR or Hub id; else: where the index's encoder is now")
-    where.add_argument("--collection", help="collection (default pydoc, or the one recorded in the index)")
-    where.add_argument("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    where.add_argument("--split", help="split of --collection with --query-id (default test, or its only one)")
-    where.add_argument("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
-    where.add_argument("--device", help="device to encode on, such as cpu or cuda:0")
-    add_set_option(where, "change a setting for --text or for the query, for instance query_k=100; may be repeated")
-    where.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
-    how = parser.add_argument_group("output")
-    how.add_argument("--terms", type=int, default=25, metavar="N", help="terms shown per text (default %(default)s)")
-    how.add_argument("--no-sources", action="store_true", help="show only what the index holds; do not read the text")
-    how.add_argument("--json", action="store_true", help="print JSON with all terms, tokens and sources")
-    how.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page that needs no other file")
-    how.add_argument("--no-color", action="store_true", help="plain text, as when the output is no terminal")
-    return parser
-
-
-def _inspect(options: argparse.Namespace) -> Inspection:
-    from learned_sparse.collections import load_collection
-    from learned_sparse.inspect.inspection import IndexInspector, Overrides, inspect_text
-
-    settings = parse_changes(options.set)
-    side: Side = "query" if options.side == "query" else "document"
-    if options.text is not None and not options.index:
-        checkpoint = options.checkpoint or _default_checkpoint(options.model)
-        changes = {"settings": settings} if settings else {}
-        model = options.model or options.checkpoint
-        return inspect_text(options.text, side, model, checkpoint, device=options.device, **changes)
-    if not (index := options.index):
-        collection = load_collection(options.collection or "pydoc", data=options.data)
-        index = index_folder(collection.name, options.model)
-    if options.heap:
-        from learned_sparse.lucene import start_jvm
-
-        start_jvm(heap=options.heap)
-    overrides = Overrides(
-        checkpoint=options.checkpoint, device=options.device, collection=options.collection, data=options.data
-    )
-    inspector = IndexInspector(index, overrides)
-    if options.text is not None:
-        return inspector.text(options.text, side, settings)
-    sources = not options.no_sources
-    if query := _query(options, index):
-        return inspector.pair(query, options.document, settings, sources=sources)
-    return inspector.document(options.document, sources=sources)
-
-
-def _show(inspection: Inspection, options: argparse.Namespace) -> None:
+    inspection = _inspect(options)
     if options.html:
         from learned_sparse.inspect.rendering import to_html
 
@@ -123,10 +56,98 @@ def _show(inspection: Inspection, options: argparse.Namespace) -> None:
         from learned_sparse.inspect.rendering import print_to_terminal
 
         print_to_terminal(inspection, terms=options.terms, color=not options.no_color)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m learned_sparse.inspect",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    what = parser.add_argument_group("what to inspect")
+    text = what.add_mutually_exclusive_group(required=True)
+    text.add_argument("--text", help="a text of your own")
+    text.add_argument("--document", metavar="ID", help="a document of the index")
+    what.add_argument("--side", choices=["query", "document"], help="side that encodes --text (default document)")
+    query = what.add_mutually_exclusive_group()
+    query.add_argument("--query", metavar="TEXT", help="a query of your own, with --document")
+    query.add_argument("--query-id", metavar="ID", help="a query of --topics, or of a split of the collection")
+    where = parser.add_argument_group("model, index and collection")
+    where.add_argument("--model", help="model in the home folder: its checkpoint, its index of --collection")
+    where.add_argument("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
+    where.add_argument("--checkpoint", help="for --text: DIR or Hub id; else: where the index's encoder is now")
+    where.add_argument("--collection", help="collection (default pydoc, or the one recorded in the index)")
+    where.add_argument("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    where.add_argument("--split", help="split of --collection with --query-id (default test, or its only one)")
+    where.add_argument("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
+    where.add_argument("--device", help="device to encode on, such as cpu or cuda:0")
+    add_set_option(where, "change a setting for --text or for the query, for instance query_k=100; may be repeated")
+    where.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
+    how = parser.add_argument_group("output")
+    how.add_argument(
+        "--terms", type=positive, default=25, metavar="N", help="terms shown per text (default %(default)s)"
+    )
+    how.add_argument("--no-sources", action="store_true", help="show only what the index holds; do not read the text")
+    how.add_argument("--json", action="store_true", help="print JSON with all terms, tokens and sources")
+    how.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page that needs no other file")
+    how.add_argument("--no-color", action="store_true", help="plain text, as when the output is no terminal")
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise if an option needs another one."""
+    text = options.text is not None
+    has_query = options.query is not None or options.query_id is not None
+    named = options.model or options.index or (text and options.checkpoint)
+    problems = {
+        "--query needs --document; to inspect a query alone, give --text TEXT --side query": text and has_query,
+        "--side is only for --text": options.side and not text,
+        f"no model is named: give --model NAME, --index DIR{', --checkpoint DIR' * text}": not named,
+        "--topics and --split need --query-id": (options.topics or options.split) and options.query_id is None,
+        "--set is for --text and for queries; the documents of an index are encoded already": (
+            options.set and not text and not has_query
+        ),
+    }
+    for message, applies in problems.items():
+        if applies:
+            raise LearnedSparseError(message)
+
+
+def _inspect(options: argparse.Namespace) -> Inspection:
+    from learned_sparse.collections import load_collection
+    from learned_sparse.inspect.inspection import IndexInspector, inspect_text
+
+    settings = parse_changes(options.set)
+    side: Side = "query" if options.side == "query" else "document"
+    if options.text is not None and not options.index:
+        checkpoint = options.checkpoint or default_checkpoint(options.model)
+        changes = {"settings": settings} if settings else {}
+        model = options.model or options.checkpoint
+        return inspect_text(options.text, side, model, checkpoint, device=options.device, **changes)
+    if not (index := options.index):
+        index = index_folder(load_collection(options.collection or "pydoc", data=options.data).name, options.model)
+    if options.heap:
+        from learned_sparse.lucene import start_jvm
+
+        start_jvm(heap=options.heap)
+    inspector = IndexInspector(
+        index, checkpoint=options.checkpoint, device=options.device, collection=options.collection, data=options.data
+    )
+    if options.text is not None:
+        return inspector.text(options.text, side, settings)
+    sources = not options.no_sources
+    if query := _query(options, index):
+        return inspector.pair(query, options.document, settings, sources=sources)
+    return inspector.document(options.document, sources=sources)
 
 
 def _query(options: argparse.Namespace, index: Path) -> Query | None:
-    from learned_sparse.collections import read_queries
+    """The query of ``--query``, ``--topics`` or a split of the collection; None if no query is given."""
+    from learned_sparse.collections import load_collection, read_queries
+    from learned_sparse.index import IndexNote
 
     if options.query is not None:
         return Query("", options.query)
@@ -135,58 +156,21 @@ def _query(options: argparse.Namespace, index: Path) -> Query | None:
     if options.topics:
         queries, source = read_queries(options.topics), str(options.topics)
     else:
-        queries, source = _split(options, index)
+        name = options.collection
+        if name is None:
+            name = next((manifest.collection for manifest in IndexNote.load(index).manifests), None)
+        if name is None:
+            raise LearnedSparseError(
+                "--query-id: of which queries? give --collection NAME and --split, or --topics FILE"
+            )
+        collection = load_collection(name, data=options.data)
+        split = collection.choose_split(options.split)
+        queries, source = collection.queries(split), f"{name}, split {split}"
     for query in queries:
         if query.id == options.query_id:
             return query
     suggestion = did_you_mean(options.query_id, [query.id for query in queries][:100])
     raise LearnedSparseError(f"{source}: no query {options.query_id!r}{suggestion}")
-
-
-def _split(options: argparse.Namespace, index: Path) -> tuple[list[Query], str]:
-    """Queries of a split, and a name for messages."""
-    from learned_sparse.collections import load_collection
-    from learned_sparse.index import IndexNote
-
-    name = options.collection
-    if name is None:
-        manifests = IndexNote.load(index).manifests
-        name = manifests[0].collection if manifests else None
-    if name is None:
-        raise LearnedSparseError("--query-id: of which queries? give --collection NAME and --split, or --topics FILE")
-    collection = load_collection(name, data=options.data)
-    split = options.split or (next(iter(collection.splits)) if len(collection.splits) == 1 else "test")
-    return collection.queries(split), f"{name}, split {split}"
-
-
-def _default_checkpoint(model: str) -> str:
-    folder = checkpoint_folder(model)
-    if not folder.is_dir():
-        raise LearnedSparseError(
-            f"{folder}: no checkpoint of {model!r}; `make demo` trains one, --checkpoint names another (DIR or Hub id)"
-        )
-    return str(folder)
-
-
-def _check(options: argparse.Namespace) -> None:
-    has_query = options.query is not None or options.query_id is not None
-    if (options.text is None) == (options.document is None):
-        raise LearnedSparseError("give --text TEXT or --document ID, and only one of them")
-    if options.text is not None and has_query:
-        raise LearnedSparseError("--query needs --document; to inspect a query alone, give --text TEXT --side query")
-    if options.query is not None and options.query_id is not None:
-        raise LearnedSparseError("--query is a text and --query-id the id of one: give only one of them")
-    if options.side and options.text is None:
-        raise LearnedSparseError("--side is only for --text")
-    if not (options.model or options.index or (options.text is not None and options.checkpoint)):
-        more = ", --checkpoint DIR" if options.text is not None else ""
-        raise LearnedSparseError(f"no model is named: give --model NAME, --index DIR{more}")
-    if (options.topics or options.split) and options.query_id is None:
-        raise LearnedSparseError("--topics and --split need --query-id")
-    if options.set and options.text is None and not has_query:
-        raise LearnedSparseError("--set is for --text and for queries; the documents of an index are encoded already")
-    if options.terms < 1:
-        raise LearnedSparseError(f"--terms {options.terms}: give at least 1")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,6 @@ ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overrides:
-    """Current places of what an index was made from; None: as recorded in the index."""
-
-    checkpoint: str | None = None
-    device: str | None = None
-    collection: str | None = None
-    data: Path | None = None
-
-
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
     """``text`` as one side (``query`` or ``document``) of a checkpoint encodes it, with options of ``load_encoder``."""
     encoder = load_encoder(checkpoint, side, model=model, **options)
@@ -48,8 +38,18 @@ def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: 
 class IndexInspector:
     """Inspects documents of one impact index, and queries and texts with the encoders it was made with."""
 
-    def __init__(self, index: Path, overrides: Overrides) -> None:
-        self._index, self._overrides = index, overrides
+    def __init__(
+        self,
+        index: Path,
+        *,
+        checkpoint: str | None = None,
+        device: str | None = None,
+        collection: str | None = None,
+        data: Path | None = None,
+    ) -> None:
+        """``checkpoint``, ``collection`` and ``data`` replace the locations that the index records."""
+        self._index, self._checkpoint, self._device = index, checkpoint, device
+        self._collection, self._data = collection, data
         self._note = IndexNote.load(index)
         if self._note.scoring == "bm25-text":
             raise LearnedSparseError(f"{index}: an index of plain text, without impacts; name one of encoded documents")
@@ -117,9 +117,8 @@ class IndexInspector:
         return {id: postings[id] for id in names if id in postings}
 
     def _query(self, query: Query, settings: Mapping[str, Any]) -> TextView:
-        device = {"device": self._overrides.device} if self._overrides.device else {}
-        checkpoint = self._overrides.checkpoint
-        encoder = QueryEncoder.from_index(self._index, checkpoint, note=self._note, settings=settings, **device)
+        device = {"device": self._device} if self._device else {}
+        encoder = QueryEncoder.from_index(self._index, self._checkpoint, note=self._note, settings=settings, **device)
         return _view("query", without_mark(query.text), encoder.encoder, encoder.quantizer, query.id or None)
 
     def _document(self, name: str, row: Mapping[str, int], notes: list[str], *, sources: bool) -> TextView:
@@ -157,8 +156,8 @@ class IndexInspector:
         """The encoder that encoded the documents; raise if the checkpoint gives another one."""
         recorded = manifest.encoder
         options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
-        options |= {"revision": manifest.options.get("revision"), "device": self._overrides.device}
-        checkpoint = self._overrides.checkpoint or manifest.checkpoint
+        options |= {"revision": manifest.options.get("revision"), "device": self._device}
+        checkpoint = self._checkpoint or manifest.checkpoint
         encoder = load_encoder(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(
@@ -167,29 +166,27 @@ class IndexInspector:
         return encoder
 
     def _find_document(self, manifest: Manifest, name: str) -> Document:
-        """The document ``name``, or the whole document that the segment ``name`` was cut from."""
+        """The document ``name``, or the whole document that the segment ``name`` was cut from.
+
+        Documents come from the encoded files if these still exist and no collection is named, else from the collection.
+        """
         segmentation = Segmentation.recorded(manifest.options)
         wanted = name.rpartition(segmentation.delimiter)[0] if segmentation else name
-        source, documents = self._documents(manifest)
+        files = [Path(entry["file"]) for entry in manifest.input]
+        source = ", ".join(map(str, files)) or "its input"
+        if files and self._collection is None and self._data is None and all(file.is_file() for file in files):
+            documents = chain.from_iterable(read_documents(file, on_bad_line="skip") for file in files)
+        elif collection := self._collection or manifest.collection:
+            source = collection
+            documents = chain(load_collection(collection, data=self._data).documents("skip"))
+        else:
+            raise LearnedSparseError(f"{source}: the encoded documents are not there; name them with --collection")
         for document in documents:
             if document.id == wanted:
                 return document
         raise LearnedSparseError(
             f"document {wanted!r} is not in {source}; name the collection that was encoded with --collection, --data"
         )
-
-    def _documents(self, manifest: Manifest) -> tuple[str, Iterator[Document]]:
-        """The encoded files if they still exist and no collection is named, else the collection; with its name."""
-        files = [Path(entry["file"]) for entry in manifest.input]
-        named = self._overrides.collection is not None or self._overrides.data is not None
-        if files and not named and all(file.is_file() for file in files):
-            documents = (document for file in files for document in read_documents(file, on_bad_line="skip"))
-            return ", ".join(map(str, files)), documents
-        name = self._overrides.collection or manifest.collection
-        if name is None:
-            missing = ", ".join(map(str, files)) or "its input"
-            raise LearnedSparseError(f"{missing}: the encoded documents are not there; name them with --collection")
-        return name, load_collection(name, data=self._overrides.data).documents("skip")
 
 
 def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None, name: str | None = None) -> TextView:

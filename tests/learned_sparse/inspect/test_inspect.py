@@ -252,16 +252,12 @@ def test_unknown_documents_and_unfit_indexes(index: Path, tmp_path: Path) -> Non
 
 
 def test_options_that_exclude_or_need_each_other() -> None:
-    assert "give --text TEXT or --document ID" in refused("--model", "m")
-    assert "give --text TEXT or --document ID" in refused("--model", "m", "--text", "a", "--document", "d")
     assert "--text TEXT --side query" in refused("--model", "m", "--text", "a", "--query", "b")
-    assert "only one of them" in refused("--model", "m", "--document", "a", "--query", "b", "--query-id", "c")
     assert "give --model NAME, --index DIR, --checkpoint DIR" in refused("--text", "a")
     assert refused("--document", "a").endswith("give --model NAME, --index DIR")
     assert "--side is only for --text" in refused("--model", "m", "--document", "a", "--side", "query")
     assert "need --query-id" in refused("--model", "m", "--document", "a", "--split", "test")
     assert "--set is for" in refused("--model", "m", "--document", "a", "--set", "k=1")
-    assert "--terms 0" in refused("--model", "m", "--text", "a", "--terms", "0")
 
 
 def test_no_such_model(tmp_home: Path) -> None:
