@@ -1,20 +1,15 @@
-"""Texts of similar length as batches of token ids, and sparse rows: the largest weights, and rows of many batches."""
+"""Texts of similar length as padded batches of token ids, and the largest weights of sparse rows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core import LearnedSparseError, SparseBatch
-
-Number = TypeVar("Number", np.int32, np.float32)
-_INITIAL_SIZE = 2**18
-"""Values allocated at first by ``RowCollector``: 2 MB."""
 
 
 @dataclass(frozen=True)
@@ -67,42 +62,6 @@ def pad(
     ids = np.full(mask.shape, padding_id)
     ids[mask] = tokens[(starts[:, None] + columns)[mask]]
     return ids, mask.astype(np.int64)
-
-
-class RowCollector:
-    """Copies the rows of many batches into arrays that grow.
-
-    A list of batches would leave small blocks of memory between the large ones that each forward pass frees, which the
-    next forward pass could then not use again: the process grew by 280 MB over 1,280 passages.
-    """
-
-    def __init__(self, rows: int, terms: Sequence[str]) -> None:
-        """``rows`` is the total number of rows."""
-        self._terms = terms
-        self._indptr = np.zeros(rows + 1, np.int64)
-        self._indices, self._values = np.empty(_INITIAL_SIZE, np.int32), np.empty(_INITIAL_SIZE, np.float32)
-        self._rows = self._size = 0
-
-    def add(self, batch: SparseBatch) -> None:
-        """Append the rows of ``batch``."""
-        end, rows = self._size + len(batch.values), self._rows + len(batch)
-        if end > len(self._values):
-            self._indices = _grown(self._indices, end, self._size)
-            self._values = _grown(self._values, end, self._size)
-        self._indices[self._size : end], self._values[self._size : end] = batch.indices, batch.values
-        self._indptr[self._rows + 1 : rows + 1] = batch.indptr[1:] + self._size
-        self._rows, self._size = rows, end
-
-    def batch(self, order: npt.NDArray[np.int64]) -> SparseBatch:
-        """The rows with the numbers ``order``."""
-        indptr = self._indptr[: self._rows + 1]
-        return SparseBatch(indptr, self._indices[: self._size], self._values[: self._size], self._terms).take(order)
-
-
-def _grown(array: npt.NDArray[Number], size: int, used: int) -> npt.NDArray[Number]:
-    longer = np.empty(max(size, 2 * len(array)), array.dtype)
-    longer[:used] = array[:used]
-    return longer
 
 
 def keep_top_k(batch: SparseBatch, k: int) -> SparseBatch:

@@ -30,7 +30,7 @@ from encoders.checkpoints import (
     tokenizer_sha256,
     unwritable_ids,
 )
-from encoders.encoding.batches import BatchSize, RowCollector, keep_top_k, pad
+from encoders.encoding.batches import BatchSize, keep_top_k, pad
 from encoders.encoding.model import architecture_named, change_settings, default_quantizer, settings_of, tower_folder
 from encoders.encoding.reading import WordFinder, make_reading
 from encoders.head import attribute
@@ -116,10 +116,9 @@ class CheckpointEncoder(Encoder):
         self.truncated += prepared.truncated
         starts = np.cumsum(prepared.lengths) - prepared.lengths
         batches = list(self._batch_size.batches(prepared.lengths, self._max_texts))
-        rows = RowCollector(len(prepared), self.terms)
-        for texts in batches:
-            rows.add(self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]))
-        return rows.batch(np.argsort(np.concatenate([np.empty(0, np.int64), *batches]), kind="stable"))
+        rows = [SparseBatch(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), self.terms)]
+        rows += [self._weigh(prepared.tokens, starts[texts], prepared.lengths[texts]) for texts in batches]
+        return SparseBatch.concatenate(rows, np.argsort(np.concatenate([np.empty(0, np.int64), *batches])))
 
     def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
         """``(start, end, tokens)`` of each word of the untruncated ``texts``, where a long text may be cut."""

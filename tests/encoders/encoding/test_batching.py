@@ -1,20 +1,17 @@
-"""Batches of similar length, padding, and collected sparse rows."""
+"""Batches of similar length, padding, and the largest weights of sparse rows."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.encoding import BatchSize, batches
-from encoders.encoding.batches import RowCollector, keep_top_k, pad
+from encoders.encoding import BatchSize
+from encoders.encoding.batches import keep_top_k, pad
 from learned_sparse.core import LearnedSparseError, SparseBatch
 
 TERMS = [f"t{number}" for number in range(9)]
-ROWS = st.lists(st.dictionaries(st.sampled_from(TERMS), st.floats(0.5, 2, width=32), max_size=9), max_size=4)
 
 
 @given(st.lists(st.integers(0, 300)), st.integers(1, 500), st.sampled_from(["", "t"]))
@@ -44,20 +41,6 @@ def test_padding() -> None:
     assert ids.tolist() == [[6, 7, 7], [4, 8, 5], [7, 7, 7]]
     assert mask.tolist() == [[1, 0, 0], [1, 1, 1], [0, 0, 0]]
     assert pad(tokens, starts[:1], np.array([0]), 0)[0].shape == (1, 1)
-
-
-@given(st.lists(ROWS, max_size=6), st.randoms(use_true_random=False))
-def test_collected_rows_are_those_added(parts: list[list[dict[str, float]]], random: Any) -> None:
-    rows = [row for part in parts for row in part]
-    order = list(range(len(rows)))
-    random.shuffle(order)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_INITIAL_SIZE", 3)
-        collector = RowCollector(len(rows), TERMS)
-        for part in parts:
-            collector.add(SparseBatch.from_dicts(part, terms=TERMS))
-        batch = collector.batch(np.array(order, np.int64))
-    assert [batch.row(number) for number in range(len(batch))] == [rows[number] for number in order]
 
 
 def test_the_largest_values_of_each_row() -> None:
