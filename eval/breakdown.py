@@ -13,11 +13,11 @@ paper is silent:
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 from eval.measures import (
     SIGNIFICANT,
@@ -124,7 +124,10 @@ def main(argv: list[str] | None = None) -> int:
     queries = {"All": list(overlaps), **by_class(overlaps)}
     classes = [_measure(name, ids, overlaps, judged, runs, options.compare) for name, ids in queries.items()]
     if options.json:
-        print(json.dumps(_as_json(options, judged, classes), indent=2, ensure_ascii=False))
+        about = {"collection": judged.collection.name, "split": judged.split, "compare": options.compare}
+        content = about | {"tokenizer": options.tokenizer, "level": options.level}
+        content["classes"] = [dataclasses.asdict(one) for one in classes]
+        print(json.dumps(content, indent=2, ensure_ascii=False))
     else:
         print("\n\n".join(_class_table(one, judged.measures, options) for one in classes))
     return 0
@@ -172,27 +175,6 @@ def _significance(one: Class, reference: str) -> str:
     runs = {measure: [run for run, of in one.p_values.items() if of[measure] < SIGNIFICANT] for measure in measures}
     parts = [f"{measure}: {', '.join(names)}" for measure, names in runs.items() if names]
     return f"significantly different from {reference} (p < {SIGNIFICANT}): {'; '.join(parts) or 'none'}"
-
-
-def _as_json(options: argparse.Namespace, judged: Judged, classes: Sequence[Class]) -> dict[str, Any]:
-    return {
-        "collection": judged.collection.name,
-        "split": judged.split,
-        "tokenizer": options.tokenizer,
-        "level": options.level,
-        **({"compare": options.compare} if options.compare else {}),
-        "classes": [
-            {
-                "name": one.name,
-                "queries": len(one.queries),
-                "unmatched": one.unmatched,
-                "scores": one.scores,
-                **({"p": one.p_values} if options.compare else {}),
-                "query_ids": one.queries,
-            }
-            for one in classes
-        ],
-    }
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,8 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from eval.costs import Sparsity, sparsity_of_files
-from eval.measures import Cell, Column, Qrels, Scores, chosen_split, evaluate, format_table, parse_measure
-from learned_sparse.collections import load_collection, read_qrels, registered_qrels
+from eval.measures import (
+    Cell,
+    Column,
+    Qrels,
+    Scores,
+    add_collection_options,
+    evaluate,
+    format_table,
+    load_split,
+    parse_measure,
+)
+from learned_sparse.collections import read_qrels, registered_qrels
 from learned_sparse.core import LearnedSparseError, atomic_write, run_file, run_main
 
 logger = logging.getLogger(__name__)
@@ -65,8 +75,6 @@ def main(argv: list[str] | None = None) -> int:
         print(content)
     if not options.json:
         print(_results_table(results, markdown=options.markdown))
-    if options.per_query and not options.json:
-        print("\n" + _queries_table(results, markdown=options.markdown))
     return 0
 
 
@@ -78,16 +86,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     files: dict[str, Any] = {"type": Path, "nargs": "+", "action": "extend", "metavar": "FILE"}
     add = parser.add_argument
-    add("--collection", metavar="NAME|PATH", help="a collection by name, folder, YAML file, or ir_datasets:ID")
-    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    add("--split", help="split of the collection (required if it has several)")
+    add_collection_options(parser)
     add("--run", **files, help="TREC runs, one row each (default: all runs of the split in the home folder)")
     add("--qrels", metavar="FILE", help="judgements instead of the split's: a file, or a name registered in Pyserini")
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 'MAP(rel=2)' (default: the split's)")
     add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
     add("--vectors", **files, help="encoded documents, one folder per run: adds FLOPS and terms per text")
     add("--queries", **files, help="the encoded queries that belong to --vectors")
-    add("--per-query", action="store_true", help="also print the value of every query")
+    add("--per-query", action="store_true", help="also the values of every query in the JSON")
     add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
     add("--json", action="store_true", help="print everything as JSON, document frequencies included")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")
@@ -101,8 +107,7 @@ def _load_task(options: argparse.Namespace) -> _Task:
             raise LearnedSparseError("no judgements: give --collection, or --qrels with --measures")
         split, measures, remove_query = options.split, options.measures, options.remove_query
         return _Task(collection=None, split=split, qrels=qrels, measures=tuple(measures), remove_query=remove_query)
-    collection = load_collection(options.collection, data=options.data)
-    name = chosen_split(collection, options.split)
+    collection, name = load_split(options)
     split = collection.split(name)
     return _Task(
         collection=collection.name,
@@ -160,16 +165,6 @@ def _results_table(results: Sequence[_Result], *, markdown: bool) -> str:
         for row, result in zip(rows, results, strict=True):
             of = result.sparsity
             row += [of.flops, of.documents.mean, of.queries.mean] if of else [None, None, None]
-    return format_table(columns, rows, markdown=markdown)
-
-
-def _queries_table(results: Sequence[_Result], *, markdown: bool) -> str:
-    """One row per query and measure, one column per run."""
-    columns = [Column("query"), Column("measure"), *(Column(result.name, best="highest") for result in results)]
-    measures = results[0].scores.per_query
-    queries = sorted(next(iter(measures.values())))
-    values = [result.scores.per_query for result in results]
-    rows: list[list[Cell]] = [[q, m, *(of_run[m][q] for of_run in values)] for q in queries for m in measures]
     return format_table(columns, rows, markdown=markdown)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 
 from eval.measures import (
     Cell,
-    Column,
     Scores,
     confidence_interval,
     differences,
@@ -21,22 +19,17 @@ from eval.measures import (
     p_value,
     write_texts,
 )
-from eval.reproduce import pooled
-from learned_sparse.collections import Collection, load_collection, write_run
+from learned_sparse.collections import Collection, load_collection
 from learned_sparse.core import (
     LearnedSparseError,
     Quantizer,
-    index_folder,
     load_encoder,
-    run_file,
     run_main,
     vectors_folder,
     write_json,
 )
 from learned_sparse.encode import write_vectors
-from learned_sparse.index import build_bm25_index
 from learned_sparse.jsonvector import read_vectors, versions
-from learned_sparse.lucene import search_bm25
 from learned_sparse.search import ExactSearcher, QueryEncoder
 
 SPLIT = "test"
@@ -45,35 +38,18 @@ MEASURE = "nDCG@10"
 MAX_LOSS = 0.002
 """A data type may be a default if it loses at most this much nDCG@10 with 95 % confidence."""
 TOP = 10
-POOL_DEPTH = 10
-"""BM25's documents per query in a pool."""
 _HITS = 100
-_AGREEMENT = {"cosine": "cosine", "jaccard": "Jaccard", "equal": "equal impacts", "within_one": "within 1"}
 EPILOG = """\
 Documents and queries of each collection are encoded in fp32 and in each other data type, with the quantisers of fp32.
 The search is exact and in memory, the measure is trec_eval's nDCG@10, and the interval of its difference is 95 %
 (Student's t). Encoded documents are kept in the home folder, so an interrupted run continues.
+Reduce a large collection first with `python -m eval.reproduce.prepare pool`.
 
 example:
   python -m eval.fidelity --checkpoint DIR --data DIR --dtypes bf16 --collections scifact
 """
 
 Vector = Mapping[str, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
-    """Agreement of two sets of impact vectors of the same texts; a missing term has the impact 0."""
-
-    texts: int
-    cosine: float
-    """Mean over texts."""
-    jaccard: float
-    """Mean over texts of the terms that both vectors have, divided by the terms that either has."""
-    equal: float
-    """Share of all impacts that are equal."""
-    within_one: float
-    """Share of all impacts that differ by at most 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +69,8 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     _check(options)
     model = _description(options)
-    compared = [_compare(options, _collection(options, name)) for name in options.collections]
-    words = f"--dtypes {' '.join(options.dtypes)} --collections {' '.join(options.collections)}"
-    words += f" --pooled {' '.join(options.pooled)}" if options.pooled else ""
-    command = f"python -m eval.fidelity --checkpoint {model['checkpoint']} --data DIR {words}"
-    content = {"command": command, **model, "versions": versions(), "collections": compared}
+    compared = [_compare(options, load_collection(str(options.data / name))) for name in options.collections]
+    content = {**model, "versions": versions(), "collections": compared}
     page = format_page(content)
     print(page)
     if options.output:
@@ -106,31 +79,23 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def agreement(pairs: Iterable[tuple[Vector, Vector]]) -> Agreement:
-    """Agreement of the two vectors of each text (at least one text).
+def agreement(pairs: Iterable[tuple[Vector, Vector]]) -> dict[str, float]:
+    """Agreement of the two vectors of each text (at least one text); a missing term has the impact 0.
 
-    >>> found = agreement([({"hives": 3, "itch": 1}, {"hives": 4}), ({}, {})])
-    >>> round(found.cosine, 4), found.jaccard, found.equal, found.within_one
-    (0.9743, 0.75, 0.0, 1.0)
+    ``cosine``: mean over texts. ``equal impacts``: share of all impacts that are equal.
+
+    >>> agreement([({"hives": 3, "itch": 4}, {"hives": 3}), ({}, {})])
+    {'cosine': 0.8, 'equal impacts': 0.5}
     """
-    texts = impacts = equal = within_one = 0
-    cosine = jaccard = 0.0
+    texts = impacts = equal = 0
+    cosine = 0.0
     for one, other in pairs:
         terms = one.keys() | other.keys()
-        distances = [abs(one.get(term, 0) - other.get(term, 0)) for term in terms]
         texts += 1
         impacts += len(terms)
-        equal += distances.count(0)
-        within_one += sum(distance <= 1 for distance in distances)
+        equal += sum(one.get(term) == other.get(term) for term in terms)
         cosine += _cosine(one, other)
-        jaccard += len(one.keys() & other.keys()) / len(terms) if terms else 1.0
-    return Agreement(
-        texts=texts,
-        cosine=cosine / texts,
-        jaccard=jaccard / texts,
-        equal=equal / impacts if impacts else 1.0,
-        within_one=within_one / impacts if impacts else 1.0,
-    )
+    return {"cosine": cosine / texts, "equal impacts": equal / impacts if impacts else 1.0}
 
 
 def top_overlap(
@@ -153,11 +118,10 @@ def format_page(content: Mapping[str, Any]) -> str:
     """The results as Markdown."""
     parts = [
         "# Data types compared with fp32",
-        f"Written by `{content['command']}`. Device: {content['device']}, threads: {content['threads']}.",
-        "A collection named `...-pool-N` has the relevant documents and BM25's N best documents per query only.",
+        f"Checkpoint: {content['checkpoint']}. Device: {content['device']}, threads: {content['threads']}.",
     ]
-    for found in content["collections"]:
-        parts += [f"## {found['collection']}", *_tables(found)]
+    for compared in content["collections"]:
+        parts += [f"## {compared['collection']}", _table(compared["rows"])]
     return "\n\n".join(parts)
 
 
@@ -180,8 +144,8 @@ def _compare(options: argparse.Namespace, collection: Collection) -> dict[str, A
                 "p": round(p_value(values), 6),
                 "may be a default": low >= -MAX_LOSS,
                 "overlap": round(top_overlap(reference.run, encoded.run, TOP), 6),
-                "document": dataclasses.asdict(agreement((one, other) for (_, one), (_, other) in documents)),
-                "query": dataclasses.asdict(agreement(queries)),
+                "document": agreement((one, other) for (_, one), (_, other) in documents),
+                "query": agreement(queries),
             }
         )
     quantizers = {side: quantizer.to_json() for side, quantizer in reference.quantizers.items()}
@@ -245,45 +209,23 @@ def _check(options: argparse.Namespace) -> None:
         corpus = options.data / name / "corpus.jsonl"
         if not corpus.is_file():
             raise LearnedSparseError(f"{corpus}: no such file; give the folder of the collections: --data DIR")
-    for name in options.pooled:
-        if name not in options.collections:
-            raise LearnedSparseError(f"--pooled {name}: not one of --collections {' '.join(options.collections)}")
     if REFERENCE in options.dtypes:
         raise LearnedSparseError(f"--dtypes {REFERENCE}: the others are compared with it; omit it")
 
 
-def _collection(options: argparse.Namespace, name: str) -> Collection:
-    """The whole collection, or its pool."""
-    path = str(options.data / name)
-    collection = load_collection(path)
-    if name not in options.pooled:
-        return collection
-    run, index = run_file(name, SPLIT, "bm25"), index_folder(name, "bm25")
-    if not run.exists():
-        build_bm25_index(collection.documents(), index, overwrite=True)
-        write_run(run, search_bm25(index, collection.queries(SPLIT), _HITS))
-    return load_collection(pooled(path, name, SPLIT, run, POOL_DEPTH))
-
-
-def _tables(found: Mapping[str, Any]) -> list[str]:
-    reference, *rows = found["rows"]
-    columns = ["dtype", MEASURE, "difference", "95 % interval", "p", f"overlap of the top {TOP}", "may be a default"]
-    scores: list[list[Cell]] = [[REFERENCE, reference[MEASURE], *[None] * 5]]
-    for row in rows:
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row per data type; cosines and shares of equal impacts compare its vectors with those of fp32."""
+    columns = ["dtype", MEASURE, "difference", "95 % interval", "p", "may be a default", f"overlap of the top {TOP}"]
+    agreements = [(side, name) for side in ("document", "query") for name in ("cosine", "equal impacts")]
+    columns += [f"{name}, {side}" for side, name in agreements]
+    reference, *others = rows
+    cells: list[list[Cell]] = [[REFERENCE, reference[MEASURE], *[None] * (len(columns) - 2)]]
+    for row in others:
         interval = "{:+.4f} to {:+.4f}".format(*row["confidence interval"])
         allowed = "yes" if row["may be a default"] else "no"
-        scores.append([row["dtype"], row[MEASURE], row["difference"], interval, row["p"], row["overlap"], allowed])
-    vectors: list[list[Cell]] = [
-        [row["dtype"], f"{row[side]['texts']} {name}", *(row[side][key] for key in _AGREEMENT)]
-        for row in rows
-        for side, name in (("document", "documents"), ("query", "queries"))
-    ]
-    vector_columns: list[Column | str] = ["dtype", "texts", *_AGREEMENT.values()]
-    return [
-        format_table(columns, scores, markdown=True),
-        "Vectors compared with those of fp32: means over texts, and shares of all impacts.",
-        format_table(vector_columns, vectors, markdown=True),
-    ]
+        scores = [row["dtype"], row[MEASURE], row["difference"], interval, row["p"], allowed, row["overlap"]]
+        cells.append([*scores, *(row[side][name] for side, name in agreements)])
+    return format_table(columns, cells, markdown=True)
 
 
 def _cosine(one: Vector, other: Vector) -> float:
@@ -306,13 +248,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--data", type=Path, required=True, metavar="DIR", help="folder of the collections, in BEIR's layout")
     add("--dtypes", nargs="+", default=["bf16"], metavar="DTYPE", help="compared with fp32 (default: bf16)")
     add("--collections", nargs="+", default=["scifact"], metavar="NAME", help="folders below --data (default: scifact)")
-    add(
-        "--pooled",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help=f"collections to reduce to relevant documents and BM25's {POOL_DEPTH} best documents per query",
-    )
     add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
     add("--overwrite", action="store_true", help="encode again what an earlier run left in the home folder")
     add("--output", type=Path, metavar="FILE", help="write FILE.md and FILE.json")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 from eval.measures import (
     Cell,
@@ -19,6 +19,7 @@ from eval.measures import (
     evaluate,
     format_table,
     load_judged,
+    positive,
     read_runs,
 )
 from learned_sparse.collections import Run, ranked, write_run
@@ -56,26 +57,6 @@ Row = tuple[str, int | None, Mapping[str, float]]
 _BATCH_SIZE = "16384t"
 _PAIRS = 8192  # pairs that are tokenised, and sorted by length, at a time
 _DOCUMENTS = 1024  # documents that are encoded, and held in memory, at a time
-
-
-class Progress(Protocol):
-    """A progress bar over pairs."""
-
-    def update(self, n: int) -> Any:
-        """Advance by ``n`` pairs."""
-
-
-class Scorer(Protocol):
-    """A model that scores pairs of a query and a document; higher is better."""
-
-    @property
-    def description(self) -> Mapping[str, Any]:
-        """What determines the scores, as JSON values."""
-
-    def scores(
-        self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: Progress
-    ) -> npt.NDArray[np.float64]:
-        """One score for each of ``pairs``, in order."""
 
 
 class CrossEncoder:
@@ -121,7 +102,7 @@ class CrossEncoder:
         }
 
     def scores(
-        self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: Progress
+        self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: tqdm[Any]
     ) -> npt.NDArray[np.float64]:
         """One score for each of ``pairs``; the longer text of a pair is truncated first."""
         scores = np.empty(len(pairs), np.float64)
@@ -162,7 +143,7 @@ class DotProducts:
         }
 
     def scores(
-        self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: Progress
+        self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: tqdm[Any]
     ) -> npt.NDArray[np.float64]:
         """One score for each of ``pairs``, summed in float64; each text is encoded once."""
         row_of = {query: row for row, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
@@ -222,8 +203,6 @@ def main(argv: list[str] | None = None) -> int:
     """Score, re-rank, measure and print; write runs and JSON if --output is given."""
     options = _parser().parse_args(argv)
     depths = sorted(set(options.depth))
-    if depths[0] < 1:
-        raise LearnedSparseError(f"--depth {depths[0]}: give at least 1")
     if options.cross_encoder and options.set:
         raise LearnedSparseError("--set changes a checkpoint of this package; a cross-encoder has no such settings")
     judged = load_judged(options)
@@ -241,15 +220,21 @@ def main(argv: list[str] | None = None) -> int:
             if options.output:
                 write_run(options.output / f"{name}-top{depth}.txt", reranked)
             rows.append((name, depth, evaluate(reranked, judged.qrels, judged.measures).mean))
-    as_json = [{"run": run, "depth": depth, "scores": dict(measures)} for run, depth, measures in rows]
-    content = {"collection": judged.collection.name, "split": judged.split, **scorer.description, "rows": as_json}
+    print(_table(rows, options.markdown))
     if options.output:
-        write_json(options.output / "rerank.json", {**content, "pairs": len(scores), "versions": versions()})
-    print(json.dumps(content, indent=2, ensure_ascii=False) if options.json else _table(rows, options.markdown))
+        content = {
+            "collection": judged.collection.name,
+            "split": judged.split,
+            **scorer.description,
+            "rows": [{"run": run, "depth": depth, "scores": means} for run, depth, means in rows],
+            "pairs": len(scores),
+            "versions": versions(),
+        }
+        write_json(options.output / "rerank.json", content)
     return 0
 
 
-def _load_scorer(options: argparse.Namespace) -> Scorer:
+def _load_scorer(options: argparse.Namespace) -> CrossEncoder | DotProducts:
     model_options = {
         "revision": options.revision,
         "max_length": options.max_length,
@@ -290,9 +275,9 @@ def _load_classifier(folder: Path, name: str) -> Any:
     return model
 
 
-def _score_pairs(scorer: Scorer, judged: Judged, runs: Sequence[Run], depth: int) -> dict[Pair, float]:
-    from tqdm import tqdm
-
+def _score_pairs(
+    scorer: CrossEncoder | DotProducts, judged: Judged, runs: Sequence[Run], depth: int
+) -> dict[Pair, float]:
     pairs = pairs_of(runs, depth)
     if not pairs:
         raise LearnedSparseError(f"no run has a hit for a judged query of {judged.collection.name} {judged.split}")
@@ -328,7 +313,7 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")
     which.add_argument("--model", metavar="NAME", help="a model of this package, by its name in the home folder")
     add = parser.add_argument
-    add("--depth", nargs="+", type=int, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
+    add("--depth", nargs="+", type=positive, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
     add("--revision", help="revision of a model on the Hub")
     add_set_option(parser, "change a setting of a checkpoint, for instance alpha=0.3; repeatable")
     add("--max-length", type=int, metavar="TOKENS", help="default: 512 for a pair, else the checkpoint's")
@@ -337,7 +322,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16; lower precision creates ties")
     add("--output", type=Path, metavar="DIR", help="write the runs (NAME-topN.txt) and rerank.json")
     add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
-    add("--json", action="store_true", help="print everything as JSON")
     return parser
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,17 @@ from typing import Any
 import yaml
 
 from eval.costs import Sparsity, count_terms, sparsity_of
-from eval.measures import Cell, Column, Scores, chosen_split, evaluate, format_table, parse_measure, write_texts
-from eval.report import Axis, line_chart
-from learned_sparse.collections import Collection, load_collection, write_run
+from eval.measures import (
+    Cell,
+    Column,
+    add_collection_options,
+    evaluate,
+    format_table,
+    load_split,
+    parse_measure,
+    positive,
+)
+from learned_sparse.collections import Collection, Run, write_run
 from learned_sparse.core import (
     Encoder,
     LearnedSparseError,
@@ -38,10 +45,12 @@ settings are checked before any document is encoded.
 
 examples:
   python -m eval.sweep --model spade --collection scifact --split test --set alpha=0,0.25,0.5,0.75,1 --set k=5,10
-  python -m eval.sweep --model uhd-bert --collection scifact --split test --set query_k=50,100,200,null --output DIR
+  python -m eval.sweep --model uhd-bert --collection scifact --split test --set query_k=50,100,200,null --output FILE
 """
 Changes = Mapping[str, Any]
 """Setting → value."""
+Impacts = Mapping[str, Mapping[str, int]]
+"""Query id → ``{term: impact}``."""
 _DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype")
 
 
@@ -49,35 +58,21 @@ _DESCRIBED = ("architecture", "settings", "weights_sha256", "max_length", "dtype
 class Row:
     """Result of one combination of settings."""
 
-    changes: Changes
+    settings: Changes
     own: bool
     """Whether these are the settings of the checkpoint."""
     scores: Mapping[str, float]
     sparsity: Sparsity
-    quantizers: Mapping[str, Mapping[str, Any]]
-    """``{"document": {"scale", "bits"}, "query": ...}``"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _EncodedQueries:
-    """Queries encoded with one combination of settings."""
-
-    changes: Changes
-    impacts: dict[str, dict[str, int]]
-    quantizer: Mapping[str, Any]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure every combination and print a table; write runs and results if asked for."""
+    """Measure every combination and print a table; write runs and JSON if asked for."""
     options = _parser().parse_args(argv)
     settings = read_settings(options.set)
-    collection = load_collection(options.collection, data=options.data)
-    split = chosen_split(collection, options.split)
+    collection, split = load_split(options)
     measures = tuple(options.measures or collection.split(split).measures)
     for measure in measures:
         parse_measure(measure)
-    if options.hits < 1:
-        raise LearnedSparseError(f"--hits {options.hits}: give at least 1")
     sweep = Sweep(
         checkpoint=options.checkpoint or str(checkpoint_folder(options.model)),
         collection=collection,
@@ -91,11 +86,8 @@ def main(argv: list[str] | None = None) -> int:
     print(sweep_table(rows, markdown=options.markdown))
     if options.output:
         about = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
-        content = {**sweep.description(), **about, "rows": [_as_json(row) for row in rows]}
-        write_json(options.output / "sweep.json", content)
-        charts = {f"sweep-{_file_name(measure)}.svg": chart for measure, chart in sweep_charts(rows).items()}
-        write_texts(options.output, {"sweep.md": sweep_table(rows, markdown=True), **charts})
-        print(f"\nwritten to {options.output}: {', '.join(['sweep.md', 'sweep.json', *charts])}")
+        content = {**sweep.description(), **about, "rows": [dataclasses.asdict(row) for row in rows]}
+        write_json(options.output, content)
     return 0
 
 
@@ -133,51 +125,46 @@ class Sweep:
             groups.setdefault(repr(self._document_changes(changes)), []).append(number)
         rows: dict[int, Row] = {}
         for group in groups.values():
-            rows |= zip(group, self._measure([encoded[number] for number in group]), strict=True)
+            rows |= zip(group, self._measure([(all_changes[number], encoded[number]) for number in group]), strict=True)
         return [rows[number] for number in range(len(all_changes))]
 
-    def _measure(self, group: Sequence[_EncodedQueries]) -> list[Row]:
-        """Rows of combinations with equal document vectors."""
+    def _measure(self, group: Sequence[tuple[Changes, Impacts]]) -> list[Row]:
+        """Rows of combinations with equal document vectors, from their settings and encoded queries."""
         from tqdm import tqdm
 
-        encoder = self._load(self._document_changes(group[0].changes))
+        encoder = self._load(self._document_changes(group[0][0]))
         with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
             with tqdm(desc=self.collection.name, unit=" documents", disable=None) as progress:
-                manifest = write_vectors(folder, self.collection.documents(), encoder, progress=progress.update)
+                write_vectors(folder, self.collection.documents(), encoder, progress=progress.update)
             searcher = ExactSearcher.load(folder)
             documents = count_terms(vector for _, vector in read_vectors(folder))
         settings = self._document_encoder.description.get("settings", {})
         rows = []
-        for queries in group:
-            scores = self._search(searcher, queries)
+        split = self.collection.split(self.split)
+        for changes, queries in group:
+            run = searcher.search_batch(queries, self.hits)
+            self._write_run(changes, run)
+            scores = evaluate(run, self.collection.qrels(self.split), self.measures, remove_query=split.remove_query)
             rows.append(
                 Row(
-                    changes=queries.changes,
-                    own=all(settings.get(key) == value for key, value in queries.changes.items()),
+                    settings=changes,
+                    own=all(settings.get(key) == value for key, value in changes.items()),
                     scores=scores.mean,
-                    sparsity=sparsity_of(documents, count_terms(queries.impacts.values())),
-                    quantizers={"document": manifest.quantizer.to_json(), "query": queries.quantizer},
+                    sparsity=sparsity_of(documents, count_terms(queries.values())),
                 )
             )
         return rows
 
-    def _search(self, searcher: ExactSearcher, queries: _EncodedQueries) -> Scores:
-        run = searcher.search_batch(queries.impacts, self.hits)
+    def _write_run(self, changes: Changes, run: Run) -> None:
         if self.runs:
-            name = ",".join(f"{key}={format_value(value)}" for key, value in queries.changes.items()).replace(" ", "-")
+            name = ",".join(f"{key}={format_value(value)}" for key, value in changes.items()).replace(" ", "-")
             write_run(self.runs / f"{name}.txt", run, name)
-        remove_query = self.collection.split(self.split).remove_query
-        return evaluate(run, self.collection.qrels(self.split), self.measures, remove_query=remove_query)
 
-    def _encode_queries(self, changes: Changes, queries: Sequence[Query]) -> _EncodedQueries:
+    def _encode_queries(self, changes: Changes, queries: Sequence[Query]) -> Impacts:
         """Loading the encoder also checks the settings."""
         encoder = QueryEncoder(self.checkpoint, settings=changes, **self.encoder_options)
         impacts = encoder.encode_batch([query.text for query in queries])
-        return _EncodedQueries(
-            changes=changes,
-            impacts={query.id: vector for query, vector in zip(queries, impacts, strict=True)},
-            quantizer=encoder.quantizer.to_json(),
-        )
+        return {query.id: vector for query, vector in zip(queries, impacts, strict=True)}
 
     def _document_changes(self, changes: Changes) -> dict[str, Any]:
         query_only = self._document_encoder.query_only_settings
@@ -205,7 +192,7 @@ def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
             raise LearnedSparseError(f"--set {argument}: values are not readable; write a list as [2, 4]") from None
         if key in settings:
             raise LearnedSparseError(f"--set {key}: given twice; give all its values in one --set")
-        settings[key] = tuple(_unique(values))
+        settings[key] = tuple(values)
     return settings
 
 
@@ -219,7 +206,7 @@ def combinations(settings: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def format_value(value: Any) -> str:
-    """A value as text for tables, charts and file names.
+    """A value as text for tables and file names.
 
     >>> format_value(0.5), format_value(None), format_value([2, 4]), format_value(True)
     ('0.5', 'none', '2 4', 'true')
@@ -233,7 +220,7 @@ def format_value(value: Any) -> str:
 
 def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
     """Settings, measures, FLOPS and terms per text; a star marks the settings of the checkpoint."""
-    keys = list(rows[0].changes)
+    keys = list(rows[0].settings)
     columns = [
         *(Column(key) for key in keys),
         *(Column(measure, best="highest") for measure in rows[0].scores),
@@ -243,58 +230,8 @@ def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
     for row in rows:
         of = row.sparsity
         measured: list[Cell] = [*row.scores.values(), of.flops, of.documents.mean, of.queries.mean]
-        cells.append([*(format_value(row.changes[key]) for key in keys), *measured, "*" if row.own else ""])
+        cells.append([*(format_value(row.settings[key]) for key in keys), *measured, "*" if row.own else ""])
     return format_table(columns, cells, markdown=markdown)
-
-
-def sweep_charts(rows: Sequence[Row]) -> dict[str, str]:
-    """``{measure: SVG}`` if one or two settings vary: the one with more values on the x axis, a line per other value.
-
-    Values are equally spaced, in the given order.
-    """
-    values = {key: list(dict.fromkeys(format_value(row.changes[key]) for row in rows)) for key in rows[0].changes}
-    varying = sorted((key for key in values if len(values[key]) > 1), key=lambda key: -len(values[key]))
-    if not 1 <= len(varying) <= 2:
-        return {}
-    across, other = varying[0], varying[1] if len(varying) == 2 else None
-    charts = {}
-    for measure in rows[0].scores:
-        lines: dict[str, list[tuple[float, float]]] = {}
-        for row in rows:
-            name = measure if other is None else f"{other} = {format_value(row.changes[other])}"
-            x = values[across].index(format_value(row.changes[across]))
-            lines.setdefault(name, []).append((x, row.scores[measure]))
-        charts[measure] = line_chart(measure, lines, Axis(across, names=tuple(values[across])), Axis(measure))
-    return charts
-
-
-def _as_json(row: Row) -> dict[str, Any]:
-    return {
-        "settings": dict(row.changes),
-        "own": row.own,
-        "scores": dict(row.scores),
-        "flops": row.sparsity.flops,
-        "documents": dataclasses.asdict(row.sparsity.documents),
-        "queries": dataclasses.asdict(row.sparsity.queries),
-        "quantizers": {side: dict(content) for side, content in row.quantizers.items()},
-    }
-
-
-def _unique(values: Sequence[Any]) -> list[Any]:
-    unique: list[Any] = []
-    for value in values:
-        if not any(type(value) is type(other) and value == other for other in unique):
-            unique.append(value)
-    return unique
-
-
-def _file_name(measure: str) -> str:
-    """The measure as part of a file name.
-
-    >>> _file_name("R(rel=2)@1000")
-    'R-rel-2-1000'
-    """
-    return re.sub(r"[^A-Za-z0-9]+", "-", measure).strip("-")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -308,17 +245,15 @@ def _parser() -> argparse.ArgumentParser:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
     which.add_argument("--model", metavar="NAME", help="the model of that name in the home folder")
-    add("--collection", required=True, metavar="NAME|PATH", help="the collection to search")
-    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    add("--split", help="split of the queries (default: the only one)")
+    add_collection_options(parser, required=True)
     add("--set", action="append", required=True, metavar="KEY=V,V,...", help="a setting and its values; repeatable")
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")
-    add("--hits", type=int, default=1000, metavar="N", help="documents per query (default: %(default)s)")
+    add("--hits", type=positive, default=1000, metavar="N", help="documents per query (default: %(default)s)")
     add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
     add("--dtype", help="fp32, bf16 or fp16 (default: the fastest on the device)")
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--runs", type=Path, metavar="DIR", help="write each run there, as k=5,alpha=0.1.txt")
-    add("--output", type=Path, metavar="DIR", help="write sweep.md, sweep.json and charts (SVG) there")
+    add("--output", type=Path, metavar="FILE", help="also write everything as JSON")
     add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
     return parser
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from learned_sparse.core import LearnedSparseError, run_main, write_json
-
-if TYPE_CHECKING:
-    from eval.costs.sparsity import TermCounts
-    from learned_sparse.core import Query
-    from learned_sparse.index import IndexNote
-    from learned_sparse.search import ExactSearcher, Rows
+from eval.costs.latency import time_searches
+from eval.costs.sparsity import TermCounts, count_terms, expected_flops
+from eval.measures import add_collection_options, load_split, positive
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError, run_main, write_json
+from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
+from learned_sparse.jsonvector import read_topics, read_vectors
+from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
+from learned_sparse.search import ExactSearcher
 
 EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
@@ -29,19 +29,6 @@ examples:
   python -m eval.costs --index BM25 --collection scifact --split test            an index of plain text
   python -m eval.costs --vectors VECTORS --queries QUERIES            searched by --backend exact, without an index
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchSetup:
-    """An index or vectors, and the queries to search."""
-
-    path: Path
-    """The index, or a folder of vectors."""
-    note: IndexNote
-    queries: Sequence[Query]
-    encoded: Rows
-    """Impacts of the queries, in order; None for plain text."""
-    exact: ExactSearcher | None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,28 +46,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    from eval.costs.latency import time_searches
-    from eval.costs.sparsity import expected_flops
-
-    setup = _load_setup(options)
-    query_terms = _query_terms(setup)
+    if options.index:  # its source vectors need not be read
+        path, note, exact = options.index, IndexNote.load(options.index), None
+    else:
+        path, (note, exact) = options.vectors[0], _load_vectors(options.vectors)
+    queries = _load_queries(options, note.scoring)
+    query_terms = count_terms(analyze(queries.values()) if note.scoring == "bm25-text" else queries.values())
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
-    documents = _vector_terms(options.vectors) if setup.exact else _index_terms(setup, query_terms)
-    timed = evenly_spaced(len(setup.queries), options.timed)
-    times = time_searches(
-        setup.path,
-        setup.note,
-        [setup.queries[i] for i in timed],
-        None if setup.encoded is None else [setup.encoded[i] for i in timed],
-        options.hits,
-        setup.exact,
-    )
+    documents = _vector_terms(options.vectors) if exact else _index_terms(path, note, query_terms)
+    names = list(queries)
+    timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
+    times = time_searches(path, note, timed, options.hits, exact)
     costs = {
         "FLOPS": round(expected_flops(documents, query_terms), 6),
         "terms/document": round(documents.postings / documents.texts, 4),
         "terms/query": round(query_terms.postings / query_terms.texts, 4),
-        "index bytes": None if setup.exact else index_bytes(setup.path),
+        "index bytes": None if exact else index_bytes(path),
         "ms/query": round(times.median, 4),
         "p99 ms/query": round(times.p99, 4),
     }
@@ -88,80 +70,40 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"costs": costs, **sizes}
 
 
-def _load_setup(options: argparse.Namespace) -> SearchSetup:
-    from learned_sparse.index import IndexNote
-
-    if options.index:  # its source vectors need not be read
-        path, note, exact = options.index, IndexNote.load(options.index), None
-    else:
-        from learned_sparse.index import encoded_files
-        from learned_sparse.search import ExactSearcher
-
-        vectors = encoded_files(options.vectors)
-        if vectors.scoring != "impact":
-            raise LearnedSparseError(f"{options.vectors[0]}: scored by BM25; give the index of these vectors: --index")
-        path, note = options.vectors[0], IndexNote(vectors.scoring, vectors.manifests, {})
-        exact = ExactSearcher.load(*vectors.files)
-    queries, encoded = _load_queries(options, note.scoring)
-    return SearchSetup(path=path, note=note, queries=queries, encoded=encoded, exact=exact)
+def _load_vectors(folders: Sequence[Path]) -> tuple[IndexNote, ExactSearcher]:
+    vectors = encoded_files(folders)
+    if vectors.scoring != "impact":
+        raise LearnedSparseError(f"{folders[0]}: scored by BM25; give the index of these vectors: --index")
+    return IndexNote(vectors.scoring, vectors.manifests, {}), ExactSearcher.load(*vectors.files)
 
 
-def _load_queries(options: argparse.Namespace, scoring: str) -> tuple[Sequence[Query], Rows]:
-    """Texts of a split for an index of plain text, otherwise encoded queries."""
-    from learned_sparse.core import Query
-
-    if scoring == "bm25-text":
-        from eval.measures import chosen_split
-        from learned_sparse.collections import load_collection
-
-        if not options.collection:
-            raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")
-        collection = load_collection(options.collection, data=options.data)
-        return collection.queries(chosen_split(collection, options.split)), None
-    from learned_sparse.jsonvector import TOPICS, read_topics
-
-    if not options.queries:
-        raise LearnedSparseError("give --queries DIR: what learned_sparse.encode --queries wrote")
-    path = options.queries
-    topics = read_topics(path / TOPICS if path.is_dir() else path)
-    return [Query(name, "") for name in topics], list(topics.values())
-
-
-def _query_terms(setup: SearchSetup) -> TermCounts:
-    from eval.costs.sparsity import count_terms
-
-    if setup.encoded is not None:
-        return count_terms(setup.encoded)
-    from learned_sparse.lucene import analyze
-
-    return count_terms(analyze(query.text for query in setup.queries))
+def _load_queries(options: argparse.Namespace, scoring: str) -> Mapping[str, Any]:
+    """Query id → text for an index of plain text, otherwise impacts."""
+    if scoring != "bm25-text":
+        if not options.queries:
+            raise LearnedSparseError("give --queries DIR: what learned_sparse.encode --queries wrote")
+        return read_topics(options.queries)
+    if not options.collection:
+        raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")
+    collection, split = load_split(options)
+    return {query.id: query.text for query in collection.queries(split)}
 
 
 def _vector_terms(folders: Sequence[Path]) -> TermCounts:
-    from eval.costs.sparsity import count_terms
-    from learned_sparse.jsonvector import read_vectors
-
     return count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, folders)))
 
 
-def _index_terms(setup: SearchSetup, queries: TermCounts) -> TermCounts:
+def _index_terms(index: Path, note: IndexNote, queries: TermCounts) -> TermCounts:
     """Lucene's statistics, so no document is read. Empty texts that the BM25 index left out count as documents."""
-    from eval.costs.sparsity import TermCounts
-    from learned_sparse.core import EMPTY_TERM
-    from learned_sparse.lucene import document_frequencies, read_contents
-
-    contents = read_contents(setup.path)
-    frequency = document_frequencies(setup.path, [*queries.document_frequency, EMPTY_TERM])
+    contents = read_contents(index)
+    frequency = document_frequencies(index, [*queries.document_frequency, EMPTY_TERM])
     postings = contents.postings - frequency.pop(EMPTY_TERM)
-    texts = contents.documents + setup.note.facts.get("empty", 0)
+    texts = contents.documents + note.facts.get("empty", 0)
     return TermCounts(frequency, texts, postings, np.empty(0, np.int32))
 
 
 def index_bytes(index: Path) -> int:
     """Size of Lucene's own files in an index folder."""
-    from learned_sparse.index import INDEX_MANIFEST
-    from learned_sparse.lucene import LOG
-
     return sum(path.stat().st_size for path in index.iterdir() if path.name not in {INDEX_MANIFEST, LOG})
 
 
@@ -186,11 +128,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
-    add("--collection", metavar="NAME", help="collection whose queries search an index of plain text")
-    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    add("--split", help="split of --collection")
-    add("--hits", type=int, default=1000, metavar="K", help="documents per query (default: %(default)s)")
-    add("--timed", type=int, default=1000, metavar="N", help="maximum number of timed queries (default: %(default)s)")
+    add_collection_options(parser)
+    add("--hits", type=positive, default=1000, metavar="K", help="documents per query (default: %(default)s)")
+    add(
+        "--timed",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="maximum number of timed queries (default: %(default)s)",
+    )
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file")
     return parser
 

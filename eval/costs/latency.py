@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from learned_sparse.core import Query
-from learned_sparse.search import MaxP, Rows, open_searcher, queries_by_id
-
-if TYPE_CHECKING:
-    from learned_sparse.index import IndexNote
-    from learned_sparse.search import ExactSearcher
+from learned_sparse.index import IndexNote
+from learned_sparse.search import ExactSearcher, MaxP, QueryEncoder, open_searcher
 
 T = TypeVar("T")
 WARM_UP = 200
@@ -35,25 +32,22 @@ class Milliseconds:
 
 def encode_milliseconds(index: Path, queries: Sequence[Query]) -> float:
     """Median time to encode one query with the encoder of an index."""
-    from learned_sparse.search import QueryEncoder
-
     encoder = QueryEncoder.from_index(index)
     return milliseconds(lambda query: encoder.encode(query.text), queries).median
 
 
 def time_searches(
-    path: Path, note: IndexNote, queries: Sequence[Query], encoded: Rows, k: int, exact: ExactSearcher | None = None
+    path: Path, note: IndexNote, queries: Mapping[str, Any], k: int, exact: ExactSearcher | None = None
 ) -> Milliseconds:
     """Time the search for the ``k`` best documents of each query.
 
-    ``encoded``: impacts of the queries, in order; None for plain text. ``exact``: a searcher to use instead of the
+    ``queries``: query id → impacts, or text for an index of plain text. ``exact``: a searcher to use instead of the
     index at ``path``. An index of segments is searched to the depth of the first search for ``k`` documents.
     """
-    arguments = queries_by_id(queries, encoded)
     if maxp := MaxP.from_note(note):
         k = maxp.first_depth(k)
     with open_searcher(path, note.scoring, exact=exact) as search:
-        return milliseconds(lambda query: search({query: arguments[query]}, k, 1), list(arguments))
+        return milliseconds(lambda query: search({query: queries[query]}, k, 1), list(queries))
 
 
 def milliseconds(function: Callable[[T], object], arguments: Sequence[T]) -> Milliseconds:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector import TOPICS, read_topics, read_vectors
+from learned_sparse.jsonvector import read_topics, read_vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,7 @@ def count_terms(vectors: Iterable[Iterable[str]]) -> TermCounts:
 
 def count_queries(path: str | Path) -> TermCounts:
     """Count encoded queries (a folder, or its ``queries.tsv``); a repeated term counts once."""
-    path = Path(path)
-    return _not_empty(count_terms(read_topics(path / TOPICS if path.is_dir() else path).values()), path)
+    return _not_empty(count_terms(read_topics(path).values()), path)
 
 
 def expected_flops(documents: TermCounts, queries: TermCounts) -> float:

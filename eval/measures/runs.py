@@ -43,20 +43,26 @@ class Judged:
         )
 
 
+def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add ``--collection``, ``--data`` and ``--split``."""
+    add = parser.add_argument
+    names = "a collection by name, folder, YAML file, or ir_datasets:ID"
+    add("--collection", required=required, metavar="NAME|PATH", help=names)
+    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    add("--split", help="split of the queries (default: the only one)")
+
+
 def add_judged_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--run``, ``--collection``, ``--data``, ``--split`` and ``--measures``."""
     add = parser.add_argument
     add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
-    add("--collection", required=True, metavar="NAME|PATH", help="the collection that was searched")
-    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    add("--split", help="split of the queries (default: the only one)")
+    add_collection_options(parser, required=True)
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 MAP (default: those of the split)")
 
 
 def load_judged(options: argparse.Namespace) -> Judged:
     """Load the split that the options of ``add_judged_options`` name."""
-    collection = load_collection(options.collection, data=options.data)
-    name = chosen_split(collection, options.split)
+    collection, name = load_split(options)
     split = collection.split(name)
     measures = tuple(options.measures or split.measures)
     for measure in measures:
@@ -71,12 +77,28 @@ def load_judged(options: argparse.Namespace) -> Judged:
     )
 
 
-def chosen_split(collection: Collection, split: str | None) -> str:
-    """``split``, or the only split of the collection if it is None."""
-    if split is None and len(collection.splits) > 1:
+def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
+    """The collection of ``--collection`` and ``--data``, and ``--split`` or its only split."""
+    collection = load_collection(options.collection, data=options.data)
+    if options.split is None and len(collection.splits) > 1:
         known = ", ".join(collection.splits)
         raise LearnedSparseError(f"collection {collection.name} has several splits; give --split, one of {known}")
-    return split or next(iter(collection.splits), "test")  # Collection.split reports a collection without splits
+    # Collection.split reports a collection without splits
+    return collection, options.split or next(iter(collection.splits), "test")
+
+
+def positive(text: str) -> int:
+    """Type of an option that is an integer of at least 1."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number}: give at least 1")
+    return number
+
+
+def share(text: str) -> float:
+    """Type of an option that is a share, 0 to 1."""
+    if not 0 <= (number := float(text)) <= 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a share, 0 to 1")
+    return number
 
 
 def read_runs(arguments: Sequence[str]) -> dict[str, Run]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from eval.profile.frequencies import (
     Section,
+    StopDimension,
+    Usage,
     format_sections,
     frequency_chart,
     stop_dimensions,
@@ -15,31 +17,20 @@ from eval.profile.frequencies import (
     usage,
     usage_section,
 )
-from eval.profile.texts import (
-    LengthGroup,
-    LengthSample,
-    Meaning,
-    TokenCounter,
-    by_length,
-    density_chart,
-    meanings,
-    read_encoded_documents,
-    read_encoded_queries,
-)
+from eval.profile.texts import LengthGroup, Meaning, density, density_chart, meanings, read_encoded
 
 __all__ = [
     "LengthGroup",
-    "LengthSample",
     "Meaning",
     "Section",
-    "TokenCounter",
-    "by_length",
+    "StopDimension",
+    "Usage",
+    "density",
     "density_chart",
     "format_sections",
     "frequency_chart",
     "meanings",
-    "read_encoded_documents",
-    "read_encoded_queries",
+    "read_encoded",
     "stop_dimensions",
     "stop_section",
     "usage",

@@ -1,8 +1,8 @@
-"""How often dimensions are active: counts, Zipf plot, stop-dimensions, and their tables and charts."""
+"""How often dimensions are active: counts, Zipf plot, stop-dimensions, and their tables and a chart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,6 @@ from learned_sparse.prune import frequent_terms
 
 SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
-_CHART_SHARES = tuple(number / 50 for number in range(1, 51))
 _CHART_RANKS = 120  # points of each line of the frequency chart
 
 
@@ -160,25 +159,15 @@ def cuts(documents: TermCounts, queries: TermCounts | None = None, shares: Seque
     return tuple(found)
 
 
-def frequency_chart(documents: TermCounts, queries: TermCounts | None = None) -> str:
+def frequency_chart(documents: TermCounts, queries: TermCounts) -> str:
     """Number of documents, and queries, in which the dimension of each rank is active, as SVG."""
-    lines = {"documents": ranks(documents)} | ({"queries": ranks(queries)} if queries else {})
+    lines = {"documents": ranks(documents), "queries": ranks(queries)}
     x, y = Axis("rank of the dimension", logarithmic=True), Axis("texts in which it is active", logarithmic=True)
     return line_chart("Frequency of active dimensions", lines, x, y)
 
 
-def stop_chart(documents: TermCounts, queries: TermCounts | None = None) -> str:
-    """Shares of postings and FLOPS that stop-dimensions have, by the share of documents that defines them, as SVG."""
-    found = cuts(documents, queries, _CHART_SHARES)
-    lines = {"postings": [(cut.share, cut.postings) for cut in found]}
-    if flops := [(cut.share, cut.flops) for cut in found if cut.flops is not None]:
-        lines["expected FLOPS"] = flops
-    x, y = Axis("dimensions in more than this share of the documents"), Axis("have this share of the total")
-    return line_chart("Share of stop-dimensions", lines, x, y)
-
-
-def usage_section(documents: TermCounts, queries: TermCounts | None) -> Section:
-    """Table of ``usage``, one row for documents and one for queries."""
+def usage_section(usages: Mapping[str, Usage]) -> Section:
+    """Table of the usage by documents, and by queries."""
     columns = [
         Column("texts"),
         Column("number"),
@@ -186,25 +175,22 @@ def usage_section(documents: TermCounts, queries: TermCounts | None) -> Section:
         *map(Column, ("dimensions in use", "in one text only", "with half of all postings")),
         Column("Zipf slope", 2),
     ]
-    kinds = {"documents": usage(documents)} | ({"queries": usage(queries)} if queries else {})
     rows: list[list[Cell]] = [
         [kind, of.texts, of.postings / max(1, of.texts), of.dimensions, of.singletons, of.half, of.slope]
-        for kind, of in kinds.items()
+        for kind, of in usages.items()
     ]
     return Section("Dimensions in use", "", columns, rows)
 
 
-def stop_section(documents: TermCounts, queries: TermCounts | None, share: float, top: int) -> Section:
-    """Table of the ``top`` most frequent stop-dimensions."""
-    found = stop_dimensions(documents, queries, share)
-    columns = [Column("dimension"), Column("% of the documents", 1)]
-    rows: list[list[Cell]] = [[one.dimension, 100 * one.documents] for one in found[:top]]
-    if queries:
-        columns.append(Column("% of the queries", 1))
-        for row, one in zip(rows, found, strict=False):
-            row.append(100 * (one.queries or 0.0))
-    title = f"Stop-dimensions: {len(found):,} in more than {share:.0%} of the documents"
-    return Section(title, f"The {top:,} most frequent." if len(found) > top else "", columns, rows)
+def stop_section(dimensions: Sequence[StopDimension], share: float, top: int) -> Section:
+    """Table of the first ``top`` stop-dimensions of ``share``."""
+    columns = [Column("dimension"), Column("% of the documents", 1), Column("% of the queries", 1)]
+    rows: list[list[Cell]] = [
+        [one.dimension, 100 * one.documents, None if one.queries is None else 100 * one.queries]
+        for one in dimensions[:top]
+    ]
+    title = f"Stop-dimensions: {len(dimensions):,} in more than {share:.0%} of the documents"
+    return Section(title, f"The {top:,} most frequent." if len(dimensions) > top else "", columns, rows)
 
 
 def format_sections(title: str, sections: Sequence[Section], *, markdown: bool) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import orjson
 from encoders.checkpoints import locate, read_tokenizer
 from eval.report import Axis, line_chart
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector import ENCODED, BadLineError, LineReader, Manifest, numbered_lines, vector_files
+from learned_sparse.jsonvector import Manifest, numbered_lines
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -64,74 +65,40 @@ class Meaning:
     words: tuple[Word, ...]
 
 
-class TokenCounter:
-    """Number of tokens of texts as the encoder reads them: with special tokens, truncated. It needs no torch."""
+def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
+    """Text and vector of each line of ``files``, which ``learned_sparse.encode`` wrote.
 
-    def __init__(self, manifest: Manifest, checkpoint: str | None = None) -> None:
-        """Load the tokenizer of ``checkpoint``, by default of the checkpoint recorded in ``manifest``."""
-        self._tokenizer = read_tokenizer(locate(checkpoint or manifest.checkpoint))
-        self._tokenizer.enable_truncation(int(manifest.encoder["max_length"]))
-        self._tokenizer.no_padding()
-
-    def __call__(self, texts: Sequence[str]) -> list[int]:
-        """Number of tokens of each text."""
-        return [len(encoding) for encoding in self._tokenizer.encode_batch(list(texts))]
-
-
-@dataclass
-class LengthSample:
-    """Lengths and numbers of active dimensions of every ``step``-th text of a stream."""
-
-    count_tokens: TokenCounter
-    step: int
-    lengths: list[int] = field(default_factory=list)
-    active: list[int] = field(default_factory=list)
-    _pending: list[str] = field(default_factory=list)
-
-    def watch(self, texts: Iterable[Encoded]) -> Iterator[Mapping[str, int]]:
-        """Yield the vectors of ``texts`` while sampling."""
-        for number, (text, vector) in enumerate(texts):
-            if number % self.step == 0:
-                self._pending.append(text)
-                self.active.append(len(vector))
-            if len(self._pending) == _TEXTS:
-                self._count()
-            yield vector
-        self._count()
-
-    def _count(self) -> None:
-        self.lengths += self.count_tokens(self._pending)
-        self._pending.clear()
-
-
-def read_encoded_documents(folder: Path) -> Iterator[Encoded]:
-    """Text and vector of each encoded document; every line is checked."""
-    reader = LineReader()
-    for file in vector_files(folder):
+    Lines of documents and of ``queries.jsonl`` are alike.
+    """
+    for file in files:
+        if not file.is_file():
+            raise LearnedSparseError(f"{file}: no such file; learned_sparse.encode writes it")
         with contextlib.closing(numbered_lines(file)) as lines:
             for number, line in lines:
                 try:
-                    _, vector = reader.parse(line)
-                except BadLineError as error:
-                    raise LearnedSparseError(f"{file}:{number}: {error}") from None
-                yield str(orjson.loads(line).get("contents", "")), vector
+                    content = orjson.loads(line)
+                    yield str(content["contents"]), dict(content["vector"])
+                except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+                    raise LearnedSparseError(
+                        f"{file}:{number}: not an encoded text ({error}); encode it again"
+                    ) from None
 
 
-def read_encoded_queries(folder: Path) -> list[Encoded]:
-    """Text and vector of each encoded query; equal texts occur once."""
-    path = folder / ENCODED
-    if not path.is_file():
-        raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
-    queries: list[Encoded] = []
-    for number, line in numbered_lines(path):
-        try:
-            content = orjson.loads(line)
-            queries.append((str(content["contents"]), dict(content["vector"])))
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise LearnedSparseError(
-                f"{path}:{number}: not an encoded query ({error}); encode the queries again"
-            ) from None
-    return queries
+def density(texts: Iterable[Encoded], manifest: Manifest, checkpoint: str | None = None) -> list[LengthGroup]:
+    """Number of active dimensions by length in tokens as the encoder reads them: with special tokens, truncated.
+
+    ``checkpoint`` has the tokenizer, by default the one recorded in ``manifest``. Torch is not needed.
+    """
+    tokenizer = read_tokenizer(locate(checkpoint or manifest.checkpoint))
+    tokenizer.enable_truncation(int(manifest.encoder["max_length"]))
+    tokenizer.no_padding()
+    lengths: list[int] = []
+    active: list[int] = []
+    texts = iter(texts)
+    while batch := list(itertools.islice(texts, _TEXTS)):
+        lengths += [len(encoding) for encoding in tokenizer.encode_batch([text for text, _ in batch])]
+        active += [len(vector) for _, vector in batch]
+    return by_length(lengths, active)
 
 
 def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -> list[LengthGroup]:
@@ -156,17 +123,14 @@ def by_length(lengths: Sequence[int], active: Sequence[int], groups: int = 20) -
     return [_group(tokens, terms, of_group) for of_group in lengths_of]
 
 
-def density_chart(groups: Mapping[str, Sequence[LengthGroup]], dimensions: int | None) -> str:
-    """Mean length against mean density as SVG, one line per kind of text.
-
-    The density is in per cent of ``dimensions``, or the number of active dimensions if ``dimensions`` is None.
-    """
-    scale = 100 / dimensions if dimensions else 1.0
+def density_chart(groups: Mapping[str, Sequence[LengthGroup]], dimensions: int) -> str:
+    """Mean length against mean density in per cent of ``dimensions`` as SVG, one line per kind of text."""
     lines = {
-        kind: [(group.mean_length, scale * group.mean_active) for group in of_kind] for kind, of_kind in groups.items()
+        kind: [(group.mean_length, 100 * group.mean_active / dimensions) for group in of_kind]
+        for kind, of_kind in groups.items()
     }
-    label = f"% of {dimensions:,} dimensions" if dimensions else "active dimensions"
-    return line_chart("Density of texts by length", lines, Axis("tokens of the text"), Axis(label))
+    y = Axis(f"% of {dimensions:,} dimensions")
+    return line_chart("Density of texts by length", lines, Axis("tokens of the text"), y)
 
 
 def meanings(texts: Sequence[str], active: Sequence[Iterable[str]], min_queries: int = 5) -> list[Meaning]:

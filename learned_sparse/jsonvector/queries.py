@@ -60,8 +60,11 @@ def topic_text(vector: Mapping[str, int]) -> str:
 
 
 def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
-    """``{query id: {term: impact}}`` from a file of repeated terms, plain or gzip; an empty dict for ``NO_TERMS``."""
-    path = Path(path)
+    """``{query id: {term: impact}}`` from a file of repeated terms, plain or gzip; an empty dict for ``NO_TERMS``.
+
+    ``path`` may also be a folder that ``learned_sparse.encode --queries`` wrote.
+    """
+    path = Path(path, TOPICS) if Path(path).is_dir() else Path(path)
     topics: dict[str, dict[str, int]] = {}
     if not path.is_file():
         raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")

@@ -130,11 +130,11 @@ def test_other_levels_and_formats(
     assert main(arguments("--run one=first.txt second.txt --compare second --level 2 --json")) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["collection"], found["split"], found["level"]) == ("tiny", "test", 2)
-    assert [(entry["name"], entry["query_ids"]) for entry in found["classes"]] == [
+    assert [(entry["name"], entry["queries"]) for entry in found["classes"]] == [
         ("All", ["q3"]), ("Match <= 1", []), ("Match > 1", ["q3"]), ("Match all", []),
     ]  # fmt: skip
     assert found["classes"][2]["scores"] == {"one": {"MRR@10": 0.5}, "second": {"MRR@10": 1.0}}
-    assert found["classes"][2]["p"] == {"one": {"MRR@10": 1.0}}  # a single query proves nothing
+    assert found["classes"][2]["p_values"] == {"one": {"MRR@10": 1.0}}  # a single query proves nothing
 
 
 def test_significant_differences_are_listed_by_measure() -> None:

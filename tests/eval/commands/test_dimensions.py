@@ -10,8 +10,9 @@ import pytest
 
 from encoders.encoding import new_model, save_checkpoint
 from eval.costs import count_terms
-from eval.dimensions import Analysis, _as_json, analyse, main
-from eval.profile import LengthGroup, by_length, density_chart, meanings
+from eval.dimensions import analyse, main
+from eval.profile import LengthGroup, density_chart, meanings
+from eval.profile.texts import by_length
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from tests.tiny_models import VOCABULARY, WORDS
@@ -21,12 +22,10 @@ from tests.toy_data import save_beir
 def test_flops_without_stop_dimensions_by_hand() -> None:
     documents = count_terms([["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []])
     queries = count_terms([["the", "rash"], ["wing"], ["rash"]])
-    numbers = _as_json(
-        Analysis(documents=documents, queries=queries, stop_share=0.4, dimensions=9, lengths={}, meanings=())
-    )["profile"]
-    assert numbers["only_in_documents"] == 2  # hives, skin
-    assert numbers["flops"] == pytest.approx((4 * 1 + 2 * 2) / 15)
-    assert numbers["flops_without"] == pytest.approx(2 * 2 / 15)  # the stop-dimension is "the"
+    analysis = analyse(documents, queries, 0.4, dimensions=9, lengths={}, meanings=())
+    assert analysis.only_in_documents == 2  # hives, skin
+    assert analysis.flops == pytest.approx((4 * 1 + 2 * 2) / 15)
+    assert analysis.flops_without == pytest.approx(2 * 2 / 15)  # the stop-dimension is "the"
 
 
 def test_groups_of_equal_lengths_stay_together() -> None:
@@ -80,13 +79,13 @@ def run(folder: Path, *words: str) -> int:
 def test_command(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(encoded, "--output", str(tmp_path), "--at-least", "2", "--stop-share", "0.5") == 0
     found: dict[str, Any] = json.loads((tmp_path / "dimensions.json").read_text())
-    assert (found["profile"]["documents"]["texts"], found["profile"]["queries"]["texts"]) == (40, 18)
+    assert (found["usage"]["documents"]["texts"], found["usage"]["queries"]["texts"]) == (40, 18)
     lengths = found["lengths"]["documents"]
     assert sum(group["texts"] for group in lengths) == 40
     # one to twelve words without suffixes, plus [CLS] and [SEP], truncated at eight tokens
     assert (lengths[0]["shortest"], lengths[-1]["longest"]) == (3, 8)
     assert sum(group["texts"] for group in found["lengths"]["queries"]) == 9  # nine different texts, each twice
-    assert all(one["documents"] > 0.5 for one in found["profile"]["stop_dimensions"])
+    assert all(one["documents"] > 0.5 for one in found["stop_dimensions"])
     assert found["dimensions"] == len(VOCABULARY)
     printed = capsys.readouterr().out
     assert "Without them FLOPS would be" in printed
@@ -94,12 +93,16 @@ def test_command(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert (tmp_path / name).stat().st_size > 500
 
 
-def test_chosen_dimensions_and_samples(encoded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sampled = analyse(encoded / "documents", encoded / "queries", lengths_of=10, at_least=2)
-    assert sum(group.texts for group in sampled.lengths["documents"]) == 10
-    chosen = sampled.meanings[-1].dimension
+def test_chosen_dimensions_and_samples(
+    encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eval.dimensions._LENGTHS", 10)
+    assert run(encoded, "--at-least", "2", "--output", str(tmp_path)) == 0
+    sampled = json.loads((tmp_path / "dimensions.json").read_text())
+    assert sum(group["texts"] for group in sampled["lengths"]["documents"]) == 10
+    chosen = sampled["meanings"][-1]["dimension"]
     assert run(encoded, "--dimension", chosen, "--at-least", "2", "--markdown") == 0
-    printed = capsys.readouterr().out.split("## Words")[1]
+    printed = capsys.readouterr().out.split("## Words")[-1]
     assert len([line for line in printed.splitlines() if line.startswith("|")]) == 3
     assert f"| {chosen}" in printed
 
@@ -107,8 +110,6 @@ def test_chosen_dimensions_and_samples(encoded: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--stop-share", "1.5"], "share of the documents"),
-        (["--at-least", "0"], "--at-least 0"),
         (["--checkpoint", "/no/such/folder"], "no such folder"),
         (["--queries", "/no/such/folder"], "no such file"),
     ],

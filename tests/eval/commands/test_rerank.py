@@ -190,15 +190,14 @@ def test_the_command(here: Path, classifiers: Mapping[int, Path], capsys: pytest
 
 
 @pytest.mark.jvm
-def test_a_checkpoint_re_ranks_too(
-    here: Path, checkpoints: Mapping[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--collection", "./tiny", "--run", "first.txt", "--measures", "MRR@10", "--device", "cpu", "--json"]
-    assert main([*words, "--checkpoint", checkpoints["spade"], "--set", "alpha=0", "--depth", "3"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["document_encoder"]["settings"]["alpha"] == 0
-    assert [row["depth"] for row in found["rows"]] == [None, 3]
-    assert found["rows"][0]["scores"] == {"MRR@10": 0.75}
+def test_a_checkpoint_re_ranks_too(here: Path, checkpoints: Mapping[str, str]) -> None:
+    words = ["--collection", "./tiny", "--run", "first.txt", "--measures", "MRR@10", "--device", "cpu"]
+    words += ["--checkpoint", checkpoints["spade"], "--set", "alpha=0", "--depth", "3", "--output", "out"]
+    assert main(words) == 0
+    content = json.loads((here / "out" / "rerank.json").read_text())
+    assert content["document_encoder"]["settings"]["alpha"] == 0
+    assert [row["depth"] for row in content["rows"]] == [None, 3]
+    assert content["rows"][0]["scores"] == {"MRR@10": 0.75}
 
 
 def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], tiny_bert: Path) -> None:
@@ -212,7 +211,6 @@ def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], t
         f"--cross-encoder {tiny_bert} --run first.txt": "not a trained cross-encoder (no weights for",
         f"--cross-encoder {classifiers[3]} --run first.txt": "3 labels",
         f"{good} --run first.txt --max-length 65": "give 3 to 64 tokens",
-        f"{good} --run first.txt --depth 0 10": "--depth 0: give at least 1",
         f"{good} --run first.txt --set alpha=1": "--set changes a checkpoint of this package",
         f"{good} --run none.txt": "no run has a hit for a judged query",
         f"{good} --run stranger.txt": "1 of 1 documents are missing or have no text (for instance 'd9')",

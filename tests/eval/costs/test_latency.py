@@ -11,14 +11,12 @@ import pytest
 
 from eval.costs import latency
 from eval.costs.latency import ROUNDS, WARM_UP, Milliseconds, milliseconds, time_searches
-from learned_sparse.core import Query
 from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Counts, Manifest
 from learned_sparse.search import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 
-QUERIES = [Query("q1", "one"), Query("q2", "two")]
-ROWS = [{"hives": 2, "itch": 1}, {"skin": 3}]
+QUERIES = {"q1": {"hives": 2, "itch": 1}, "q2": {"skin": 3}}
 
 
 class Clock:
@@ -77,22 +75,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return seen
 
 
-@pytest.mark.parametrize(
-    ("scoring", "encoded", "first"),
-    [
-        ("impact", ROWS, {"q1": ROWS[0]}),
-        ("bm25", ROWS, {"q1": ROWS[0]}),
-        ("bm25-text", None, {"q1": "one"}),
-    ],
-)
-def test_one_query_is_searched_at_a_time(
-    calls: list[tuple[Any, ...]], scoring: str, encoded: Any, first: dict[str, Any]
-) -> None:
-    time_searches(Path("index"), IndexNote(scoring, (), {}), QUERIES, encoded, 10)
-    assert calls[0] == (Path("index"), scoring, None)
-    assert calls[1] == (first, 10, 1)
-    assert all(len(queries) == 1 and (hits, threads) == (10, 1) for queries, hits, threads in calls[1:])
-    assert [next(iter(queries)) for queries, _, _ in calls[1:5]] == ["q1", "q2", "q1", "q2"]
+@pytest.mark.parametrize("queries", [QUERIES, {"q1": "one", "q2": "two"}])
+def test_one_query_is_searched_at_a_time(calls: list[tuple[Any, ...]], queries: dict[str, Any]) -> None:
+    time_searches(Path("index"), IndexNote("any", (), {}), queries, 10)
+    assert calls[0] == (Path("index"), "any", None)
+    assert calls[1] == ({"q1": queries["q1"]}, 10, 1)
+    assert all(len(searched) == 1 and (hits, threads) == (10, 1) for searched, hits, threads in calls[1:])
+    assert [next(iter(searched)) for searched, _, _ in calls[1:5]] == ["q1", "q2", "q1", "q2"]
 
 
 def test_an_index_of_segments_is_asked_for_more_hits(calls: list[tuple[Any, ...]], tmp_path: Path) -> None:
@@ -102,11 +91,11 @@ def test_an_index_of_segments_is_asked_for_more_hits(calls: list[tuple[Any, ...]
     )
     note = IndexNote("impact", (Manifest.load(folder),), {})
     for hits, segments in ((10, 100), (2, 20), (1, 1)):
-        time_searches(Path("index"), note, QUERIES, ROWS, hits)
+        time_searches(Path("index"), note, QUERIES, hits)
         assert calls[-1][1] == segments
 
 
 def test_the_exact_searcher_is_timed_without_an_index() -> None:
     exact = ExactSearcher.from_vectors([("d1", {"hives": 3}), ("d2", {"skin": 1})])
-    found = time_searches(Path("vectors"), IndexNote("impact", (), {}), QUERIES, ROWS, 10, exact)
+    found = time_searches(Path("vectors"), IndexNote("impact", (), {}), QUERIES, 10, exact)
     assert 0 < found.median <= found.p99

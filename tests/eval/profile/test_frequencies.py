@@ -16,7 +16,6 @@ from eval.profile.frequencies import (
     cuts,
     frequency_chart,
     ranks,
-    stop_chart,
     stop_dimensions,
     usage,
 )
@@ -65,8 +64,6 @@ def test_cuts_by_hand() -> None:
     assert half == Cut(share=0.4, dimensions=1, postings=4 / 7, flops=4 / (4 + 3 * 2))
     assert most == Cut(share=0.8, dimensions=0, postings=0.0, flops=0.0)
     assert cuts(documents, None, [0.4])[0].flops is None
-    assert stop_chart(documents, queries).count('id="line-') == 2
-    assert stop_chart(documents).count('id="line-') == 1
 
 
 @given(frequency=frequencies, query_texts=query_terms, share=st.integers(1, 12))

@@ -134,16 +134,23 @@ def test_default_paths(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_pages(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "vectors --queries queries --run run.txt --collection tiny --stop-share 0.5 --top 1"
-    assert main([*words.split(), "--output", "out"]) == 0
+    assert main(words.split()) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("vectors: 4 documents, 11 postings of 9 dimensions; expected FLOPS 0.6667\n")
     assert "Stop-dimensions: 1 in more than 50% of the documents" in printed
     assert re.search(r"^the +75\.0 +33\.3$", printed, re.MULTILINE)
-    names = ["profile-frequency.svg", "profile-stop.svg", "profile.json", "profile.md"]
-    assert sorted(path.name for path in (here / "out").iterdir()) == names
-    page = (here / "out" / "profile.md").read_text()
+    assert main([*words.split(), "--markdown"]) == 0
+    page = capsys.readouterr().out
     assert page.count("\n## ") == 5
     assert "| literal in both texts " in page
+
+
+@pytest.mark.parametrize("word", ["--stop-share=1.5", "--hits=0"])
+def test_numbers_out_of_range(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["vectors", word])
+    name, number = word.split("=")
+    assert f"argument {name}: {number}: give" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -152,8 +159,6 @@ def test_pages(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("", "no index: give"),
         ("absent", "absent: no such index"),
         ("nothing.jsonl", "nothing.jsonl: no vectors in it"),
-        ("vectors --stop-share 1.5", "share of the documents"),
-        ("vectors --hits 0", "--hits 0"),
         ("vectors --run run.txt", "--run needs"),
         ("vectors --run run.txt --queries queries --collection tiny --tokenizer tiny", "no such file"),
         ("latent --run run.txt --queries queries --collection tiny", "no dimension is a word piece"),
