@@ -79,7 +79,7 @@ def write_notes(folder: Path, notes: CheckpointNotes) -> None:
 
 
 def as_json(settings: Any) -> dict[str, Any]:
-    """A settings dataclass with JSON values: tuples become lists."""
+    """A settings dataclass with JSON values: tuples become lists, paths strings."""
     return {key: _plain(value) for key, value in dataclasses.asdict(settings).items()}
 
 
@@ -122,4 +122,6 @@ def _plain_masked_lm(folder: Path) -> CheckpointNotes:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,15 +1,18 @@
-"""The folder of a run: the finished checkpoint at its top, the state of training below ``training/``.
+"""The folder of a run: the finished checkpoint at its top, states of training and the log below ``training/``.
 
 A state is safetensors and JSON only, and whole or absent: a run that is killed goes on from the last whole one.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import random
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,13 +21,18 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
 from learned_sparse.core import LearnedSparseError, parse, read_json, write_json
 
+_logger = logging.getLogger(__name__)
+
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
 _STATE = re.compile(r"\d\d-\d{9}")
+_SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
+"""Logged values that the progress bar shows, and their formats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +168,71 @@ class RunFolder:
     def _names(self) -> list[str]:
         """The names of the states, the last one at the end."""
         return sorted(path.name for path in self._states.glob("*") if _STATE.fullmatch(path.name))
+
+
+class Journal:
+    """``log.jsonl`` of a run, one JSON line per logged step, and a progress bar.
+
+    A resumed run first drops the lines of steps that it computes again.
+    """
+
+    def __init__(self, path: Path, *, stage: int, step: int, quiet: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        kept = [line for line in lines if _position(line) <= (stage, step)]
+        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+        self._quiet = quiet
+        self._bar: Any = None
+
+    def start(self, name: str, step: int, steps: int) -> None:
+        """A stage begins, or goes on, at ``step``."""
+        self._close_bar()
+        self._bar = tqdm(total=steps, initial=step, desc=name, unit="step", disable=self._quiet, dynamic_ncols=True)
+        self._time, self._examples = time.monotonic(), 0
+
+    def advance(self, examples: int) -> None:
+        """One step with that many examples is done."""
+        self._bar.update()
+        self._examples += examples
+
+    def log_step(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
+        """Log the values of a training step, with the examples per second since the last line."""
+        now = time.monotonic()
+        rate = self._examples / max(now - self._time, 1e-9)
+        self._time, self._examples = now, 0
+        self._write({"stage": stage, "step": step, **values, "examples_per_second": round(rate, 2)})
+        shown = {name: format(values[name], form) for name, form in _SHOWN.items() if name in values}
+        self._bar.set_postfix(shown, refresh=False)
+
+    def log_event(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
+        """Log a validation, a pruning or a mining."""
+        self._write({"stage": stage, "step": step, **values})
+        if not self._quiet:
+            _logger.info("step %d: %s", step, ", ".join(f"{name} {value}" for name, value in values.items()))
+        self._time = time.monotonic()
+
+    def close(self) -> None:
+        """End the bar and close the file."""
+        self._close_bar()
+        self._file.close()
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _position(line: str) -> tuple[int, int]:
+    """Stage and step of a line; a line cut off by a kill is after all others."""
+    try:
+        values = json.loads(line)
+        return values["stage"], values["step"]
+    except (ValueError, KeyError):
+        return (2**31, 0)
 
 
 def load_state(

@@ -6,65 +6,40 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from encoders.encoding import LoadedModel
 from encoders.models import Objective
 from encoders.training.data import Example, MicroBatch, StepBatch, known_positives
-from encoders.training.objective import (
+from encoders.training.objective import make_objective, negatives_per_query, total_loss
+from encoders.training.optimizing import (
     begin_stage,
     evaluating,
     learning_rate_share,
-    make_objective,
-    negatives_per_query,
     over_batch,
     per_micro_batch,
     quadratic_ramp,
     set_learning_rates,
-    total_loss,
     trained_parameters,
 )
 from encoders.training.recipe import CoTraining, Stage
+from encoders.training.session import Session
 from learned_sparse.core import LearnedSparseError
 
 Context = Callable[[], AbstractContextManager[None]]
 Outputs = Mapping[str, Tensor]
 
 
-class Processes(Protocol):
-    """What a step needs of the processes that train together (see ``Session``)."""
-
-    @property
-    def num_processes(self) -> int: ...
-
-    @property
-    def process_index(self) -> int: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def gather(self, tensor: Tensor) -> Tensor: ...
-
-    def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor: ...
-
-    def autocast(self) -> AbstractContextManager[None]: ...
-
-
 class Learner:
     """Forward passes, gradients and updates of one stage, of the whole model or of one component."""
 
-    def __init__(
-        self, stage: Stage, model: LoadedModel, processes: Processes, optimizer: torch.optim.Optimizer | None = None
-    ) -> None:
+    def __init__(self, stage: Stage, session: Session, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Co-training gives both learners one ``optimizer``: it skips parameters without gradient."""
-        self.stage = stage
-        self._processes = processes
+        self.stage, self._session, model = stage, session, session.model
         self._objective: Objective = make_objective(stage, model)
-        self._parameters = trained_parameters(stage, model, self._objective)
-        self.optimizer = begin_stage(stage, model, self._parameters) if optimizer is None else optimizer
+        self.parameters = trained_parameters(stage, model, self._objective)
+        self.optimizer = begin_stage(stage, model, self.parameters) if optimizer is None else optimizer
 
     @property
     def ranks(self) -> bool:
@@ -79,7 +54,7 @@ class Learner:
             logs = self._backward(batch)
         self._reduce()
         maximum = self.stage.max_gradient_norm
-        norm = nn.utils.clip_grad_norm_(self.parameters(), maximum if maximum is not None else float("inf"))
+        norm = nn.utils.clip_grad_norm_(self.parameters, maximum if maximum is not None else float("inf"))
         values = {name: float(value) for name, value in logs.items()} | {"gradient_norm": float(norm)}
         if not all(map(math.isfinite, values.values())):
             raise LearnedSparseError(
@@ -89,29 +64,21 @@ class Learner:
         self.optimizer.step()
         return values
 
-    def parameters(self) -> list[nn.Parameter]:
-        """The parameters that this stage trains."""
-        return self._parameters
-
-    def learning_rate(self, step: int) -> float:
-        """The learning rate of ``step`` for parameters without a rate of their own."""
-        return self.stage.learning_rate * learning_rate_share(self.stage, step)
-
     def _outputs(self, micro: MicroBatch) -> dict[str, Tensor]:
-        with self._processes.autocast():
+        with self._session.autocast():
             return self._objective.outputs(micro.queries, micro.documents)
 
     def _backward(self, batch: StepBatch) -> dict[str, Tensor]:
         """Gradients of this process, and means of the logged values over its forward passes."""
-        micro_batches = [micro.to(self._processes.device) for micro in batch.micro_batches]
+        micro_batches = [micro.to(self._session.device) for micro in batch.micro_batches]
         forwards = [lambda micro=micro: self._outputs(micro) for micro in micro_batches]
         sizes = [len(micro) for micro in micro_batches]
         logs: list[dict[str, Tensor]] = []
         if self.stage.scope == "batch":
             loss = self._loss(batch.examples, batch.step, logs)
-            over_batch(forwards, loss, self._processes.gather, self._processes.process_index)
+            over_batch(forwards, loss, self._session.gather, self._session.process_index)
         else:
-            start = self._processes.process_index * (len(batch.examples) // self._processes.num_processes)
+            start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
             losses = []
             for size in sizes:
                 losses.append(self._loss(batch.examples[start : start + size], batch.step, logs))
@@ -142,12 +109,12 @@ class Learner:
 
     def _reduce(self) -> None:
         """Combine the gradients of all processes: sums of shares in scope ``batch``, means otherwise."""
-        if self._processes.num_processes == 1:
+        if self._session.num_processes == 1:
             return
-        for parameter in self.parameters():
+        for parameter in self.parameters:
             gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
             reduction = "sum" if self.stage.scope == "batch" else "mean"
-            parameter.grad = self._processes.reduce(gradient, reduction=reduction)
+            parameter.grad = self._session.reduce(gradient, reduction=reduction)
 
 
 class CoLearner:
@@ -158,16 +125,13 @@ class CoLearner:
 
     ranks = True
 
-    def __init__(self, stage: Stage, model: LoadedModel, processes: Processes) -> None:
-        if stage.cotraining is None:
-            raise ValueError("a stage without co-training")
-        self.stage = stage
-        self._settings: CoTraining = stage.cotraining
-        self._weighers, self._processes = model.weighers, processes
+    def __init__(self, stage: Stage, settings: CoTraining, session: Session) -> None:
+        self.stage, self._settings, self._session, model = stage, settings, session, session.model
         alone = [replace(stage, component=name, cotraining=None) for name in self._settings.components]
         trained = [p for part in alone for p in trained_parameters(part, model, make_objective(part, model))]
-        self.optimizer = begin_stage(stage, model, list(dict.fromkeys(trained)))
-        self._learners = [Learner(part, model, processes, self.optimizer) for part in alone]
+        self.parameters = list(dict.fromkeys(trained))
+        self.optimizer = begin_stage(stage, model, self.parameters)
+        self._learners = [Learner(part, session, self.optimizer) for part in alone]
         pairwise = self._settings.loss == "pairwise"
         self._selecting = [make_objective(part, model, pairwise=pairwise) for part in alone]
 
@@ -187,18 +151,10 @@ class CoLearner:
         }
         return {"loss": sum(values["loss"] for values in logs) / len(logs), **named}
 
-    def parameters(self) -> list[nn.Parameter]:
-        """The parameters of both components."""
-        return [parameter for learner in self._learners for parameter in learner.parameters()]
-
-    def learning_rate(self, step: int) -> float:
-        """The learning rate of ``step`` for parameters without a rate of their own."""
-        return self._learners[0].learning_rate(step)
-
     def _select(self, batch: StepBatch, counting: Context) -> list[tuple[Learner, Sequence[Example], float]]:
         """Each learner, the examples that the other one selects for it, and its own mean loss over all examples."""
-        losses = [self._processes.gather(own) for own in self._losses(batch, counting)]
-        count = selected_count(len(batch.examples), self._settings.share, self._processes.num_processes)
+        losses = [self._session.gather(own) for own in self._losses(batch, counting)]
+        count = selected_count(len(batch.examples), self._settings.share, self._session.num_processes)
         chosen = [[batch.examples[index] for index in hardest(values, count)] for values in losses]
         means = [float(values.mean()) for values in losses]
         return list(zip(self._learners, reversed(chosen), means, strict=True))
@@ -206,18 +162,18 @@ class CoLearner:
     def _losses(self, batch: StepBatch, counting: Context) -> list[Tensor]:
         """The losses of each component on this process's examples, without dropout."""
         losses: list[list[Tensor]] = []
-        start = self._processes.process_index * (len(batch.examples) // self._processes.num_processes)
-        for group in self._groups([micro.to(self._processes.device) for micro in batch.micro_batches]):
+        start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
+        for group in self._groups([micro.to(self._session.device) for micro in batch.micro_batches]):
             end = start + sum(map(len, group))
             known = known_positives(batch.examples[start:end])
-            with evaluating(self._weighers), torch.no_grad(), counting():
+            with evaluating(self._session.model.weighers), torch.no_grad(), counting():
                 losses.append([self._group_losses(objective, group, known) for objective in self._selecting])
             start = end
         return [torch.cat(part) for part in zip(*losses, strict=True)]
 
     def _group_losses(self, objective: Objective, group: Sequence[MicroBatch], known: Tensor) -> Tensor:
         """The loss of each query of micro-batches that are ranked together."""
-        with self._processes.autocast():
+        with self._session.autocast():
             parts = [objective.outputs(micro.queries, micro.documents) for micro in group]
         outputs = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         return torch.stack(list(objective.losses(outputs, known).values())).sum(dim=0)
@@ -227,7 +183,7 @@ class CoLearner:
         if self.stage.scope == "micro_batch":
             return [[micro] for micro in micro_batches]
         micro = self.stage.micro_batch_size or self.stage.batch_size
-        size = max(1, self.stage.batch_size // self._processes.num_processes // micro)
+        size = max(1, self.stage.batch_size // self._session.num_processes // micro)
         return [micro_batches[start : start + size] for start in range(0, len(micro_batches), size)]
 
     def _train(
@@ -247,15 +203,20 @@ class CoLearner:
 
     def _parts(self, batch: StepBatch, examples: Sequence[Example]) -> Iterator[StepBatch]:
         """The updates: ``batch_size`` of ``examples`` each, on the device."""
-        size, processes = self.stage.batch_size, self._processes.num_processes
+        size, processes = self.stage.batch_size, self._session.num_processes
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
             part = part[: len(part) // processes * processes]
             whole = len(part) == len(batch.examples)
             micro_batches = batch.micro_batches if whole else batch.cut(part)
             if part:
-                on_device = [micro.to(self._processes.device) for micro in micro_batches]
+                on_device = [micro.to(self._session.device) for micro in micro_batches]
                 yield StepBatch(batch.step, part, on_device, batch.cut)
+
+
+def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
+    """The model of ``session`` under ``stage``, with a fresh optimizer."""
+    return Learner(stage, session) if stage.cotraining is None else CoLearner(stage, stage.cotraining, session)
 
 
 def selected_count(examples: int, share: float, processes: int = 1) -> int:

@@ -22,14 +22,17 @@ from encoders.training.data import (
     sample_documents,
     sample_texts,
 )
-from encoders.training.folder import Progress, RunFolder, load_state, random_state, seed_everything
-from encoders.training.journal import Journal, Stopping
-from encoders.training.objective import Pruner, load_pruning, save_pruning
+from encoders.training.folder import Journal, Progress, RunFolder, load_state, random_state, seed_everything
+from encoders.training.learner import CoLearner, Learner, make_learner
+from encoders.training.optimizing import learning_rate_share
+from encoders.training.pruning import Pruner, save_pruning
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
-from encoders.training.session import IDF_DOCUMENTS, AnyLearner, Session
+from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
 from encoders.training.validation import Validator, is_better
 from learned_sparse.core import LearnedSparseError, checkpoint_folder
+
+AnyLearner = Learner | CoLearner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +166,7 @@ class _Run:
 
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
         """Train ``stage`` from the current step; whether it came to its end."""
-        learner = self._session.learner(stage)
+        learner = make_learner(stage, self._session)
         self._pruner = self._session.pruner(stage)
         if resumed is not None:
             self._restore(resumed, learner)
@@ -197,7 +200,7 @@ class _Run:
         self._progress = replace(self._progress, step=step)
         self._journal.advance(len(batch.examples))
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
-            rate = {"learning_rate": learner.learning_rate(batch.step)}
+            rate = {"learning_rate": stage.learning_rate * learning_rate_share(stage, batch.step)}
             self._journal.log_step(self._progress.stage, step, values | rate)
         if pruner is not None:
             self._prune(pruner, batch.step)
@@ -279,7 +282,7 @@ class _Run:
         """Put a saved state back."""
         session = self._session
         if self._pruner is not None and session.processes.is_main_process:
-            self._pruner.restore(load_pruning(state), session.device)
+            self._pruner.restore(state, session.device)
         process = session.process_index, session.num_processes
         load_state(state, session.model.weighers, learner.optimizer, session.device, *process)
         self._negatives.restore(state)

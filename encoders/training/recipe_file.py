@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from encoders.checkpoints import as_json
 from encoders.training.recipe import Recipe
 from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
 
@@ -97,7 +97,7 @@ def data_source(spelling: str) -> dict[str, Any]:
 
 def to_mapping(recipe: Recipe) -> dict[str, Any]:
     """The recipe in JSON values, every default spelled out; ``parse`` reads it back."""
-    return {key: _plain(value) for key, value in dataclasses.asdict(recipe).items()}
+    return as_json(recipe)
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -115,14 +115,6 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 def _numbered(value: Any) -> Any:
     """A list as a mapping by index."""
     return {str(index): item for index, item in enumerate(value)} if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def _parsed_change(change: str) -> tuple[str, Any]:

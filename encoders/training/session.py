@@ -1,9 +1,14 @@
-"""The model of a run on the device of this process: made from the recipe, encoding texts, finished for storage."""
+"""The processes of a run and the model of each: built from the recipe, encoding texts, finished for storage."""
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import FrameType
 from typing import Any
 
 import accelerate
@@ -17,13 +22,13 @@ from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
 from encoders.encoding import CheckpointEncoder, LoadedModel, architecture_named, default_quantizer, new_model
 from encoders.models import SIDES
 from encoders.training.data import Run, TextStore
-from encoders.training.learner import CoLearner, Learner
-from encoders.training.objective import Pruner, evaluating
+from encoders.training.optimizing import evaluating
+from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.validation import Vectors, search
 from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, parse
 
-AnyLearner = Learner | CoLearner
+_logger = logging.getLogger(__name__)
 
 IDF_DOCUMENTS = 20_000
 """Maximum number of documents of each source that document frequencies are counted in for ``idf_bias``."""
@@ -35,17 +40,14 @@ class Session:
     def __init__(self, recipe: Recipe, device: str | None) -> None:
         self.processes = accelerate.Accelerator(cpu=device == "cpu")
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
-        self._device = assigned if device is None or self.processes.num_processes > 1 else torch.device(device)
+        self.num_processes = int(self.processes.num_processes)
+        self.process_index = int(self.processes.process_index)  # from 0
+        self.device = assigned if device is None or self.num_processes > 1 else torch.device(device)
         self._recipe = recipe
         self.model = _new_model(recipe)
         self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
-
-    def learner(self, stage: Stage) -> AnyLearner:
-        """The model under ``stage``, with a fresh optimizer."""
-        kind = Learner if stage.cotraining is None else CoLearner
-        return kind(stage, self.model, self)
 
     def pruner(self, stage: Stage) -> Pruner | None:
         """Prunes terms in ``stage``, if the stage has pruning."""
@@ -53,21 +55,6 @@ class Session:
             return None
         document = self.family.prunable(self.model.weighers.document)
         return Pruner(stage, document, lambda tensor: self.reduce(tensor) if self.num_processes > 1 else tensor)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of this process."""
-        return self._device
-
-    @property
-    def num_processes(self) -> int:
-        """The number of processes that train together."""
-        return int(self.processes.num_processes)
-
-    @property
-    def process_index(self) -> int:
-        """The index of this process, from 0."""
-        return int(self.processes.process_index)
 
     def gather(self, tensor: Tensor) -> Tensor:
         """The rows of all processes, in their order."""
@@ -172,6 +159,48 @@ class Session:
         if len(values) > 0 and np.array_equal(values, np.rint(values)):
             return Quantizer(1.0)
         return Quantizer.calibrate(values, settings.bits, settings.percentile)
+
+
+class Stopping:
+    """Ends a run early: in the ``with`` block, Ctrl-C and SIGTERM end it after the current step, a second one at once.
+
+    The run also ends when ``max_seconds`` have passed.
+    """
+
+    def __init__(self, max_seconds: float | None, session: Session) -> None:
+        self.interrupted = False
+        self._until = None if max_seconds is None else time.monotonic() + max_seconds
+        self._session = session
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Stopping:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore_handlers()
+
+    def now(self) -> bool:
+        """Whether to end after this step; the same in all processes."""
+        stop = self.interrupted or (self._until is not None and time.monotonic() >= self._until)
+        if self._session.num_processes == 1:
+            return stop
+        votes = torch.tensor([float(stop), float(self.interrupted)], device=self._session.device)
+        total = self._session.reduce(votes)
+        self.interrupted = bool(total[1] > 0)
+        return bool(total[0] > 0)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.interrupted = True
+        self._restore_handlers()
+        _logger.warning("stopping after this step; press Ctrl-C again to stop at once")
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers.clear()
 
 
 def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:

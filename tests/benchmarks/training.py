@@ -19,7 +19,7 @@ from encoders.checkpoints import Vocabulary
 from encoders.head import Pooling
 from encoders.models.splade import Splade, SpladeSettings
 from encoders.training import Stage
-from encoders.training.objective.optimizing import make_optimizer
+from encoders.training.optimizing import make_optimizer
 from tests.benchmarks import harness
 from tests.benchmarks.passages import passages
 from tests.benchmarks.shapes import SMALL, TINY

@@ -168,10 +168,11 @@ def begun() -> Callable[[Recipe], tuple[Any, Any, Any]]:
 
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data import Batches, Sampler, load_source
+        from encoders.training.learner import make_learner
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
-        learner = session.learner(stage)
+        learner = make_learner(stage, session)
         examples = load_source(recipe.data[0], Negatives()).examples
         batches = Batches(
             [examples],
@@ -205,7 +206,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """``stop_after(n)``: the next run ends after n steps, as if its time were up; ``stop_after(0)``: not at all."""
 
     def stop(steps: int) -> None:
-        from encoders.training.journal import Stopping
+        from encoders.training.session import Stopping
 
         calls = iter(range(1, 10_000))
         monkeypatch.setattr(Stopping, "now", lambda self: next(calls) == steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,19 @@ from encoders.encoding import new_model
 from encoders.models import Objective, TermWeighers, Tokens
 from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
 from encoders.models.sparterm import gate_bce
-from encoders.training.objective.losses import (
+from encoders.training.objective import (
     document_regularizer,
+    excluded,
     flops,
     in_batch_hinge,
     in_batch_nll,
     l1,
+    negatives_per_query,
     pairwise_nll,
+    rank_losses,
+    total_loss,
 )
-from encoders.training.objective.objective import excluded, negatives_per_query, rank_losses, total_loss
-from encoders.training.objective.optimizing import begin_training, evaluating, linear_warm_up_decay, quadratic_ramp
+from encoders.training.optimizing import begin_training, evaluating, learning_rate_share, quadratic_ramp
 from encoders.training.recipe import Pointwise, Rank, Recipe, Regularizer, Stage
 
 
@@ -132,10 +136,11 @@ def test_quadratic_ramp_reaches_one_at_step_t_and_stays() -> None:
 
 
 def test_linear_warm_up_and_decay() -> None:
-    shares = [linear_warm_up_decay(step, 4, 12) for step in range(12)]
+    stage = Stage(name="s", steps=12, batch_size=1, warm_up_steps=4)
+    shares = [learning_rate_share(stage, step) for step in range(12)]
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-    assert linear_warm_up_decay(11, 4, 12, decay=False) == 1.0
-    assert linear_warm_up_decay(0, 0, 10) == 1.0
+    assert learning_rate_share(replace(stage, decay=False), 11) == 1.0
+    assert learning_rate_share(replace(stage, warm_up_steps=0), 0) == 1.0
 
 
 @pytest.mark.parametrize(

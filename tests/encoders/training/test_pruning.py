@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encoders.models import Prunable
 from encoders.training import CoTraining, Pruning, Recipe, Stage
-from encoders.training.objective.pruning import DocumentFrequencies, Pruner, load_pruning, save_pruning
+from encoders.training.pruning import DocumentFrequencies, Pruner, save_pruning
 from learned_sparse.core import LearnedSparseError
 
 Spade = Callable[..., Recipe]
@@ -101,13 +101,14 @@ def test_the_terms_of_one_component_can_be_counted_alone() -> None:
     assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
 
 
-def test_a_window_goes_on_where_it_was_saved() -> None:
+def test_a_window_goes_on_where_it_was_saved(tmp_path: Path) -> None:
     document = Document()
     first, second = (Pruner(stage(), document, lambda tensor: tensor) for _ in range(2))
     assert first.tensors() == {}
     with first.counting(0):
         feed(document, FIRST, "one")
-    second.restore(first.tensors(), torch.device("cpu"))
+    save_pruning(tmp_path, first.tensors())
+    second.restore(tmp_path, torch.device("cpu"))
     with second.counting(1):
         feed(document, SECOND, "one")
     second.after(1)
@@ -132,18 +133,16 @@ def test_processes_add_up_and_what_is_saved_is_read_again(tmp_path: Path) -> Non
     first, second = (
         Pruner(stage(), document, lambda tensor: tensor.mul_(2)) for _ in range(2)
     )  # in place, as reducing is
-    assert load_pruning(tmp_path) == {}
     save_pruning(tmp_path, first.tensors())
     assert list(tmp_path.iterdir()) == []  # nothing was counted
+    second.restore(tmp_path, torch.device("cpu"))
+    assert second.tensors() == {}
     with first.counting(0):
         feed(document, FIRST, "one")
-    save_pruning(tmp_path, first.tensors())
-    found = load_pruning(tmp_path)
-    assert {name: tensor.tolist() for name, tensor in found.items()} == {"counts": [2, 6, 0, 0], "documents": 8}
+    tensors = first.tensors()
+    assert {name: tensor.tolist() for name, tensor in tensors.items()} == {"counts": [2, 6, 0, 0], "documents": 8}
     first.after(1)
     assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
-    second.restore({}, torch.device("cpu"))
-    assert second.tensors() == {}
 
 
 def test_what_cannot_be_counted_is_an_error() -> None:

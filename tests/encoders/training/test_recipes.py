@@ -11,8 +11,9 @@ import yaml
 
 from encoders.train import main
 from encoders.training import RECIPES, Recipe, load_recipe, recipe_names, to_mapping, train
-from encoders.training.journal import Stopping
+from encoders.training.learner import make_learner
 from encoders.training.recipe_file import differences, resolved
+from encoders.training.session import Session, Stopping
 from learned_sparse.core import LearnedSparseError, parse
 
 NAMES = recipe_names()
@@ -66,14 +67,12 @@ SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
-    from encoders.training.session import Session
-
     architecture = load_recipe(name).architecture
     changes = [f"backbone={backbone_12}", "num_hidden_layers=null", "max_length={query: 8}"]
     recipe = load_recipe(name, changes=[*changes, *SMALLER.get(architecture, [])])
     session = Session(recipe, "cpu")
     for stage in recipe.stages:
-        assert session.learner(stage).parameters()
+        assert make_learner(stage, session).parameters
         assert session.micro_batch_size(stage) >= 1
         assert (session.pruner(stage) is None) == (stage.pruning is None)
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from encoders.training import Recipe
-from encoders.training.objective.optimizing import set_learning_rates
+from encoders.training.learner import make_learner
+from encoders.training.optimizing import set_learning_rates
 from encoders.training.session import Session
 from learned_sparse.core import LearnedSparseError, parse
 
@@ -77,7 +78,7 @@ def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
         "weight_decay": 0.1,
     }
     session = Session(spade_recipe(stage), "cpu")
-    learner, towers = session.learner(spade_recipe(stage).stages[0]), session.model.towers
+    learner, towers = make_learner(spade_recipe(stage).stages[0], session), session.model.towers
     set_learning_rates(learner.optimizer, 0.5)
     rates = {id(p): group["lr"] for group in learner.optimizer.param_groups for p in group["params"]}
     head = {id(parameter) for parameter in towers["weighting"].new_parameters()}
@@ -92,7 +93,7 @@ def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
 def test_a_head_learning_rate_needs_a_head(tiny_recipe: Recipes) -> None:
     recipe = tiny_recipe({"head_learning_rate": 1e-3})
     with pytest.raises(LearnedSparseError, match="no tower has a head of its own"):
-        Session(recipe, "cpu").learner(recipe.stages[0])
+        make_learner(recipe.stages[0], Session(recipe, "cpu"))
 
 
 LEARNS = {"steps": 40, "batch_size": 30, "learning_rate": 1e-2, "dropout": False, "max_gradient_norm": 1.0}

@@ -106,9 +106,11 @@ class Pruner:
         documents = torch.tensor(self._frequencies.documents, device=counts.device)
         return {"counts": self._reduce(counts.clone()), "documents": self._reduce(documents)}
 
-    def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on with saved counts; only one of several processes may restore them."""
-        if tensors:
+    def restore(self, state: Path, device: torch.device) -> None:
+        """Go on with the counts in a state folder, if there are any; only one of several processes may do so."""
+        path = state / _FILE
+        if path.exists():
+            tensors = load_file(path)
             self._frequencies.counts = tensors["counts"].to(device)
             self._frequencies.documents = int(tensors["documents"])
 
@@ -132,9 +134,3 @@ def save_pruning(state: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write ``Pruner.tensors()`` into a state folder, if there are any."""
     if tensors:
         save_file({name: tensor.cpu() for name, tensor in tensors.items()}, state / _FILE)
-
-
-def load_pruning(state: Path) -> dict[str, Tensor]:
-    """The tensors that ``save_pruning`` wrote."""
-    path = state / _FILE
-    return load_file(path) if path.exists() else {}

@@ -99,26 +99,23 @@ def _ids(parameters: Iterable[nn.Parameter]) -> set[int]:
     return {id(parameter) for parameter in parameters}
 
 
-def learning_rate_share(stage: Stage, step: int) -> float:
-    """The share of every learning rate in force at ``step``."""
-    return linear_warm_up_decay(step, stage.warm_up_steps, stage.steps, decay=stage.decay)
-
-
 def set_learning_rates(optimizer: torch.optim.Optimizer, share: float) -> None:
     """Give every parameter ``share`` of its learning rate."""
     for group in optimizer.param_groups:
         group["lr"] = group["full_rate"] * share
 
 
-def linear_warm_up_decay(step: int, warm_up_steps: int, total_steps: int, *, decay: bool = True) -> float:
-    """The share of the learning rate at ``step`` (from 0): up linearly for the warm-up, then down to 0 at the end.
+def learning_rate_share(stage: Stage, step: int) -> float:
+    """The share of every learning rate at ``step`` (from 0): linear warm-up, then linear decay to 0 at the end.
 
-    >>> [linear_warm_up_decay(step, 2, 6) for step in range(6)]
+    >>> stage = Stage(name="example", steps=6, batch_size=1, warm_up_steps=2)
+    >>> [learning_rate_share(stage, step) for step in range(6)]
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
-    if step < warm_up_steps:
-        return (step + 1) / warm_up_steps
-    return (total_steps - step) / max(1, total_steps - warm_up_steps) if decay else 1.0
+    warm_up, steps = stage.warm_up_steps, stage.steps
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return (steps - step) / max(1, steps - warm_up) if stage.decay else 1.0
 
 
 def quadratic_ramp(step: int, ramp_steps: int) -> float:
