@@ -120,9 +120,7 @@ def _write(
         changed = ("postings", "empty_vectors", "largest_impact", "largest_sum")
         counts = dataclasses.replace(manifest.counts, **{name: getattr(totals, name) for name in changed})
         pruned = dataclasses.replace(manifest, options=options)
-        finished = pruned.finished([part for part, _ in written], counts, pruned.document_warnings(counts))
-        finished.save(folder)
-    return finished
+        return pruned.finish(folder, [part for part, _ in written], counts)
 
 
 def _write_part(source: Path, target: Path, part: Part, removed: Collection[str]) -> tuple[Part, Counts]:

@@ -21,8 +21,6 @@ MAX_IMPACT = 2**31 - 1
 class QuantizationStatistics:
     """Effect of quantisation on the positive weights of a batch."""
 
-    postings: int
-    """Impacts that remain."""
     clipped: int
     """Weights reduced to the largest impact."""
     lost_to_rounding: int
@@ -71,7 +69,6 @@ class Quantizer:
         np.cumsum(kept, out=kept_before[1:])
         impacts = np.minimum(rounded[kept], self.largest).astype(np.int32)
         statistics = QuantizationStatistics(
-            postings=len(impacts),
             clipped=int(np.count_nonzero(rounded > self.largest)),
             lost_to_rounding=int(np.count_nonzero(batch.values)) - len(impacts),
         )

@@ -67,7 +67,12 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
             raise LearnedSparseError(f"--set {word}: expected KEY=VALUE, for instance alpha=0.3")
         if key in changes:
             raise LearnedSparseError(f"--set {word}: {key} is set twice; keep one of the two")
-        changes[key] = _yaml_value(text, word)
+        try:
+            changes[key] = yaml.safe_load(text)
+            json.dumps(changes[key], allow_nan=False)  # manifests are JSON; YAML also has dates, sets and .nan
+        except (yaml.YAMLError, TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise LearnedSparseError(f"--set {word}: not a number, a word or a list of them ({reason})") from None
     return changes
 
 
@@ -76,16 +81,6 @@ def positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"{number}: give at least 1")
     return number
-
-
-def _yaml_value(text: str, word: str) -> Any:
-    try:
-        value = yaml.safe_load(text)
-        json.dumps(value, allow_nan=False)  # manifests are JSON; YAML also has dates, sets and .nan
-    except (yaml.YAMLError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise LearnedSparseError(f"--set {word}: not a number, a word or a list of them ({reason})") from None
-    return value
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

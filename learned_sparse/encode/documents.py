@@ -34,8 +34,8 @@ SLICE_SIZE = 1024
 then; with slices of 256 it pads 21 %."""
 MAX_SLICE_WEIGHTS = 2**25
 """Weights of a slice if every document had every term: 256 MB. It bounds the slices of models with many terms."""
-WRITE_WEIGHTS = 2**18
-"""Weights that are quantised and written at once, about 50 bytes each."""
+WRITE_ROWS = 128
+"""Documents that are quantised and written at once, about 50 bytes for each weight."""
 
 Progress = Callable[[int], object]
 """Function that is called with the number of documents just encoded, such as ``tqdm.update``."""
@@ -138,8 +138,15 @@ class DocumentEncoding:
     ) -> None:
         self._parts, self._reader, self._encoder = parts, reader, encoder
         self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
+        self._terms = LuceneTerms(encoder.terms)
         self._other_shards = 0
         self._records: dict[int, PartRecord] = {}
+        """Records of the finished parts, by number."""
+        self._open_file = contextlib.ExitStack()
+        """Holds the part file that is being written, so that an error removes the file."""
+        self._file: PartFile
+        self._counts: list[Counts] = []
+        """Counts of the part that is being written."""
 
     def run(
         self,
@@ -158,7 +165,6 @@ class DocumentEncoding:
         stored = self._parts.begin(describe, fixed, resume=resume, overwrite=overwrite)
         if stored is not None:
             quantizer = stored.quantizer
-        terms = LuceneTerms(self._encoder.terms)
         with contextlib.closing(_one_ahead(self._slices(calibrate=isinstance(quantizer, Calibration)))) as work:
             encoded = map(self._encode, work)
             first = list(islice(encoded, 1))  # raises for an input without documents, before anything is written
@@ -167,19 +173,18 @@ class DocumentEncoding:
             manifest = self._parts.save_unfinished(stored or describe(quantizer))
             items = chain(first, encoded)
             del first  # ``items`` frees the first slice once it is written
-            with contextlib.ExitStack() as open_file, ThreadPoolExecutor(1) as thread:
-                writer = _PartWriter(self._parts, terms, quantizer, open_file)
+            with self._open_file, ThreadPoolExecutor(1) as thread:
                 writing: Future[None] | None = None
                 for item in items:
                     if writing is not None:
                         writing.result()  # raises its error; at most one slice waits for the disk
                     if item.slice.written:
-                        writing = thread.submit(writer.write, item)
+                        writing = thread.submit(self._write, item, quantizer)
                         if progress is not None:
                             progress(len(item.slice.documents))
                 if writing is not None:
                     writing.result()
-        return self._finish(manifest, self._records | writer.records)
+        return self._finish(manifest)
 
     def _slices(self, *, calibrate: bool) -> Iterator[Slice]:
         """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead."""
@@ -217,8 +222,26 @@ class DocumentEncoding:
         )
         return Encoded(item, weights, counts)
 
-    def _finish(self, manifest: Manifest, records: dict[int, PartRecord]) -> Manifest:
-        reader = self._reader
+    def _write(self, encoded: Encoded, quantizer: Quantizer) -> None:
+        """Quantise and write a slice; the last slice of a part finishes the part. Runs in the thread that writes."""
+        window, documents = encoded.slice.window, encoded.slice.documents
+        if encoded.slice.start == 0:
+            self._file = self._open_file.enter_context(self._parts.open(window.number))
+            self._counts = []
+        for start in range(0, len(documents), WRITE_ROWS):
+            end = min(start + WRITE_ROWS, len(documents))
+            ids, texts = [d.id for d in documents[start:end]], [d.text for d in documents[start:end]]
+            impacts, statistics = quantizer.quantize(encoded.weights.rows(start, end), ids)
+            self._file.add(ids, texts, impacts, self._terms)
+            self._counts.append(impact_counts(impacts, statistics))
+        self._counts.append(encoded.counts)
+        if encoded.slice.end == len(window.documents):
+            self._open_file.pop_all().close()  # gives the file its name
+            counts = Counts.total(self._counts)
+            self._records[window.number] = self._parts.record(window, self._file.sha256, counts)
+
+    def _finish(self, manifest: Manifest) -> Manifest:
+        reader, records = self._reader, self._records
         segments = reader if isinstance(reader, SegmentReader) else None
         counts = dataclasses.replace(
             Counts.total(record.counts for record in records.values()),
@@ -238,37 +261,6 @@ class DocumentEncoding:
         return self._parts.finish(manifest, records, counts)
 
 
-class _PartWriter:
-    """Quantises and writes slices, in order."""
-
-    def __init__(
-        self, parts: PartFolder, terms: LuceneTerms, quantizer: Quantizer, open_file: contextlib.ExitStack
-    ) -> None:
-        """``open_file`` holds the part file that is being written, so that an error removes the file."""
-        self.records: dict[int, PartRecord] = {}
-        """Records of the finished parts, by number."""
-        self._parts, self._terms, self._quantizer, self._open_file = parts, terms, quantizer, open_file
-        self._file: PartFile
-        self._counts: list[Counts] = []
-
-    def write(self, encoded: Encoded) -> None:
-        """Write a slice; the last slice of a part finishes the part."""
-        window, documents = encoded.slice.window, encoded.slice.documents
-        if encoded.slice.start == 0:
-            self._file = self._open_file.enter_context(self._parts.open(window.number))
-            self._counts = []
-        for start, end in _row_ranges(encoded.weights):
-            ids, texts = [d.id for d in documents[start:end]], [d.text for d in documents[start:end]]
-            impacts, statistics = self._quantizer.quantize(encoded.weights.rows(start, end), ids)
-            self._file.add(ids, texts, impacts, self._terms)
-            self._counts.append(impact_counts(impacts, statistics))
-        self._counts.append(encoded.counts)
-        if encoded.slice.end == len(window.documents):
-            self._open_file.pop_all().close()  # gives the file its name
-            counts = Counts.total(self._counts)
-            self.records[window.number] = self._parts.record(window, self._file.sha256, counts)
-
-
 def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:
     """Counts of quantised vectors."""
     lengths = np.diff(impacts.indptr)
@@ -277,22 +269,12 @@ def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> C
     return Counts(
         written=len(impacts),
         empty_vectors=int(np.count_nonzero(lengths == 0)),
-        postings=statistics.postings,
+        postings=len(impacts.values),
         clipped=statistics.clipped,
         lost_to_rounding=statistics.lost_to_rounding,
         largest_impact=int(impacts.values.max(initial=0)),
         largest_sum=int(sums.max(initial=0)),
     )
-
-
-def _row_ranges(batch: SparseBatch) -> Iterator[tuple[int, int]]:
-    """``(start, end)`` of consecutive rows with at most ``WRITE_WEIGHTS`` values, or of one longer row."""
-    start = 0
-    while start < len(batch):
-        fitting = int(np.searchsorted(batch.indptr, batch.indptr[start] + WRITE_WEIGHTS, side="right")) - 1
-        end = min(max(fitting, start + 1), len(batch))
-        yield start, end
-        start = end
 
 
 def _one_ahead(items: Iterable[T]) -> Generator[T, None, None]:

@@ -105,61 +105,52 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m learned_sparse.encode",
         description="Encode a collection, or queries, into impact vectors that Pyserini and Anserini read.",
     )
-    what = parser.add_argument_group("what")
-    what.add_argument("--model", required=True, help="name of the model, for instance sparterm or splade")
-    what.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="default: the checkpoint that `make demo` trains")
-    what.add_argument("--revision", help="revision of a checkpoint on the Hub")
-    source = what.add_mutually_exclusive_group()
-    source.add_argument(
+    group = parser.add_argument_group("what")
+    source, what = group.add_mutually_exclusive_group().add_argument, group.add_argument
+    what("--model", required=True, help="name of the model, for instance sparterm or splade")
+    what("--checkpoint", metavar="DIR|HUB_ID", help="default: the checkpoint that `make demo` trains")
+    what("--revision", help="revision of a checkpoint on the Hub")
+    source(
         "--collection", metavar="NAME|PATH", help=f"required without --input; models of `make demo`: {DEMO_COLLECTION}"
     )
-    source.add_argument(
-        "--input", type=Path, metavar="FILE|DIR", help="documents (or topics) in files: TSV, JSONL, .gz"
-    )
-    what.add_argument("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    what.add_argument("--queries", action="store_true", help="encode queries instead of documents")
-    what.add_argument("--split", help="split of the queries; default: test, or the only split")
-    what.add_argument("--on-bad-line", choices=["error", "skip"], default="error", help="default: %(default)s")
+    source("--input", type=Path, metavar="FILE|DIR", help="documents (or topics) in files: TSV, JSONL, .gz")
+    what("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    what("--queries", action="store_true", help="encode queries instead of documents")
+    what("--split", help="split of the queries; default: test, or the only split")
+    what("--on-bad-line", choices=["error", "skip"], default="error", help="default: %(default)s")
 
-    where = parser.add_argument_group("where")
-    where.add_argument("--output", type=Path, metavar="DIR", help="default: a folder below $LEARNED_SPARSE_HOME")
-    earlier = where.add_mutually_exclusive_group()
-    earlier.add_argument("--resume", action="store_true", help="continue an interrupted run")
-    earlier.add_argument("--overwrite", action="store_true", help="remove the output of an earlier run")
-    where.add_argument("--gzip", action="store_true", help="compress the part files")
-    where.add_argument(
-        "--part-size", type=positive, default=PART_SIZE, metavar="N", help="documents a file: %(default)s"
-    )
-    where.add_argument(
+    group = parser.add_argument_group("where")
+    earlier, where = group.add_mutually_exclusive_group().add_argument, group.add_argument
+    where("--output", type=Path, metavar="DIR", help="default: a folder below $LEARNED_SPARSE_HOME")
+    earlier("--resume", action="store_true", help="continue an interrupted run")
+    earlier("--overwrite", action="store_true", help="remove the output of an earlier run")
+    where("--gzip", action="store_true", help="compress the part files")
+    where("--part-size", type=positive, default=PART_SIZE, metavar="N", help="documents a file: %(default)s")
+    where(
         "--num-shards", type=positive, metavar="N", help="divide the parts among N processes; default: WORLD_SIZE, "
         "else SLURM_NTASKS, else 1",
     )  # fmt: skip
-    where.add_argument(
+    where(
         "--shard-id", type=int, metavar="I", help="write parts I, I+N, I+2N, ... (from 0); default: RANK, else "
         "SLURM_PROCID, else 0",
     )  # fmt: skip
 
-    segments = parser.add_argument_group("long documents")
-    segments.add_argument(
-        "--segment-length", type=int, metavar="TOKENS", help="cut document D into segments D#0, D#1, ..."
-    )
-    segments.add_argument("--segments", choices=["first", "all"], help="segments to encode; default: all")
-    segments.add_argument(
-        "--segment-overlap", type=int, metavar="TOKENS", help="tokens that neighbours share; default: 0"
-    )
-    segments.add_argument("--segment-delimiter", metavar="TEXT", help="instead of #, if ids of documents contain #")
+    segments = parser.add_argument_group("long documents").add_argument
+    segments("--segment-length", type=int, metavar="TOKENS", help="cut document D into segments D#0, D#1, ...")
+    segments("--segments", choices=["first", "all"], help="segments to encode; default: all")
+    segments("--segment-overlap", type=int, metavar="TOKENS", help="tokens that neighbours share; default: 0")
+    segments("--segment-delimiter", metavar="TEXT", help="instead of #, if ids of documents contain #")
 
-    how = parser.add_argument_group("how")
-    how.add_argument("--max-length", type=positive, metavar="TOKENS", help="default: the checkpoint's")
-    how.add_argument("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) of one forward pass")
-    how.add_argument("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
-    how.add_argument("--dtype", help="fp32, bf16 or fp16; default: the fastest on the device")
-    how.add_argument("--compile", action="store_true", help="torch.compile the model: pays on a GPU, in long runs")
-    how.add_argument("--top-k", type=positive, metavar="K", help="keep the K largest weights of each text")
-    add_set_option(how, "change a setting of the checkpoint, for instance alpha=0.3; can be repeated")
-    how.add_argument("--quantization-factor", type=float, metavar="X", help="impact = round(X * weight)")
-    how.add_argument("--bits", type=int, metavar="B", help="impacts up to 2**B - 1, calibrated on the first documents")
-    how.add_argument(
-        "--calibration", type=float, default=100.0, metavar="PERCENTILE", help="of the weights: %(default)s"
-    )
+    group = parser.add_argument_group("how")
+    how = group.add_argument
+    how("--max-length", type=positive, metavar="TOKENS", help="default: the checkpoint's")
+    how("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) of one forward pass")
+    how("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
+    how("--dtype", help="fp32, bf16 or fp16; default: the fastest on the device")
+    how("--compile", action="store_true", help="torch.compile the model: pays on a GPU, in long runs")
+    how("--top-k", type=positive, metavar="K", help="keep the K largest weights of each text")
+    add_set_option(group, "change a setting of the checkpoint, for instance alpha=0.3; can be repeated")
+    how("--quantization-factor", type=float, metavar="X", help="impact = round(X * weight)")
+    how("--bits", type=int, metavar="B", help="impacts up to 2**B - 1, calibrated on the first documents")
+    how("--calibration", type=float, default=100.0, metavar="PERCENTILE", help="of the weights: %(default)s")
     return parser

@@ -182,9 +182,7 @@ class PartFolder:
                     f"{path}: not a part of this collection; remove it, or encode with --overwrite"
                 )
         parts = [records[number].part for number in sorted(records)]
-        finished = manifest.finished(parts, counts, manifest.document_warnings(counts))
-        finished.save(self.folder)
-        return finished
+        return manifest.finish(self.folder, parts, counts)
 
     def _record(self, number: int) -> Path:
         return self.folder / "progress" / f"part-{number:05d}.json"

@@ -149,6 +149,4 @@ def _encode_queries(
     warnings = write_queries(folder, queries, impacts, LuceneTerms(encoder.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     counts = dataclasses.replace(impact_counts(impacts, statistics), read=len(queries))
-    finished = manifest.finished(files, counts, warnings)
-    finished.save(folder)
-    return finished
+    return manifest.finish(folder, files, counts, warnings)

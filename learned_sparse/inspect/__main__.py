@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         from learned_sparse.inspect.rendering import print_to_terminal
 
-        print_to_terminal(inspection, terms=options.terms, color=not options.no_color)
+        print_to_terminal(inspection, terms=options.terms)
     return 0
 
 
@@ -85,7 +85,6 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
     where.add_argument("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(where, "change a setting for --text or for the query, for instance query_k=100; may be repeated")
-    where.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     how = parser.add_argument_group("output")
     how.add_argument(
         "--terms", type=positive, default=25, metavar="N", help="terms shown per text (default %(default)s)"
@@ -93,7 +92,6 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--no-sources", action="store_true", help="show only what the index holds; do not read the text")
     how.add_argument("--json", action="store_true", help="print JSON with all terms, tokens and sources")
     how.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page that needs no other file")
-    how.add_argument("--no-color", action="store_true", help="plain text, as when the output is no terminal")
     return parser
 
 
@@ -101,11 +99,11 @@ def _check(options: argparse.Namespace) -> None:
     """Raise if an option needs another one."""
     text = options.text is not None
     has_query = options.query is not None or options.query_id is not None
-    named = options.model or options.index or (text and options.checkpoint)
+    named = options.model or (options.checkpoint if text else options.index)
     problems = {
         "--query needs --document; to inspect a query alone, give --text TEXT --side query": text and has_query,
         "--side is only for --text": options.side and not text,
-        f"no model is named: give --model NAME, --index DIR{', --checkpoint DIR' * text}": not named,
+        f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR": not named,
         "--topics and --split need --query-id": (options.topics or options.split) and options.query_id is None,
         "--set is for --text and for queries; the documents of an index are encoded already": (
             options.set and not text and not has_query
@@ -122,22 +120,16 @@ def _inspect(options: argparse.Namespace) -> Inspection:
 
     settings = parse_changes(options.set)
     side: Side = "query" if options.side == "query" else "document"
-    if options.text is not None and not options.index:
+    if options.text is not None:
         checkpoint = options.checkpoint or default_checkpoint(options.model)
         changes = {"settings": settings} if settings else {}
         model = options.model or options.checkpoint
         return inspect_text(options.text, side, model, checkpoint, device=options.device, **changes)
     if not (index := options.index):
         index = index_folder(load_collection(options.collection or "pydoc", data=options.data).name, options.model)
-    if options.heap:
-        from learned_sparse.lucene import start_jvm
-
-        start_jvm(heap=options.heap)
     inspector = IndexInspector(
         index, checkpoint=options.checkpoint, device=options.device, collection=options.collection, data=options.data
     )
-    if options.text is not None:
-        return inspector.text(options.text, side, settings)
     sources = not options.no_sources
     if query := _query(options, index):
         return inspector.pair(query, options.document, settings, sources=sources)

@@ -173,20 +173,10 @@ class Inspection:
     document: TextView | None = None
     score: Score | None = None
 
-    @classmethod
-    def of_text(cls, view: TextView, model: str, index: str | None = None) -> Inspection:
-        """Inspection of one text."""
-        query, document = (view, None) if view.kind == "query" else (None, view)
-        return cls(model=model, index=index, query=query, document=document)
-
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
         parts = {"query": self.query, "document": self.document, "score": self.score}
-        return {
-            "model": self.model,
-            "index": self.index,
-            **{name: part and part.to_json() for name, part in parts.items()},
-        }
+        return {**vars(self), **{name: part and part.to_json() for name, part in parts.items()}}
 
 
 def make_view(
@@ -204,8 +194,7 @@ def make_view(
     Terms are those of ``impacts`` if ``indexed`` or without ``reading``, else those of ``reading``.
     """
     own, _, expanded = (text or "").partition(EXPANDED)
-    weights = reading.weights if reading else {}
-    literal = reading.literal if reading and reading.spelled else None
+    weights, literal = (reading.weights, reading.literal) if reading else ({}, frozenset())
     if indexed or not reading:
         names = sorted(impacts or {}, key=lambda term: (-(impacts or {})[term], term))
     else:
@@ -215,7 +204,7 @@ def make_view(
             term=name,
             weight=weights.get(name),
             impact=None if impacts is None else impacts.get(name, 0),
-            literal=None if literal is None else name in literal,
+            literal=name in literal if reading and reading.spelled else None,
             sources=reading.sources.get(name) if reading else None,
         )
         for name in names
@@ -240,8 +229,8 @@ def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
     terms = [
         ScoreTerm(
             term=name,
-            query=of_query[name].impact or 0,
-            document=of_document[name].impact or 0,
+            query=int(of_query[name].value),
+            document=int(of_document[name].value),
             word_in_query=_main_word(query, of_query[name]),
             word_in_document=_main_word(document, of_document[name]),
         )
@@ -249,8 +238,8 @@ def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
     ]
     return Score(
         terms=tuple(sorted(terms, key=lambda term: (-term.product, term.term))),
-        only_in_query={name: term.impact or 0 for name, term in of_query.items() if name not in of_document},
-        only_in_document={name: term.impact or 0 for name, term in of_document.items() if name not in of_query},
+        only_in_query={name: int(term.value) for name, term in of_query.items() if name not in of_document},
+        only_in_document={name: int(term.value) for name, term in of_document.items() if name not in of_query},
         lucene=lucene,
     )
 

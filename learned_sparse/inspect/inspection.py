@@ -32,11 +32,12 @@ ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
     """``text`` as one side (``query`` or ``document``) of a checkpoint encodes it, with options of ``load_encoder``."""
     encoder = load_encoder(checkpoint, side, model=model, **options)
-    return Inspection.of_text(_view(side, without_mark(text), encoder, encoder.quantizer), model)
+    view = _view(side, without_mark(text), encoder, encoder.quantizer)
+    return Inspection(model=model, query=view) if side == "query" else Inspection(model=model, document=view)
 
 
 class IndexInspector:
-    """Inspects documents of one impact index, and queries and texts with the encoders it was made with."""
+    """Inspects documents of one impact index, and their scores for queries."""
 
     def __init__(
         self,
@@ -54,17 +55,6 @@ class IndexInspector:
         if self._note.scoring == "bm25-text":
             raise LearnedSparseError(f"{index}: an index of plain text, without impacts; name one of encoded documents")
         self._model = self._note.manifests[0].model if self._note.manifests else "unknown"
-
-    def text(self, text: str, side: Side, settings: Mapping[str, Any]) -> Inspection:
-        """``text`` as the encoder of the index reads it; ``settings`` change those of the query side."""
-        if side == "query":
-            view = self._query(Query("", text), settings)
-        elif settings:
-            raise LearnedSparseError("--set: the documents are encoded already; name the encoder with --checkpoint")
-        else:
-            manifest = self._manifest()
-            view = _view(side, without_mark(text), self._document_encoder(manifest), manifest.quantizer)
-        return Inspection.of_text(view, self._model, str(self._index))
 
     def document(self, name: str, *, sources: bool = True) -> Inspection:
         """The terms of the document ``name``; with ``sources``, its text is looked up and encoded again."""

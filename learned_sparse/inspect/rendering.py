@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -24,32 +23,14 @@ HTML_WIDTH = 110
 PLAIN_WIDTH = 1_000
 """Columns of a page, and of plain text, whose lines are as long as the text."""
 _JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in some scripts
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>TITLE</title>
-<style>
-{stylesheet}
-body {{ color: {foreground}; background: {background}; margin: 1.5rem; }}
-pre {{ font: 0.9375rem/1.5 ui-monospace, Menlo, Consolas, monospace; white-space: pre-wrap; }}
-</style>
-</head>
-<body>
-<pre>{code}</pre>
-</body>
-</html>
-"""
 
 
-def print_to_terminal(inspection: Inspection, *, terms: int, color: bool = True) -> None:
+def print_to_terminal(inspection: Inspection, *, terms: int) -> None:
     """Print to standard output, in colour if it is a terminal that shows colours and ``NO_COLOR`` is not set.
 
     ``terms`` is the number of terms shown for each text.
     """
-    console = Console(markup=False, emoji=False, highlight=False, no_color=None if color else True)
+    console = Console(markup=False, emoji=False, highlight=False)
     if console.no_color or console.is_dumb_terminal or not console.is_terminal:
         console.file.write(to_text(inspection, terms=terms))
     else:
@@ -68,10 +49,7 @@ def to_html(inspection: Inspection, *, terms: int) -> str:
     """One HTML page that needs no other file and runs no script; equal inspections give equal pages."""
     console = _console(io.StringIO(), HTML_WIDTH)
     console.print(*_render(inspection, terms, shaded=True), sep="\n")
-    ids = [view.id for view in (inspection.query, inspection.document) if view is not None and view.id]
-    title = html.escape(visible(f"{inspection.model}: {' and '.join(ids) or 'a text'}"))
-    page = _PAGE.replace("TITLE", title.replace("{", "{{").replace("}", "}}"))
-    return console.export_html(code_format=page, inline_styles=False)
+    return console.export_html(inline_styles=False)
 
 
 def visible(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import itertools
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,26 +12,14 @@ from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, vector_files
 
 
-class Checker:
-    """Reads every line below a folder and continues after a problem."""
+def find_problems(path: Path, counts: Counter[str]) -> Iterator[str]:
+    """One ``FILE:LINE: problem`` for each bad line, then differences from the manifest, if there is one.
 
-    def __init__(self) -> None:
-        self.documents = 0
-        """Valid documents so far."""
-        self.empty = 0
-        """Valid documents with an empty vector so far."""
-
-    def problems(self, path: Path) -> Iterator[str]:
-        """One ``FILE:LINE: problem`` for each bad line, then differences from the manifest, if there is one."""
-        first_lines: dict[str, str] = {}
-        for file in vector_files(path):
-            yield from self._problems_in(file, first_lines)
-        if (path / MANIFEST).is_file():
-            yield from Manifest.load(path).problems(path)
-
-    def _problems_in(self, file: Path, first_lines: dict[str, str]) -> Iterator[str]:
-        """``first_lines`` has the file and line of each id read so far."""
-        reader = LineReader()
+    Adds the valid documents to ``counts["documents"]``, and those with an empty vector also to ``counts["empty"]``.
+    """
+    first_lines: dict[str, str] = {}
+    reader = LineReader()
+    for file in vector_files(path):
         try:
             for number, line in numbered_lines(file):
                 try:
@@ -43,10 +31,11 @@ class Checker:
                     yield f"{file}:{number}: the id {name!r} is also at {first_lines[name]}; Anserini would keep both"
                     continue
                 first_lines[name] = f"{file.name}:{number}"
-                self.documents += 1
-                self.empty += not vector
+                counts.update({"documents": 1, "empty": int(not vector)})
         except LearnedSparseError as error:  # a broken gzip file
             yield str(error)
+    if (path / MANIFEST).is_file():
+        yield from Manifest.load(path).problems(path)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,14 +46,12 @@ def main(argv: list[str] | None = None) -> int:
     check.add_argument("path", type=Path, metavar="DIR", help="folder (or one file) of .jsonl, .json or .gz files")
     check.add_argument("--show", type=int, default=20, help="maximum number of problems to print (default: 20)")
     options = parser.parse_args(argv)
-    checker = Checker()
-    problems = checker.problems(options.path)
+    counts: Counter[str] = Counter()
     count = 0
-    for problem in itertools.islice(problems, max(options.show, 0)):
-        count += 1
-        print(problem)
-    count += sum(1 for _ in problems)
-    print(f"{options.path}: {checker.documents} documents ({checker.empty} with an empty vector), {count} problems")
+    for count, problem in enumerate(find_problems(options.path, counts), start=1):
+        if count <= options.show:
+            print(problem)
+    print(f"{options.path}: {counts['documents']} documents ({counts['empty']} with an empty vector), {count} problems")
     return 1 if count else 0
 
 

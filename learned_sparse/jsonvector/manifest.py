@@ -65,15 +65,9 @@ class Counts:
     @classmethod
     def total(cls, counts: Iterable[Counts]) -> Counts:
         """Counts of several parts together: sums, and maxima of ``largest_...``; ``skipped`` stays empty."""
-        totals: dict[str, int] = {}
-        for count in counts:
-            for entry in dataclasses.fields(cls):
-                value = getattr(count, entry.name)
-                if entry.name.startswith("largest"):
-                    totals[entry.name] = max(totals.get(entry.name, 0), value)
-                elif entry.name != "skipped":
-                    totals[entry.name] = totals.get(entry.name, 0) + value
-        return cls(**totals)  # type: ignore[arg-type]  # all fields but 'skipped' are ints
+        counts, names = list(counts), [entry.name for entry in dataclasses.fields(cls) if entry.name != "skipped"]
+        values = {name: [0, *(getattr(count, name) for count in counts)] for name in names}
+        return cls(**{name: max(row) if name.startswith("largest") else sum(row) for name, row in values.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +101,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Content as JSON values."""
-        content = dataclasses.asdict(self)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str) -> Manifest:
@@ -139,9 +132,17 @@ class Manifest:
         outcome = {"complete", "counts", "parts", "warnings", "checkpoint"}
         return {key: value for key, value in self.to_json().items() if key not in outcome}
 
-    def finished(self, parts: Iterable[Part], counts: Counts, warnings: Iterable[str]) -> Manifest:
-        """Complete manifest with the outcome of an encoding."""
-        return dataclasses.replace(self, complete=True, parts=tuple(parts), counts=counts, warnings=tuple(warnings))
+    def finish(self, folder: Path, parts: Iterable[Part], counts: Counts, warnings: Iterable[str] = ()) -> Manifest:
+        """Write and return the complete manifest: this one with the outcome of an encoding.
+
+        ``warnings`` are added to those about the counts of documents.
+        """
+        more = self.document_warnings(counts) if self.kind == "documents" else ()
+        finished = dataclasses.replace(
+            self, complete=True, parts=tuple(parts), counts=counts, warnings=(*warnings, *more)
+        )
+        finished.save(folder)
+        return finished
 
     def document_warnings(self, counts: Counts) -> Iterator[str]:
         """Warnings about encoded documents with ``counts``, for the user to read before indexing.
@@ -172,9 +173,6 @@ class Manifest:
             known = {folder / part.file for part in self.parts}
             unknown = [path for path in sorted((folder / "vectors").glob("*")) if path not in known]
             yield from (f"{path}: not in the manifest" for path in unknown)
-            total = sum(part.documents for part in self.parts)
-            if total != self.counts.written:
-                yield f"{folder / MANIFEST}: {total} documents in the parts, {self.counts.written} written"
 
 
 def differences(stored: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> list[str]:

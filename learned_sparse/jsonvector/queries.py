@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from learned_sparse.core import (
-    MAX_IMPACT,
     NO_TERMS,
     LearnedSparseError,
     LuceneTerms,
@@ -97,10 +96,9 @@ def renamed_ids(ids: Sequence[str]) -> list[str]:
     >>> renamed_ids(["007"])[0][:66]
     "stock Pyserini reads query ids made of digits as numbers: '007' be"
     """
-    all_numbers = all(_is_java_int(name) for name in ids)  # Pyserini then uses its reader for integer ids
-    renamed = [name for name in ids if (name.isdigit() or all_numbers) and _as_number(name) != name]
+    renamed = [name for name in ids if name.isdecimal() and str(int(name)) != name]
     return [
-        f"stock Pyserini reads query ids made of digits as numbers: {name!r} becomes {_as_number(name)} "
+        f"stock Pyserini reads query ids made of digits as numbers: {name!r} becomes {int(name)} "
         f"({len(renamed)} such ids), so that its runs do not match the judgements; learned_sparse.search keeps ids"
         for name in renamed[:1]
     ]
@@ -123,15 +121,3 @@ def _too_many_terms(queries: Sequence[Query], impacts: SparseBatch) -> list[str]
         f"ends with an error there; learned_sparse.search raises the limit, and --top-k {MAX_TERMS} stays within it"
         for row in long[:1]
     ]
-
-
-def _is_java_int(name: str) -> bool:
-    digits = name[1:] if name[:1] in {"+", "-"} else name
-    return digits.isdecimal() and abs(int(digits)) <= MAX_IMPACT
-
-
-def _as_number(name: str) -> str:
-    try:
-        return str(int(name))
-    except ValueError:  # '²'.isdigit() is True, but int('²') fails, in Pyserini too
-        return "an error"

@@ -23,16 +23,15 @@ print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"}
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
-    """The note of an index of documents that SpaDE encoded, in segments and with another alpha."""
+    """The note of an index of documents that SpaDE encoded."""
     from encoders.encoding import new_model, save_checkpoint
 
     folder = tmp_path_factory.mktemp("spade")
     save_checkpoint(folder / "checkpoint", new_model("spade", {}, str(tiny_bert)))
-    document = {"id": "d", "text": "hives are a rash of the skin", "expanded": "what causes hives"}
-    (folder / "corpus.jsonl").write_text(json.dumps(document) + "\n")
+    (folder / "corpus.tsv").write_text("d\thives are a rash of the skin\n")
     named = ["--model", "spade", "--checkpoint", str(folder / "checkpoint"), "--device", "cpu"]
-    files = ["--input", str(folder / "corpus.jsonl"), "--output", str(folder / "out")]
-    assert encode([*named, *files, "--set", "alpha=0.3", "--segment-length", "4"]) == 0
+    files = ["--input", str(folder / "corpus.tsv"), "--output", str(folder / "out")]
+    assert encode([*named, *files, "--set", "alpha=0.3"]) == 0
     (folder / "index").mkdir()
     IndexNote("impact", (Manifest.load(folder / "out"),), {}).save(folder / "index")
     return folder / "index"
@@ -46,9 +45,3 @@ def test_queries_are_encoded_without_torch(index: Path, python: Any) -> None:
     assert set(impacts[0].values()) == {1}
     assert impacts[1] == {}
     assert loaded == []
-
-
-def test_its_documents_took_all_that_was_asked_for(index: Path) -> None:
-    manifest = IndexNote.load(index).manifests[0]
-    assert (manifest.counts.segmented, manifest.counts.written, manifest.counts.expanded) == (1, 2, 2)
-    assert manifest.encoder["settings"]["alpha"] == (manifest.query_encoder or {})["settings"]["alpha"] == 0.3

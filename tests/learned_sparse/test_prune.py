@@ -12,16 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learned_sparse import prune
-from learned_sparse.collections.trec import read_run
+from learned_sparse import lucene, prune
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector import Manifest, read_vectors, vector_files
-from learned_sparse.search import __main__ as search
 from tests.fake_encoder import install_loader
-from tests.learned_sparse.encoded_folder import Vectors, WordCounts, dot_products, write_folder
+from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
 
 VECTORS: dict[str, dict[str, int]] = {
     "d1": {"the": 5, "hives": 3, "of": 2},
@@ -105,16 +103,13 @@ def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     assert (twice["before"], twice["removed"]) == (record, {"hives": 2})
 
 
-@pytest.mark.parametrize("compress", [[], ["--gzip"]])
-def test_a_rule_that_removes_nothing_keeps_the_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: list[str]
-) -> None:
+def test_a_rule_that_removes_nothing_keeps_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
     texts = [f"one two-{number % 3} é{number}" for number in range(11)] + ["empty"]
     (tmp_path / "corpus.tsv").write_text("".join(f"d{number}\t{text}\n" for number, text in enumerate(texts)))
     words = ["--model", "m", "--checkpoint", "c", "--input", str(tmp_path / "corpus.tsv"), "--part-size", "5"]
     source = tmp_path / "in"
-    assert encode.main([*words, "--output", str(source), *compress]) == 0
+    assert encode.main([*words, "--output", str(source), "--gzip"]) == 0
     prune.prune([source], [tmp_path / "out"], top_dimensions=0)
     names = [file.relative_to(source) for file in vector_files(source)]
     assert len(names) == 3
@@ -124,7 +119,7 @@ def test_a_rule_that_removes_nothing_keeps_the_bytes(
     before, after = Manifest.load(source), Manifest.load(tmp_path / "out")
     assert dataclasses.replace(after, options=before.options) == before
     (again,) = prune.prune([source], [tmp_path / "again"], max_document_frequency=0.5)
-    assert all(file.suffix == (".gz" if compress else ".jsonl") for file in vector_files(tmp_path / "again"))
+    assert all(file.suffix == ".gz" for file in vector_files(tmp_path / "again"))
     assert again.counts.postings < before.counts.postings
 
 
@@ -187,24 +182,14 @@ def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.jvm
-def test_a_pruned_index_is_searched_with_the_same_encoder(
-    tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install_loader(monkeypatch, lambda *_, **__: WordCounts())
+def test_the_next_command_indexes_the_result(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(tmp_home / "vectors" / "pydoc" / "words", VECTORS)
     assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
     command = capsys.readouterr().out.splitlines()[-1].removeprefix("next: python -m learned_sparse.index ")
     assert index.main(command.split()) == 0
     folder = tmp_home / "indexes" / "pydoc" / "words-50"
     assert IndexNote.load(folder).manifests[0].options["pruning"]["removed"] == {"the": 4}
-    queries: dict[str, dict[str, Any]] = {"q1": {"the": 2, "hives": 1}, "q2": {"of": 3, "日本": 1}, "q3": {"the": 1}}
-    topics = tmp_path / "topics.tsv"
-    topics.write_text(
-        "".join(f"{name}\t{' '.join(t for t in q for _ in range(q[t]))}\n" for name, q in queries.items())
-    )
-    run = tmp_path / "run.txt"
-    assert search.main(["--index", str(folder), "--topics", str(topics), "--output", str(run)]) == 0
     left, _ = pruned_by_definition(VECTORS, Fraction(1, 2), None)
-    expected = {name: dot_products(query, left) for name, query in queries.items()}
-    assert read_run(run) == {name: hits for name, hits in expected.items() if hits}
-    assert [name for name, hits in expected.items() if not hits] == ["q3"]
+    assert dict(lucene.search_impacts(folder, {"q": {"the": 2, "hives": 1}})["q"]) == dict(
+        dot_products({"the": 2, "hives": 1}, left)
+    )

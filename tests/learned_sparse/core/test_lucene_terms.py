@@ -37,30 +37,11 @@ UNFIT = [
 @pytest.mark.parametrize("term", FIT)
 def test_fit(term: str) -> None:
     assert unfit_reason(term) is None
-    refused(["good", term, "##s"], [])
 
 
 @pytest.mark.parametrize(("term", "reason"), UNFIT)
 def test_unfit(term: str, reason: str) -> None:
     assert reason in (unfit_reason(term) or "")
-    refused(["good", term, "##s"], [1])
-
-
-@pytest.mark.parametrize("terms", [["a", "b", "a"], ["a" * 200, "b", "a" * 200]])
-def test_repeated_terms_are_unfit(terms: list[str]) -> None:
-    refused(terms, [2])
-
-
-def refused(terms: list[str], expected: list[int]) -> None:
-    """In a batch with one document for each term, exactly the ``expected`` documents are refused."""
-    checked = LuceneTerms(terms)
-    for number in range(len(terms)):
-        batch = SparseBatch(np.array([0, 1]), np.array([number], np.int32), np.array([3], np.int32), terms)
-        if number in expected:
-            with pytest.raises(LearnedSparseError, match="cannot hold"):
-                checked.check(batch, ["d"])
-        else:
-            checked.check(batch, ["d"])
 
 
 def test_every_white_space_of_java_is_unfit() -> None:

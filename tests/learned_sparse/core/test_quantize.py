@@ -49,7 +49,7 @@ def test_by_hand() -> None:
     impacts, statistics = Quantizer(1.0, 8).quantize(batch)
     # ties go to the even neighbour: 0.5 to 0, 1.5 and 2.5 to 2
     assert [impacts.row(row) for row in range(4)] == [{"b": 2, "c": 2}, {}, {}, {"b": 255, "c": 7}]
-    assert (statistics.postings, statistics.clipped, statistics.lost_to_rounding) == (4, 1, 2)
+    assert (statistics.clipped, statistics.lost_to_rounding) == (1, 2)
     assert impacts.values.dtype == np.int32
 
 
@@ -89,8 +89,3 @@ def test_calibration_ignores_zeros() -> None:
 def test_invalid_quantisers(scale: float, bits: int | None) -> None:
     with pytest.raises(LearnedSparseError, match="give"):
         Quantizer(scale, bits)
-
-
-@given(scales, st.none() | st.integers(1, 31))
-def test_json_round_trip(scale: float, bits: int | None) -> None:
-    assert Quantizer.from_json(Quantizer(scale, bits).to_json()) == Quantizer(scale, bits)

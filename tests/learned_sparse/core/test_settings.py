@@ -68,18 +68,6 @@ def test_unreadable_yaml(tmp_path: Path, content: bytes | None, message: str) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "changes"),
-    [
-        ([], {}),
-        (["alpha=1", "k=[2, 3]"], {"alpha": 1, "k": [2, 3]}),
-        (["a=b=c", "b=null", "c=true"], {"a": "b=c", "b": None, "c": True}),
-    ],
-)
-def test_changes(words: list[str], changes: dict[str, Any]) -> None:
-    assert parse_changes(words) == changes
-
-
-@pytest.mark.parametrize(
     "words", [["alpha"], ["=1"], ["alpha="], ["a=1", "a=1"], ["a=[1"], ["a=2020-01-01"], ["a=.nan"]]
 )
 def test_invalid_changes(words: list[str]) -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from eval import demo
 from learned_sparse.collections import Collection, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import run
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import DEMO_MODELS, parse_arguments
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
 from learned_sparse.jsonvector import Manifest, read_topics, read_vectors
 from learned_sparse.jsonvector.__main__ import main as check
-from learned_sparse.search import ExactSearcher
 from tests.fake_encoder import FakeEncoder, install_loader
 from tests.toy_data import save_collection
 
@@ -76,14 +71,6 @@ def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[s
     assert f"next: python -m learned_sparse.index --input {out} --index DIR" in printed
 
 
-def test_equal_input_gives_equal_bytes(tmp_path: Path, corpus: Path) -> None:
-    for out in ("a", "b"):
-        encode("--input", corpus, "--output", tmp_path / out, "--part-size", "7", "--gzip")
-    assert files(tmp_path / "a") == files(tmp_path / "b")
-    assert "vectors/part-00003.jsonl.gz" in files(tmp_path / "a")
-    assert dict(read_vectors(tmp_path / "a")).keys() == {f"d{number}" for number in range(len(TEXTS))}
-
-
 @pytest.mark.parametrize("quantisation", [[], ["--bits", "6"], ["--quantization-factor", "9"]])
 def test_shards_write_the_parts_of_a_whole_run(tmp_path: Path, corpus: Path, quantisation: list[str]) -> None:
     arguments: list[str | Path] = ["--input", corpus, "--part-size", "4", *quantisation]
@@ -134,17 +121,6 @@ def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert files(out) == before
     with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 100.0 before, 50.0 now"):
         encode("--queries", "--input", topics, "--output", out, "--resume", "--quantization-factor", "50")
-
-
-def test_encoded_documents_are_found_by_their_text(tmp_path: Path, corpus: Path) -> None:
-    topics = tmp_path / "topics.tsv"
-    topics.write_text("".join(f"q{number}\t{text}\n" for number, text in enumerate(TEXTS[:9])))
-    encode("--input", corpus, "--output", tmp_path / "documents")
-    encode("--queries", "--input", topics, "--output", tmp_path / "queries")
-    run = ExactSearcher.load(tmp_path / "documents").search_batch(
-        read_topics(tmp_path / "queries" / "queries.tsv"), k=1
-    )
-    assert len({hits[0][0] for hits in run.values()}) > 6
 
 
 def test_default_folders_are_below_home(
@@ -220,28 +196,6 @@ def test_invalid_options(
     assert not (tmp_path / "x").exists()
 
 
-class _Broken(FakeEncoder):
-    def encode(self, texts: Sequence[str]) -> SparseBatch:
-        batch = super().encode(texts)
-        values = batch.values.copy()
-        if "w24" in " ".join(texts):
-            values[0] = np.nan
-        return dataclasses.replace(batch, values=values)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--part-size", "5"], ["--part-size", "30"], ["--part-size", "24", "--quantization-factor", "5"]]
-)
-def test_the_error_for_nan_names_the_document(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    install_loader(monkeypatch, lambda _, side, **__: _Broken(side))
-    with pytest.raises(LearnedSparseError, match=r"document 'd\d+': term 't\d+' has the weight nan"):
-        encode("--input", corpus, "--output", tmp_path / "out", *arguments)
-    if (tmp_path / "out").exists():
-        assert not Manifest.load(tmp_path / "out").complete
-
-
 def test_changes_of_settings_reach_both_sides_and_the_manifest(
     tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,14 +252,12 @@ def test_a_model_of_the_demo_says_what_it_encodes(caplog: pytest.LogCaptureFixtu
         ({"WORLD_SIZE": "1", "RANK": "0", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, [], (4, 3)),
         ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "4"], (4, 2)),
         ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "3"], (3, 0)),
-        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "3", "--shard-id", "1"], (3, 1)),
         ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "1", "--shard-id", "0"], (1, 0)),
         ({"WORLD_SIZE": "4", "RANK": "2"}, ["--queries"], (1, 0)),
     ],
 )
 def test_shards_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
     variables: dict[str, str],
     arguments: list[str],
     shards: tuple[int, int],
@@ -314,8 +266,5 @@ def test_shards_from_the_environment(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    caplog.set_level("INFO")
     options = parse_arguments(["--model", "m", "--collection", "pydoc", *arguments])
     assert (options.num_shards, options.shard_id) == shards
-    from_environment = shards != (1, 0) and "--shard-id" not in arguments and shards != (3, 0)
-    assert (f"encoding shard {shards[1]} of {shards[0]}, from" in caplog.text) == from_environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,9 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of 2 documents, written in pieces of up to 5 weights."""
+    """Slices of 2 documents, written one by one."""
     monkeypatch.setattr(pipeline, "SLICE_SIZE", 2)
-    monkeypatch.setattr(pipeline, "WRITE_WEIGHTS", 5)
+    monkeypatch.setattr(pipeline, "WRITE_ROWS", 1)
 
 
 def write(path: Path, texts: Sequence[str]) -> Path:
@@ -119,20 +119,6 @@ def test_an_error_of_the_tokenizer_is_raised(tmp_path: Path, part_size: int) -> 
     assert not (tmp_path / "out").exists() or not Manifest.load(tmp_path / "out").complete
     assert not list(tmp_path.rglob("*.tmp"))
     assert threading.active_count() == threads
-
-
-def test_reading_ahead_keeps_order_and_raises_errors() -> None:
-    assert list(pipeline._one_ahead([])) == []
-    assert list(pipeline._one_ahead([None, 1, 2])) == [None, 1, 2]
-
-    def broken() -> Iterator[int]:
-        yield 1
-        raise ValueError("no more")
-
-    items = pipeline._one_ahead(broken())
-    assert next(items) == 1
-    with pytest.raises(ValueError, match="no more"):
-        next(items)
 
 
 @pytest.mark.parametrize("options", [{}, {"part_size": 7}, {"part_size": 50}, {"compress": True}])

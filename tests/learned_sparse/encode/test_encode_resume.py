@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -88,7 +87,7 @@ def start(root: Path, command_line: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def test_partial_output_is_completed(tmp_path: Path, corpus: Path) -> None:
+def test_partial_output_is_completed(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main(arguments(corpus, tmp_path / "whole"))
     whole = files(tmp_path / "whole")
     written = ["manifest.json", *(name for number in range(15) for name in (
@@ -96,6 +95,8 @@ def test_partial_output_is_completed(tmp_path: Path, corpus: Path) -> None:
     assert set(written) == set(whole)
     incomplete = {**json.loads(whole["manifest.json"]), "complete": False, "parts": [], "warnings": []}
     for count in (0, 1, 2, 3, 12, len(written)):
+        if count == len(written):
+            monkeypatch.setattr(FakeEncoder, "encode", lambda *_: pytest.fail("encoded again"))
         out = tmp_path / f"out-{count}"
         for name in written[:count]:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -142,21 +143,6 @@ def test_other_settings_are_refused_and_named(tmp_path: Path, corpus: Path) -> N
     assert files(out) == whole
 
 
-def test_a_stored_quantiser_that_changed_is_refused(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from learned_sparse.core.quantize import Quantizer
-
-    for factor, resume in ((7.0, []), (8.0, ["--resume"])):
-        encoder = FakeEncoder("document", Quantizer(factor))
-        install_loader(monkeypatch, lambda *_, encoder=encoder, **__: encoder)
-        if resume:
-            with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 7.0 before, 8.0 now"):
-                main(arguments(corpus, tmp_path / "out", *resume))
-        else:
-            main(arguments(corpus, tmp_path / "out"))
-
-
 def test_another_input_is_refused(tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "out"
     main(arguments(corpus, out))
@@ -172,17 +158,6 @@ def test_another_input_is_refused(tmp_path: Path, corpus: Path) -> None:
         LearnedSparseError, match=r"part-00002.jsonl: the input has changed since this part was written"
     ):
         main(arguments(corpus, out, "--resume"))
-
-
-def test_a_finished_folder_is_checked_without_encoding(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    main(arguments(corpus, out))
-    whole = files(out)
-    monkeypatch.setattr(FakeEncoder, "encode", lambda *_: pytest.fail("encoded again"))
-    main(arguments(corpus, out, "--resume"))
-    assert files(out) == whole
 
 
 def test_parts_without_a_manifest_are_refused(tmp_path: Path, corpus: Path) -> None:
@@ -212,33 +187,8 @@ def test_a_full_disk_leaves_complete_parts_only(tmp_path: Path, corpus: Path, mo
         with pytest.raises(LearnedSparseError, match=r"cannot be written \(No space left on device\); free disk space"):
             main(arguments(corpus, out))
     assert 0 < len(files(out)) < len(files(tmp_path / "whole"))
-    assert_only_complete_files(out, files(tmp_path / "whole"))
-    main(arguments(corpus, out, "--resume"))
-    assert files(out) == files(tmp_path / "whole")
-
-
-def test_a_file_size_limit_leaves_complete_parts_only(tmp_path: Path, corpus: Path, root: Path) -> None:
-    main(arguments(corpus, tmp_path / "whole"))
-    whole, out = files(tmp_path / "whole"), tmp_path / "out"
-    parts = sorted(len(data) for name, data in whole.items() if name.startswith("vectors/"))
-    command = [sys.executable, str(root / "tests" / "fake_encoder.py"), *arguments(corpus, out)]
-    limited = subprocess.run(
-        command,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (parts[-1] - 1, parts[-1] - 1)),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert limited.returncode != 0
-    assert b"File too large" in limited.stderr
-    assert_only_complete_files(out, whole)
-    main(arguments(corpus, out, "--resume"))
-    assert files(out) == whole
-
-
-def assert_only_complete_files(out: Path, whole: dict[str, bytes]) -> None:
     assert not Manifest.load(out).complete
     left = {name: data for name, data in files(out).items() if name != "manifest.json"}
-    assert left == {name: whole[name] for name in left}
+    assert left.items() <= files(tmp_path / "whole").items()
+    main(arguments(corpus, out, "--resume"))
+    assert files(out) == files(tmp_path / "whole")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from learned_sparse.core import EXPANDED, Reading, Share, Sources, Token
-from learned_sparse.inspect.explanation import explain_score, make_view
-from tests.learned_sparse.inspect.explaining import Explaining
+from learned_sparse.inspect.explanation import make_view
 
 TEXT = f"Wingers, hives{EXPANDED}the wing"
 TOKENS = (
@@ -68,15 +67,3 @@ def test_shares_are_added_up_by_word() -> None:
     assert view.heaviest_words(shares) == [
         ("wing", "", 4.0), ("hives", "b2", 3.5), ("Wingers", "", 3.0), ("hives", "b1", 3.0), ("[CLS]", "", 1.0),
     ]  # fmt: skip
-
-
-def test_the_terms_and_words_of_a_score() -> None:
-    encoder = Explaining()
-    views = {
-        text: make_view("query", text, encoder.explain(text), {"a": 3, "##allergy": 2}) for text in ("a b", "c a a")
-    }
-    score = explain_score(views["a b"], views["c a a"], lucene=13.0)
-    assert [(term.term, term.product, term.word_in_query, term.word_in_document) for term in score.terms] == [
-        ("a", 9, "a", "a"), ("##allergy", 4, "b", "a"),
-    ]  # fmt: skip
-    assert score.total == 13

@@ -25,7 +25,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "splade": {},
     "spade": {"k": 3},
     "uhd": {**SMALLEST["uhd"], "bucket_weights": [2, 1]},
-    "unicoil": {},
 }
 
 
@@ -68,23 +67,10 @@ def test_scores_are_lucenes_and_shares_add_up(place: Path, capsys: pytest.Captur
         number, _, segment = name.removeprefix("d").partition("#")
         words = TEXTS[int(number)].split()
         assert document["text"] == " ".join(words[3 * int(segment) :][:3] if segment else words)
-        assert document["expanded"] == (EXPANDED if content["model"] in {"spade", "unicoil"} else None)
+        assert document["expanded"] == (EXPANDED if content["model"] == "spade" else None)
         for side in ("query", "document"):
             tokens = content[side]["tokens"]
             for term in content[side]["terms"]:
                 total = sum(share["weight"] for share in term["sources"])
                 assert total == pytest.approx(term["weight"], rel=1e-4)
                 assert all(0 <= share["token"] < len(tokens) for share in term["sources"])
-
-
-@pytest.mark.jvm
-def test_the_text_alone_is_read_as_in_the_index(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """But for expanded text, which belongs to a document."""
-    if place.name.startswith(("spade", "unicoil")):
-        return
-    name = "d3#1" if place.name.startswith("splade") else "d3"
-    indexed = as_json(capsys, "--index", place / "index", "--document", name)["document"]
-    alone = as_json(capsys, "--index", place / "index", "--text", indexed["text"])["document"]
-    assert alone["tokens"] == indexed["tokens"]
-    impacts = {term["term"]: term["impact"] for term in alone["terms"] if term["impact"]}
-    assert impacts == {term["term"]: term["impact"] for term in indexed["terms"]}

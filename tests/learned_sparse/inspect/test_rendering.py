@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import html
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from learned_sparse.core import EXPANDED
 from learned_sparse.inspect.explanation import Inspection, make_view
-from learned_sparse.inspect.rendering import shade, to_html, to_text, visible
+from learned_sparse.inspect.rendering import to_html, to_text, visible
 from tests.learned_sparse.inspect.explaining import (
     EXPANSION,
     HOSTILE,
@@ -24,23 +24,6 @@ from tests.learned_sparse.inspect.explaining import (
 )
 
 
-class _Reader(HTMLParser):
-    """Tags and text of a page, as a browser reads them."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        assert not {name for name, _ in attributes} & {"style", "onclick", "onload", "src", "href"}
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 @pytest.mark.jvm
 def test_a_page_of_a_hostile_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -50,10 +33,17 @@ def test_a_page_of_a_hostile_document(
     pair = ("--index", save_index(tmp_path), "--query", "hives & evil", "--document", "d2")
     assert shown(capsys, *pair, "--html", file) == f"{file}\n"
     first = file.read_bytes()
-    page = _Reader(first.decode())
-    assert set(page.tags) == {"html", "head", "meta", "title", "style", "body", "pre", "span"}
-    assert page.tags.count("html") == 1
-    assert visible(HOSTILE) in page.text
+    assert set(re.findall(r"<(\w+)", first.decode())) == {
+        "html",
+        "head",
+        "meta",
+        "style",
+        "body",
+        "pre",
+        "code",
+        "span",
+    }
+    assert visible(HOSTILE) in html.unescape(re.sub("<[^>]+>", "", first.decode()))
     (met, *_), (unmet, *_) = (
         re.findall(f'<span class="(r\\d+)">{word}</span>', first.decode()) for word in ("hives", "&quot;quoted&quot;")
     )
@@ -81,20 +71,10 @@ def test_colour(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     colours = shown(capsys, *arguments)
     assert "\x1b[38;5;234;48;5;208mhives\x1b[0m" in colours  # the heaviest word
     assert "\x1b[31m" not in colours
-    assert shown(capsys, *arguments, "--no-color") == plain
-    monkeypatch.setenv("TERM", "dumb")
-    assert shown(capsys, *arguments) == plain
-    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     assert shown(capsys, *arguments) == plain
     assert "hives[8]" in plain
     assert "\x1b" not in plain
-
-
-@given(st.floats(0.001, 1000), st.floats(0, 1))
-def test_shades(heaviest: float, share: float) -> None:
-    assert 0 <= shade(share * heaviest, heaviest) <= 5
-    assert shade(heaviest, heaviest) == 5
 
 
 @given(st.text())
@@ -112,5 +92,5 @@ def test_a_page_escapes_every_part() -> None:
     view = make_view("document", f"{HOSTILE}{EXPANDED}<b>", None, {"<i>": 1, "[red]{x}": 2}, id="<u>{0}", notes=["<s>"])
     page = to_html(Inspection(model="<em>", index="<q>", document=view), terms=5)
     assert not re.search("<(script|b|i|u|s|em|q)>", page)
-    for text in ("<title>&lt;em&gt;: &lt;u&gt;{0}</title>", "[red]{x}", "note: &lt;s&gt;"):
+    for text in ("&lt;em&gt;, &lt;q&gt;", "&lt;u&gt;{0}", "[red]{x}", "note: &lt;s&gt;"):
         assert text in page

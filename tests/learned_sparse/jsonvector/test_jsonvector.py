@@ -57,13 +57,6 @@ def test_bytes(tmp_path: Path) -> None:
     ]
 
 
-def test_gzip_has_no_time_and_no_name(tmp_path: Path) -> None:
-    for name in ("a.jsonl.gz", "b.jsonl.gz"):
-        write_part(tmp_path / name, ["d1"], ["x"], batch({"hives": 3}), compress=True)
-    assert (tmp_path / "a.jsonl.gz").read_bytes() == (tmp_path / "b.jsonl.gz").read_bytes()
-    assert (tmp_path / "a.jsonl.gz").read_bytes()[4:8] == b"\0\0\0\0"
-
-
 @pytest.mark.parametrize(
     ("name", "vector", "message"),
     [
@@ -177,12 +170,6 @@ def test_files_of_other_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "manifest.txt").write_text("not a vector file")
     vectors = [("d1", {"hives": 3}), ("7", {"##ing": 2, "日本": 1}), ("x", {"a": 2**29}), ("y", {})]
     assert loaded(tmp_path) == list(read_vectors(tmp_path)) == vectors
-
-
-def test_good_folders_pass_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_part(tmp_path / "part.jsonl", ["d1", "d2"], ["", ""], batch({"a": 1}, {}))
-    assert check(["check", str(tmp_path)]) == 0
-    assert "2 documents (1 with an empty vector), 0 problems" in capsys.readouterr().out
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -97,7 +97,6 @@ def test_problems(tmp_path: Path) -> None:
         "/vectors/part-00002.jsonl: not the bytes the manifest records",
         "/vectors/more.jsonl: not in the manifest",
     ]
-    assert "4 written" in list(dataclasses.replace(good, counts=Counts(written=4)).problems(tmp_path))[-1]
     assert "not complete" in next(iter(dataclasses.replace(good, complete=False).problems(tmp_path)))
 
 
