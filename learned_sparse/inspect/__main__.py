@@ -103,6 +103,7 @@ def _check(options: argparse.Namespace) -> None:
     problems = {
         "--query needs --document; to inspect a query alone, give --text TEXT --side query": text and has_query,
         "--side is only for --text": options.side and not text,
+        "--index is only for --document": options.index and text,
         f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR": not named,
         "--topics and --split need --query-id": (options.topics or options.split) and options.query_id is None,
         "--set is for --text and for queries; the documents of an index are encoded already": (

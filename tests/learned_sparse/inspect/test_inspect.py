@@ -237,6 +237,7 @@ def test_options_that_exclude_or_need_each_other() -> None:
     assert "give --model NAME or --checkpoint DIR" in refused("--text", "a")
     assert refused("--document", "a").endswith("give --model NAME or --index DIR")
     assert "--side is only for --text" in refused("--model", "m", "--document", "a", "--side", "query")
+    assert "--index is only for --document" in refused("--model", "m", "--text", "a", "--index", "i")
     assert "need --query-id" in refused("--model", "m", "--document", "a", "--split", "test")
     assert "--set is for" in refused("--model", "m", "--document", "a", "--set", "k=1")
 
