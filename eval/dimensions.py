@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from encoders.checkpoints import locate, read_notes
-from eval.costs import TermCounts, count_queries, count_terms, expected_flops
+from eval.costs import TermCounts, count_documents, count_queries, expected_flops
 from eval.measures import Cell, Column, positive, share, write_texts
 from eval.profile import (
     LengthGroup,
@@ -31,7 +31,7 @@ from eval.profile import (
 )
 from learned_sparse.collections import filed_under
 from learned_sparse.core import LearnedSparseError, queries_folder, run_main, vectors_folder, write_json
-from learned_sparse.jsonvector import ENCODED, Manifest, read_vectors, vector_files, versions
+from learned_sparse.jsonvector import ENCODED, Manifest, vector_files, versions
 
 EPILOG = """\
 A dimension is a term of the index: a latent one such as b12d61183 (UHD-BERT), or a word piece.
@@ -68,10 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     """Analyse and print; write a page, JSON and charts if --output is given."""
     options = _parser().parse_args(argv)
     vectors, queries = _folders(options)
-    document_counts = count_terms(vector for _, vector in read_vectors(vectors))
-    query_counts = count_queries(queries)
-    if not document_counts.texts:
-        raise LearnedSparseError(f"{vectors}: no vectors in it")
+    document_counts, query_counts = count_documents(vectors), count_queries(queries)
     encoded_queries = list(read_encoded([queries / ENCODED]))
     manifest = Manifest.load(vectors)
     step = max(1, document_counts.texts // _LENGTHS)
@@ -86,7 +83,9 @@ def main(argv: list[str] | None = None) -> int:
         options.stop_share,
         dimensions=_model_dimensions(manifest, options.checkpoint),
         lengths=lengths,
-        meanings=meanings(*zip(*encoded_queries, strict=True), options.at_least),
+        meanings=meanings(
+            [text for text, _ in encoded_queries], [vector for _, vector in encoded_queries], options.at_least
+        ),
     )
     title = f"Dimensions of {vectors.name}"
     sections = _sections(analysis, options.top, options.dimension)

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from eval.measures import (
     evaluate,
     format_table,
     load_split,
+    named_runs,
     parse_measure,
 )
 from learned_sparse.collections import read_qrels, registered_qrels
@@ -56,14 +56,12 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     for measure in options.measures or ():
         parse_measure(measure)
-    for run in options.run or ():
-        if not run.is_file():
-            raise LearnedSparseError(f"{run}: no such run")
+    runs = named_runs(options.run or ())
     task = _load_task(options)
-    runs = options.run or _runs_at_home(task)
+    runs = runs or _runs_at_home(task)
     results = [
         _Result(name, run, evaluate(run, task.qrels, task.measures, remove_query=task.remove_query), sparsity)
-        for name, run, sparsity in zip(_names(runs), runs, _sparsities(options, len(runs)), strict=True)
+        for name, run, sparsity in zip(runs, runs.values(), _sparsities(options, len(runs)), strict=True)
     ]
     for result in results:
         _warn(result)
@@ -84,18 +82,24 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure runs with trec_eval, with the settings of the benchmark they belong to.",
         epilog="Give either --collection with --split, or --qrels with --measures.",
     )
-    files: dict[str, Any] = {"type": Path, "nargs": "+", "action": "extend", "metavar": "FILE"}
+    several: dict[str, Any] = {"nargs": "+", "action": "extend"}
     add = parser.add_argument
     add_collection_options(parser)
-    add("--run", **files, help="TREC runs, one row each (default: all runs of the split in the home folder)")
+    add("--run", **several, metavar="[NAME=]FILE", help="TREC runs (default: those of the split in the home folder)")
     add("--qrels", metavar="FILE", help="judgements instead of the split's: a file, or a name registered in Pyserini")
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 'MAP(rel=2)' (default: the split's)")
     add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
-    add("--vectors", **files, help="encoded documents, one folder per run: adds FLOPS and terms per text")
-    add("--queries", **files, help="the encoded queries that belong to --vectors")
-    add("--per-query", action="store_true", help="also the values of every query in the JSON")
+    add(
+        "--vectors",
+        **several,
+        type=Path,
+        metavar="DIR",
+        help="encoded documents, one per run: adds FLOPS and terms per text",
+    )
+    add("--queries", **several, type=Path, metavar="DIR", help="the encoded queries that belong to --vectors")
+    add("--per-query", action="store_true", help="add the values of every query to the JSON")
     add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
-    add("--json", action="store_true", help="print everything as JSON, document frequencies included")
+    add("--json", action="store_true", help="print everything as JSON")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")
     return parser
 
@@ -124,20 +128,14 @@ def _load_qrels(name: str) -> Qrels:
     return read_qrels(path) if path.exists() or looks_like_a_file else registered_qrels(name)
 
 
-def _runs_at_home(task: _Task) -> list[Path]:
+def _runs_at_home(task: _Task) -> dict[str, Path]:
     if task.collection is None or task.split is None:
         raise LearnedSparseError("no run: give --run FILE")
     folder = run_file(task.collection, task.split, "any").parent
-    runs = sorted(folder.glob("*.txt"))
+    runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not runs:
         raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
     return runs
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    """File names without suffix, or whole paths where two file names are equal."""
-    counts = Counter(run.stem for run in runs)
-    return [run.stem if counts[run.stem] == 1 else str(run) for run in runs]
 
 
 def _sparsities(options: argparse.Namespace, runs: int) -> list[Sparsity | None]:

@@ -24,7 +24,7 @@ from eval.measures import (
     parse_measure,
     positive,
 )
-from learned_sparse.collections import Collection, Run, write_run
+from learned_sparse.collections import Collection, write_run
 from learned_sparse.core import (
     Encoder,
     LearnedSparseError,
@@ -155,7 +155,7 @@ class Sweep:
             )
         return rows
 
-    def _write_run(self, changes: Changes, run: Run) -> None:
+    def _write_run(self, changes: Changes, run: Mapping[str, Sequence[tuple[str, float]]]) -> None:
         if self.runs:
             name = ",".join(f"{key}={format_value(value)}" for key, value in changes.items()).replace(" ", "-")
             write_run(self.runs / f"{name}.txt", run, name)

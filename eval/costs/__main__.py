@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from eval.costs.latency import time_searches
-from eval.costs.sparsity import TermCounts, count_terms, expected_flops
+from eval.costs.sparsity import TermCounts, count_documents, count_terms, expected_flops
 from eval.measures import add_collection_options, load_split, positive
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError, run_main, write_json
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
-from learned_sparse.jsonvector import read_topics, read_vectors
+from learned_sparse.jsonvector import read_topics
 from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
 from learned_sparse.search import ExactSearcher
 
@@ -54,7 +53,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     query_terms = count_terms(analyze(queries.values()) if note.scoring == "bm25-text" else queries.values())
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
-    documents = _vector_terms(options.vectors) if exact else _index_terms(path, note, query_terms)
+    documents = count_documents(*options.vectors) if exact else _index_terms(path, note, query_terms)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
     times = time_searches(path, note, timed, options.hits, exact)
@@ -87,10 +86,6 @@ def _load_queries(options: argparse.Namespace, scoring: str) -> Mapping[str, Any
         raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")
     collection, split = load_split(options)
     return {query.id: query.text for query in collection.queries(split)}
-
-
-def _vector_terms(folders: Sequence[Path]) -> TermCounts:
-    return count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, folders)))
 
 
 def _index_terms(index: Path, note: IndexNote, queries: TermCounts) -> TermCounts:

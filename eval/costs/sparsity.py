@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,11 @@ def count_terms(vectors: Iterable[Iterable[str]]) -> TermCounts:
     return TermCounts(dict(frequency), len(lengths), sum(lengths), np.array(lengths, dtype=np.int32))
 
 
+def count_documents(*paths: str | Path) -> TermCounts:
+    """Count encoded documents: folders or files, for instance all shards of a collection."""
+    return _not_empty(count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, paths))), paths[0])
+
+
 def count_queries(path: str | Path) -> TermCounts:
     """Count encoded queries (a folder, or its ``queries.tsv``); a repeated term counts once."""
     return _not_empty(count_terms(read_topics(path).values()), path)
@@ -107,8 +113,7 @@ def sparsity_of(documents: TermCounts, queries: TermCounts) -> Sparsity:
 
 def sparsity_of_files(vectors: str | Path, queries: str | Path) -> Sparsity:
     """Sparsity of encoded documents (a folder or file) and encoded queries (a folder, or its ``queries.tsv``)."""
-    documents = _not_empty(count_terms(vector for _, vector in read_vectors(vectors)), vectors)
-    return sparsity_of(documents, count_queries(queries))
+    return sparsity_of(count_documents(vectors), count_queries(queries))
 
 
 def _not_empty(counts: TermCounts, path: str | Path) -> TermCounts:

@@ -102,8 +102,13 @@ def share(text: str) -> float:
 
 
 def read_runs(arguments: Sequence[str]) -> dict[str, Run]:
-    """``{name: run}`` of arguments ``NAME=FILE`` or ``FILE``; the default name is the file's without its suffix."""
-    runs: dict[str, Run] = {}
+    """``{name: run}`` of arguments ``NAME=FILE`` or ``FILE``."""
+    return {name: read_run(path) for name, path in named_runs(arguments).items()}
+
+
+def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
+    """``{name: file}`` of arguments ``NAME=FILE`` or ``FILE``; the default name is the file's without its suffix."""
+    runs: dict[str, Path] = {}
     for argument in arguments:
         name, equals, file = argument.partition("=")
         path = Path(file)
@@ -114,7 +119,7 @@ def read_runs(arguments: Sequence[str]) -> dict[str, Run]:
             raise LearnedSparseError(f"--run {argument}: another run is named {name}; write NAME={path}")
         if not path.is_file():
             raise LearnedSparseError(f"--run {argument}: no such run")
-        runs[name] = read_run(path)
+        runs[name] = path
     return runs
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from eval.costs import TermCounts, count_terms
+from eval.costs import TermCounts, count_documents
 from eval.measures import Cell, Column, format_table
 from eval.report import Axis, Point, line_chart
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError
-from learned_sparse.jsonvector import read_vectors
 from learned_sparse.prune import frequent_terms
 
 SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
@@ -89,10 +87,7 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
     The lengths of an index are those of ``sample`` documents, because Lucene stores terms by posting list.
     """
     if not is_index(paths[0]):
-        counts = count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, paths)))
-        if not counts.texts:
-            raise LearnedSparseError(f"{paths[0]}: no vectors in it")
-        return counts
+        return count_documents(*paths)
     from learned_sparse.lucene import every_document_frequency, read_contents, sampled_documents
 
     index = only_index(paths)

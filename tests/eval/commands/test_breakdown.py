@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.breakdown import CLASSES, Class, Overlap, _parser, _significance, by_class, main, overlap, query_overlaps
+from eval.breakdown import CLASSES, Class, Overlap, _parser, _significance, by_class, main, query_overlaps
 from eval.measures import load_judged, load_pieces, read_runs
 from learned_sparse.core import LearnedSparseError
 from tests.tiny_models import tokenizer
@@ -80,10 +80,6 @@ def test_classes_are_those_of_the_paper(pieces: int, matched: int, name: str) ->
     assert by_class({"q": Overlap(pieces, matched)})[name] == ["q"]
 
 
-def test_the_document_that_shares_most_decides() -> None:
-    assert overlap({1, 2, 3}, [{1}, {2, 3}, {3, 9}]) == Overlap(3, 2)  # not 3, the pieces of all documents together
-
-
 def test_overlaps_of_a_collection(here: Path) -> None:
     judged = load_judged(_parser().parse_args(arguments("--run first.txt")))
     assert query_overlaps(judged, load_pieces("tokenizer")) == EXPECTED
@@ -149,7 +145,6 @@ def test_significant_differences_are_listed_by_measure() -> None:
         ("--run first.txt --compare frist", "--compare frist: no such run; did you mean 'first'?"),
         ("--run absent.txt", "absent.txt: no such run"),
         ("--run first.txt ./first.txt", "another run is named first"),
-        ("--run first.txt --measures ndcg@10", "did you mean 'nDCG'?"),
         ("--run first.txt --level 3", "lower --level"),
         ("--run first.txt --split dev", "no split 'dev'"),
         ("--run first.txt --tokenizer tiny", "tokenizer.json: no such file"),

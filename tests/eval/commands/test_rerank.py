@@ -126,16 +126,6 @@ def test_scores_are_the_models_own(classifiers: Mapping[int, Path], labels: int)
     assert scorer.description["max_length"] == 64
 
 
-def test_two_labels_order_like_the_last_ones_probability(classifiers: Mapping[int, Path]) -> None:
-    model = BertForSequenceClassification.from_pretrained(classifiers[2])
-    texts = [QUERIES[query] for query, _ in PAIRS], [DOCUMENTS[document].text for _, document in PAIRS]
-    words = tokenizer()(*texts, truncation=True, max_length=64, padding=True, return_tensors="pt")
-    with torch.inference_mode():
-        probabilities = model(**words).logits.softmax(dim=-1)[:, 1].numpy()
-    scores = all_scores(CrossEncoder(str(classifiers[2]), device="cpu"))
-    assert np.argsort(scores).tolist() == np.argsort(probabilities).tolist()
-
-
 def test_scores_equal_those_of_sentence_transformers(classifiers: Mapping[int, Path]) -> None:
     peer = pytest.importorskip("sentence_transformers").CrossEncoder(str(classifiers[1]), device="cpu", max_length=32)
     texts = [(QUERIES[query], DOCUMENTS[document].text) for query, document in PAIRS]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval.costs.__main__ import evenly_spaced, index_bytes, main
+from eval.costs.__main__ import index_bytes, main
 from eval.reproduce.matrix import COSTS
 from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.index import build_bm25_index, build_index, encoded_files
@@ -77,21 +76,6 @@ def test_an_index_costs_the_same_terms_as_its_vectors(tmp_path: Path, queries: P
 
 
 @pytest.mark.jvm
-def test_flops_are_the_mean_number_of_shared_terms(tmp_path: Path) -> None:
-    draw = random.Random(7)
-    terms = [f"t{number}" for number in range(40)] + ["日本", "🤗", "##ing"]
-    documents = {f"d{i}": dict.fromkeys(draw.sample(terms, i % 9), 1 + i % 3) for i in range(60)}
-    topic_terms = {f"q{i}": draw.sample([*terms, "not-there"], 1 + i % 5) for i in range(25)}
-    topics = tmp_path / "topics.tsv"
-    topics.write_text("".join(f"{name}\t{' '.join(words)}\n" for name, words in topic_terms.items()), encoding="utf-8")
-    build_index(encoded_files([write_folder(tmp_path / "encoded", documents)]), tmp_path / "index")
-    found = costs("--index", tmp_path / "index", "--queries", topics, output=tmp_path / "costs.json")["costs"]
-    assert found["FLOPS"] == pytest.approx(shared(documents, topic_terms), abs=1e-6)
-    assert found["terms/document"] == pytest.approx(sum(map(len, documents.values())) / 60, abs=1e-4)
-    assert found["terms/query"] == pytest.approx(sum(map(len, topic_terms.values())) / 25)
-
-
-@pytest.mark.jvm
 def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
     documents = {"d1": "The hives of the skins", "d2": "rain, rain, rain", "d3": "the", "d4": "skin in the rain"}
     queries = {"q1": "skin hives", "q2": "raining", "q3": "the weather"}
@@ -119,11 +103,6 @@ def test_bm25_over_word_pieces(tmp_path: Path, queries: Path) -> None:
     assert found["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
     with pytest.raises(LearnedSparseError, match="scored by BM25; give the index"):
         main(["--vectors", str(folder), "--queries", str(queries)])
-
-
-def test_timed_queries_are_evenly_spaced() -> None:
-    assert evenly_spaced(1000, 3) == [0, 333, 666]
-    assert evenly_spaced(2, 5) == [0, 1]
 
 
 def test_errors_say_what_is_missing(tmp_path: Path) -> None:

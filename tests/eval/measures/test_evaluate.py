@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.evaluate import _names, main
+from eval.evaluate import main
 from learned_sparse.core import LearnedSparseError, run_file
 
 QRELS = "q1 0 d1 1\nq2 0 d1 2\nq2 0 d2 1\nq3 0 d3 1\n"
@@ -107,9 +107,3 @@ def test_errors_say_what_is_wrong(here: Path, arguments: str, message: str) -> N
     with pytest.raises(LearnedSparseError) as error:
         main(arguments.split())
     assert message in str(error.value)
-
-
-def test_runs_of_equal_names_are_shown_by_their_paths() -> None:
-    assert _names([Path("a/splade.txt"), Path("b/splade.txt"), Path("b/bm25.txt")]) == [
-        "a/splade.txt", "b/splade.txt", "bm25",
-    ]  # fmt: skip

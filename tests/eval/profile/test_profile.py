@@ -181,13 +181,6 @@ def test_mistakes(words: str, message: str, here: Path) -> None:
     assert message in str(error.value)
 
 
-def test_the_standard_library_keeps_its_profile(python: Any) -> None:
-    program = "import eval.profile, cProfile, profile; print(profile.Profile, cProfile.Profile, profile.__file__)"
-    done = python("-c", program)
-    assert done.returncode == 0, done.stderr
-    assert "eval" not in Path(done.stdout.split()[-1]).parent.name
-
-
 def test_no_torch(here: Path, python: Any, root: Path) -> None:
     program = "import sys; from eval.profile.__main__ import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     words = ["vectors", "--queries", "queries", "--run", "run.txt", "--collection", "tiny"]
