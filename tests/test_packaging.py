@@ -88,7 +88,7 @@ def call(python: Path, *arguments: str | Path, cwd: Path | None = None) -> str:
 
 
 def names(folder: Path) -> list[str]:
-    found = sorted(path.stem for path in folder.glob("*.yaml"))
+    found = sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("_"))  # _NAME: a base
     assert found, f"nothing in {folder}"
     return found
 
