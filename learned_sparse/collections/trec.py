@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from learned_sparse.collections.lines import columns, has_white_space, read_lines
 from learned_sparse.core import LearnedSparseError, atomic_write
 
@@ -82,8 +84,8 @@ def write_run(
     """Write the hits of each query as a run; the file appears whole or not at all.
 
     ``hits_by_query`` may be a generator of ``(query id, hits)``, so that only the hits of one query are in memory.
-    Queries keep their order. Scores are rounded to six decimals and then ordered by ``ranked``, so that equal scores
-    give equal files whichever searcher found them; trec_eval reads the scores and has its own order for ties.
+    Queries keep their order. Scores are rounded to six decimals, ordered by ``ranked``, and ties are separated as in
+    ``separate_ties``. Equal hits therefore give equal files and equal measures, whichever searcher found them.
     ``"msmarco"`` writes query, document and rank, separated by tabs. A query without hits leaves no line.
     """
     path = Path(path)
@@ -114,6 +116,25 @@ def ranked(results: Hits) -> list[tuple[str, float]]:
     return sorted(results, key=lambda result: (-result[1], result[0]))
 
 
+def separate_ties(results: Hits) -> list[tuple[str, float]]:
+    """Lower each tied score by 0.000001 per preceding tied result, as Anserini does, in its 32-bit floats.
+
+    trec_eval sorts equal scores by descending id, so without this step it would reverse tied documents. The steps are
+    below the precision of 32 bits for scores above 16; such ties stay ties, in stock runs too.
+
+    >>> separate_ties([("a", 3.0), ("b", 2.0), ("c", 2.0)])
+    [('a', 3.0), ('b', 2.0), ('c', 1.9999990463256836)]
+    """
+    separated: list[tuple[str, float]] = []
+    tied, ties = math.inf, 0
+    for document, score in results:
+        ties = ties + 1 if score == tied else 0
+        tied = score
+        lowered = float(np.float32(score) - np.float32(1e-6) * np.float32(ties)) if ties else score
+        separated.append((document, min(lowered, separated[-1][1]) if separated else lowered))
+    return separated
+
+
 def _rounded(path: Path, query: str, hits: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     """The hits of one query in the order and with the scores that a run has; an error for an id or score it cannot."""
     documents = [document for document, _ in hits]
@@ -129,7 +150,7 @@ def _rounded(path: Path, query: str, hits: Sequence[tuple[str, float]]) -> list[
             _finite(score, f"{path}: {document!r}")
     # + 0.0: a small negative score becomes 0.000000, not -0.000000
     rounded = [round(score, 6) + 0.0 for score in scores]
-    return ranked(zip(documents, rounded, strict=True))
+    return separate_ties(ranked(zip(documents, rounded, strict=True)))
 
 
 def _check_column(text: str, path: Path, what: str) -> None:

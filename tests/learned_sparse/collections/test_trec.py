@@ -103,9 +103,9 @@ def test_a_run_is_written_in_one_order_whatever_the_order_of_ties(tmp_path: Path
         "q2 Q0 d1 1 1.000000 ours\n"
         "q1 Q0 d3 1 7.250000 ours\n"
         "q1 Q0 d1 2 0.500000 ours\n"
-        "q1 Q0 d2 3 0.500000 ours\n"
+        "q1 Q0 d2 3 0.499999 ours\n"
         "q1 Q0 d0 4 0.000000 ours\n"
-        "q1 Q0 d4 5 0.000000 ours\n"
+        "q1 Q0 d4 5 -0.000001 ours\n"
     )
     backwards = ((query, hits[::-1]) for query, hits in HITS.items())  # one query at a time
     write_run(tmp_path / "again", backwards, "ours")
@@ -146,7 +146,21 @@ def test_a_written_run_is_read_back_in_order(
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "run"
     write_run(path, {query: list(documents.items()) for query, documents in run.items()})
-    assert read_run(path) == {query: ranked(documents.items()) for query, documents in run.items()}
+    read = read_run(path)
+    assert read.keys() == run.keys()
+    for query, documents in run.items():
+        expected = ranked(documents.items())
+        assert [name for name, _ in read[query]] == [name for name, _ in expected]
+        assert [score for _, score in read[query]] == pytest.approx([score for _, score in expected], abs=1e-4)
+
+
+@pytest.mark.jvm
+def test_trec_eval_keeps_the_order_of_tied_hits(tmp_path: Path) -> None:
+    from eval import evaluate
+
+    write_run(tmp_path / "run", {"q1": [("a", 2.0), ("b", 2.0), ("c", 2.0)]})
+    reciprocal_rank = evaluate(tmp_path / "run", {"q1": {"a": 1}}, ["MRR@10"]).mean["MRR@10"]
+    assert reciprocal_rank == 1.0
 
 
 @given(qrels=st.dictionaries(IDS, st.dictionaries(IDS, st.integers(-3, 4), min_size=1, max_size=6), min_size=1))
