@@ -16,7 +16,7 @@ DEMO_COLLECTION = "pydoc"
 DEMO_MODELS = frozenset({"sparterm", "sparterm-literal", "splade", "spade", "uhd"})
 """Names of the checkpoints of ``make demo``. Without ``--collection`` and ``--input``, these are encoded on pydoc."""
 _NOT_RECORDED = frozenset(
-    {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data"}
+    {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data", "devices"}
 )
 """Options without effect on vectors or files, and options that are fields of the manifest."""
 _TASK_VARIABLES = (("WORLD_SIZE", "RANK"), ("SLURM_NTASKS", "SLURM_PROCID"))
@@ -53,6 +53,11 @@ def recorded_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise if two options exclude or need each other."""
+    if options.devices:
+        raise LearnedSparseError(
+            "--devices: start one process per device, each with --device DEVICE, --num-shards "
+            f"{len(options.devices)} and its own --shard-id, 0 to {len(options.devices) - 1}"
+        )
     if not 0 <= options.shard_id < options.num_shards:
         raise LearnedSparseError(
             f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {options.num_shards - 1}"
@@ -126,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     earlier("--overwrite", action="store_true", help="remove the output of an earlier run")
     where("--gzip", action="store_true", help="compress the part files")
     where("--part-size", type=positive, default=PART_SIZE, metavar="N", help="documents a file: %(default)s")
+    where("--devices", nargs="+", help=argparse.SUPPRESS)  # an error that names --num-shards
     where(
         "--num-shards", type=positive, metavar="N", help="divide the parts among N processes; default: WORLD_SIZE, "
         "else SLURM_NTASKS, else 1",

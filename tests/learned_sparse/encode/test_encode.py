@@ -173,6 +173,10 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
     ("arguments", "message"),
     [
         (
+            ["--devices", "cuda:0", "cuda:1", "--collection", "pydoc"],
+            "one process per device, each with --device DEVICE, --num-shards 2 and its own --shard-id, 0 to 1",
+        ),
+        (
             ["--num-shards", "2", "--shard-id", "2", "--collection", "pydoc"],
             "--shard-id 2: with --num-shards 2 give 0 to 1",
         ),
