@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +19,6 @@ from encoders.training.optimizing import (
     evaluating,
     learning_rate_share,
     over_batch,
-    per_micro_batch,
     quadratic_ramp,
     set_learning_rates,
     trained_parameters,
@@ -71,7 +71,7 @@ class Learner:
     def _backward(self, batch: StepBatch) -> dict[str, Tensor]:
         """Gradients of this process, and means of the logged values over its forward passes."""
         micro_batches = [micro.to(self._session.device) for micro in batch.micro_batches]
-        forwards = [lambda micro=micro: self._outputs(micro) for micro in micro_batches]
+        forwards = [functools.partial(self._outputs, micro) for micro in micro_batches]
         sizes = [len(micro) for micro in micro_batches]
         logs: list[dict[str, Tensor]] = []
         if self.stage.scope == "batch":
@@ -79,11 +79,11 @@ class Learner:
             over_batch(forwards, loss, self._session.gather, self._session.process_index)
         else:
             start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
-            losses = []
-            for size in sizes:
-                losses.append(self._loss(batch.examples[start : start + size], batch.step, logs))
+            # in-batch negatives and FLOPS see one micro-batch (one GPU in the papers): they depend on its size
+            for forward, size in zip(forwards, sizes, strict=True):
+                loss = self._loss(batch.examples[start : start + size], batch.step, logs)
+                (loss(forward()) * (size / sum(sizes))).backward()
                 start += size
-            per_micro_batch(forwards, losses, sizes)
         return {name: _mean([log[name] for log in logs], sizes) for name in logs[0]}
 
     def _loss(

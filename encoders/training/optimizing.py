@@ -127,16 +127,6 @@ def quadratic_ramp(step: int, ramp_steps: int) -> float:
     return 1.0 if ramp_steps <= 0 else min(1.0, (step + 1) / ramp_steps) ** 2
 
 
-def per_micro_batch(forwards: Sequence[Forward], losses: Sequence[Loss], sizes: Sequence[int]) -> None:
-    """Accumulate the gradient of the mean of ``losses``, each of one forward pass over ``sizes[i]`` queries.
-
-    In-batch negatives and FLOPS see one micro-batch (one GPU in the papers), so they depend on how a batch is cut. The
-    pairwise loss, SparTerm's Eq. 8 and L1 are means over texts, which do not.
-    """
-    for forward, loss, size in zip(forwards, losses, sizes, strict=True):
-        (loss(forward()) * (size / sum(sizes))).backward()
-
-
 def over_batch(forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor], Tensor], process: int) -> None:
     """Accumulate this process's share of the gradient of ``loss`` over all micro-batches of all processes.
 

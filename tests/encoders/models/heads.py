@@ -1,11 +1,11 @@
-"""What tests of models with token-weighting heads share: pairs, their inputs, and the tower's own scores."""
+"""Shared by the tests of all architectures: texts and pairs, tokenized inputs, weights, and outputs of a tower."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from encoders.checkpoints import tokenize_texts
 from encoders.encoding import LoadedModel, new_model
@@ -21,7 +21,7 @@ NOT_IN_BAG: dict[str, list[int]] = {"all": [], "unknown": ADDED, "none": list(SP
 
 
 def untrained(architecture: str, settings: dict[str, Any], backbone: object) -> LoadedModel:
-    """Without dropout, and with heads whose scores are neither all positive nor all negative."""
+    """A new model in evaluation mode; the scores of its heads are partly positive and partly negative."""
     model = new_model(architecture, settings, str(backbone))
     with torch.no_grad():
         for number, tower in enumerate(model.towers.values()):
@@ -34,18 +34,37 @@ def untrained(architecture: str, settings: dict[str, Any], backbone: object) -> 
 
 
 def inputs(model: LoadedModel, texts: list[str], **options: Any) -> tuple[Tensor, Tensor]:
-    """Token ids and mask; ``texts`` may have expanded text."""
+    """Token ids and attention mask of ``texts``, each with or without expansion text."""
     encoded = tokenize_texts(
         model.tokenizer, texts, return_tensors="pt", padding=True, return_token_type_ids=False, **options
     )
     return encoded["input_ids"], encoded["attention_mask"]
 
 
+def weigh(module: Any, model: LoadedModel, texts: list[str] = TEXTS, **options: Any) -> Tensor:
+    """Weights of ``texts`` by ``module``, without gradient."""
+    with torch.inference_mode():
+        weights: Tensor = module(*inputs(model, texts, **options))
+    return weights
+
+
+class LogitTable(nn.Module):
+    """A tower without network: token t has the logits ``rows[t]``."""
+
+    def __init__(self, *rows: list[float]) -> None:
+        super().__init__()
+        self.rows = torch.tensor(rows)
+        self.decoder_weight, self.decoder_bias = torch.eye(len(rows[0])), torch.zeros(len(rows[0]))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.rows[input_ids]
+
+
 def scores_of(tower: Any, ids: Tensor) -> list[float]:
-    """The head's score of each token of one unpadded text."""
+    """The score that the head gives to each token of one unpadded text."""
     with torch.no_grad():
-        found: list[float] = tower.head(tower(ids[None], torch.ones_like(ids)[None]))[0, :, 0].tolist()
-    return found
+        scores: list[float] = tower.head(tower(ids[None], torch.ones_like(ids)[None]))[0, :, 0].tolist()
+    return scores
 
 
 def logits_of(tower: Any, ids: Tensor) -> list[list[float]]:

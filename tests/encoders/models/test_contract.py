@@ -1,4 +1,4 @@
-"""What every architecture promises, on both sides and with every switch."""
+"""The contract of every architecture, tested on both sides and with every setting."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES, BagOfWords
 from learned_sparse.core import Side
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
+from tests.encoders.models.heads import inputs, weigh
 from tests.tiny_models import TEXTS
 
 ON_BERT = [(case, "bert") for case in CASES]
@@ -24,7 +24,7 @@ ON_DISTILBERT: list[tuple[Case, str]] = [
 every_case = pytest.mark.parametrize(
     ("case", "kind"), ON_BERT + ON_DISTILBERT, ids=[f"{kind}-{name(case)}" for case, kind in ON_BERT + ON_DISTILBERT]
 )
-NEAR = {"uhd": 0.95}  # winners that are nearly equal change places
+MIN_SIMILARITY = {"uhd": 0.95}  # winners with nearly equal values swap ranks in bf16
 every_side = pytest.mark.parametrize("side", SIDES)
 
 
@@ -43,7 +43,7 @@ def model(case: Case, kind: str, built: dict[str, LoadedModel], request: pytest.
 
 
 def build(case: Case, backbone: str) -> LoadedModel:
-    """The towers of a model differ from one another, and heads are not near zero, as trained ones do and are not."""
+    """An untrained model whose towers differ from one another and whose heads give scores far from zero."""
     model = new_model(case[0], case[1], backbone)
     for number, tower in enumerate(model.towers.values()):
         with torch.no_grad():
@@ -53,17 +53,6 @@ def build(case: Case, backbone: str) -> LoadedModel:
                 tower.decoder_bias.add_(0.5 * number)
     model.weighers.eval()
     return model
-
-
-def inputs(model: LoadedModel, texts: list[str], **options: Any) -> tuple[Tensor, Tensor]:
-    encoded = model.tokenizer(texts, return_tensors="pt", return_token_type_ids=False, padding=True, **options)
-    return encoded["input_ids"], encoded["attention_mask"]
-
-
-def weigh(model: LoadedModel, side: Side, texts: list[str], **options: Any) -> Tensor:
-    with torch.inference_mode():
-        weights: Tensor = model.weighers.side(side)(*inputs(model, texts, **options))
-    return weights
 
 
 def test_every_architecture_has_cases_a_test_and_a_reference(root: Path) -> None:
@@ -77,22 +66,24 @@ def test_every_architecture_has_cases_a_test_and_a_reference(root: Path) -> None
 @every_side
 @every_case
 def test_padding_changes_nothing(model: LoadedModel, side: Side) -> None:
-    padded = weigh(model, side, TEXTS, pad_to_multiple_of=32)
-    torch.testing.assert_close(padded, weigh(model, side, TEXTS))
-    assert torch.equal(padded > 0, weigh(model, side, TEXTS) > 0)
+    module = model.weighers.side(side)
+    padded, weights = weigh(module, model, pad_to_multiple_of=32), weigh(module, model)
+    torch.testing.assert_close(padded, weights)
+    assert torch.equal(padded > 0, weights > 0)
 
 
 @every_side
 @every_case
-def test_a_row_of_a_batch_is_the_text_alone(model: LoadedModel, side: Side) -> None:
-    alone = torch.cat([weigh(model, side, [text]) for text in TEXTS])
-    torch.testing.assert_close(weigh(model, side, TEXTS), alone)
+def test_a_batch_gives_the_weights_of_single_texts(model: LoadedModel, side: Side) -> None:
+    module = model.weighers.side(side)
+    alone = torch.cat([weigh(module, model, [text]) for text in TEXTS])
+    torch.testing.assert_close(weigh(module, model), alone)
 
 
 @every_side
 @every_case
 def test_weights_are_not_negative_and_not_constant(model: LoadedModel, side: Side) -> None:
-    weights = weigh(model, side, TEXTS)
+    weights = weigh(model.weighers.side(side), model)
     vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(model.tokenizer))
     assert weights.shape == (len(TEXTS), len(ARCHITECTURES[model.architecture].terms(model.settings, vocabulary)))
     assert weights.dtype == torch.float32
@@ -103,11 +94,12 @@ def test_weights_are_not_negative_and_not_constant(model: LoadedModel, side: Sid
 
 @every_side
 @every_case
-def test_saved_and_loaded_it_weighs_the_same(model: LoadedModel, side: Side, tmp_path: Path) -> None:
+def test_a_loaded_checkpoint_gives_the_same_weights(model: LoadedModel, side: Side, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, model)
     loaded = load_checkpoint(tmp_path)
     loaded.weighers.eval()
-    torch.testing.assert_close(weigh(loaded, side, TEXTS), weigh(model, side, TEXTS), rtol=0, atol=0)
+    after, before = (weigh(each.weighers.side(side), model) for each in (loaded, model))
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
 @every_case
@@ -117,12 +109,12 @@ def test_both_sides_of_a_shared_model_are_one_module(model: LoadedModel) -> None
     assert same == family.shared(model.settings)
     assert isinstance(model.weighers.query, BagOfWords) == (not family.towers(model.settings, "query"))
     if same:
-        torch.testing.assert_close(weigh(model, "query", TEXTS), weigh(model, "document", TEXTS))
+        torch.testing.assert_close(weigh(model.weighers.query, model), weigh(model.weighers.document, model))
 
 
 @every_case
-def test_a_ranking_loss_reaches_every_parameter_but_the_gates(model: LoadedModel) -> None:
-    """And through ``gate_logits``, Eq. 8 reaches the gate's."""
+def test_a_ranking_loss_trains_every_parameter_except_gates(model: LoadedModel) -> None:
+    """Eq. 8 trains the gates, through ``gate_logits``."""
     model.weighers.zero_grad()
     ids, mask = inputs(model, TEXTS)
     model.weighers.train(getattr(model.settings, "binarize", False))  # training works on the real weights
@@ -154,11 +146,13 @@ def test_every_parameter_belongs_to_one_named_tower(model: LoadedModel) -> None:
 
 @every_side
 @every_case
-def test_bf16_is_near(model: LoadedModel, side: Side) -> None:
-    exact = weigh(model, side, TEXTS)
+def test_bf16_weights_are_similar(model: LoadedModel, side: Side) -> None:
+    exact = weigh(model.weighers.side(side), model)
     with torch.inference_mode():
         rough = copy.deepcopy(model.weighers.side(side)).to(torch.bfloat16)(*inputs(model, TEXTS))
-    assert torch.cosine_similarity(exact.flatten(), rough.float().flatten(), dim=0) > NEAR.get(model.architecture, 0.98)
+    assert torch.cosine_similarity(exact.flatten(), rough.float().flatten(), dim=0) > MIN_SIMILARITY.get(
+        model.architecture, 0.98
+    )
 
 
 @every_side

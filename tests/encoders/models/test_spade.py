@@ -1,4 +1,4 @@
-"""SpaDE by hand and against plain loops, with expanded texts, and what each of its gradients reaches."""
+"""SpaDE computed by hand and by plain loops, with and without expansion texts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.encoders.models.heads import (
     PAIRS,
     SPECIAL,
     UNUSED,
+    LogitTable,
     inputs,
     logits_of,
     scores_of,
@@ -27,22 +28,11 @@ from tests.encoders.models.heads import (
 from tests.reference import spade as reference
 from tests.tiny_models import TEXTS, VOCABULARY
 
-
-class Logits(nn.Module):
-    """Stands for the expansion tower over four words: token t has the logits ``rows[t]``."""
-
-    rows = torch.tensor([[1.0, 5.0, 4.0, -1.0], [0.5, -2.0, -3.0, -4.0], [3.0, 6.0, -9.0, 2.0], [9.0, 9.0, 9.0, 9.0]])
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.decoder_weight, self.decoder_bias = torch.eye(4), torch.zeros(4)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return self.rows[input_ids]
+EXPANSION = LogitTable([1.0, 5.0, 4.0, -1.0], [0.5, -2.0, -3.0, -4.0], [3.0, 6.0, -9.0, 2.0], [9.0, 9.0, 9.0, 9.0])
 
 
 class Scores(nn.Module):
-    """Stands for the weighting tower: the scores of the positions are 1, -2, 3, ... and the head lets them through."""
+    """A weighting tower without network: the positions score 1, -2, 3 and 7."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +42,7 @@ class Scores(nn.Module):
         return torch.tensor([1.0, -2.0, 3.0, 7.0])[: input_ids.shape[1]].expand(len(input_ids), -1)[..., None]
 
 
-PENCIL: list[tuple[dict[str, Any], list[float]]] = [
+BY_HAND: list[tuple[dict[str, Any], list[float]]] = [
     ({"components": "weighting"}, [3.0, 0.0, 0.0, 0.0]),  # the word 0 scores 1 and 3, the word 1 scores -2
     ({"components": "weighting", "repeats": "first"}, [1.0, 0.0, 0.0, 0.0]),
     ({"components": "weighting", "repeats": "mean"}, [2.0, 0.0, 0.0, 0.0]),
@@ -66,17 +56,17 @@ PENCIL: list[tuple[dict[str, Any], list[float]]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "expected"), PENCIL)
+@pytest.mark.parametrize(("settings", "expected"), BY_HAND)
 def test_by_hand(settings: dict[str, Any], expected: list[float]) -> None:
-    """The text "0 1 0", padded."""
+    """The text is "0 1 0", padded."""
     vocabulary = Vocabulary(["zero", "one", "two", "three"], special_ids=(), unknown_id=None, unused_ids=())
-    module = SpaDE(SpaDESettings(**settings), {"weighting": Scores(), "expansion": Logits()}, vocabulary).eval()
+    module = SpaDE(SpaDESettings(**settings), {"weighting": Scores(), "expansion": EXPANSION}, vocabulary).eval()
     weights = module(torch.tensor([[0, 1, 0, 3]]), torch.tensor([[1, 1, 1, 0]]))
     torch.testing.assert_close(weights, torch.tensor([expected]))
 
 
 def expected_of(model: Any, pair: str, *, training: bool = False) -> list[float]:
-    """By the reference; text and expanded text are told apart before the tokenizer, not after it."""
+    """The weights of one pair by ``tests.reference.spade``; text and expansion are split before they are tokenized."""
     settings: SpaDESettings = model.settings
     both, own = inputs(model, [pair])[0][0], inputs(model, [pair.split("\x1f")[0]])[0][0]
     vectors = {}
@@ -114,7 +104,7 @@ def expected_of(model: Any, pair: str, *, training: bool = False) -> list[float]
 @pytest.mark.parametrize("training", [False, True], ids=["encoding", "training"])
 @pytest.mark.parametrize("settings", cases.SPADE, ids=str)
 def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert: Path) -> None:
-    """All texts in one padded batch, against each alone; in training (without dropout) nothing is cut at zero."""
+    """A padded batch of all texts equals the texts one by one; training (here without dropout) keeps scores below 0."""
     model = untrained("spade", settings, tiny_bert)
     texts = TEXTS if model.settings.expanded == "none" else PAIRS
     document: Any = model.weighers.document
@@ -127,8 +117,8 @@ def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert:
     assert training or (weights >= 0).all()
 
 
-def test_training_sees_scores_below_zero_only_without_relu(tiny_bert: Path) -> None:
-    """Else the comparison above would say nothing about it."""
+def test_training_gives_weights_below_zero_only_without_relu(tiny_bert: Path) -> None:
+    """The tiny model has such scores, so that the comparison with plain loops covers them."""
     for settings, negative in (
         ({}, False),
         ({"components": "weighting", "weighting_activation": "none"}, True),
@@ -150,7 +140,7 @@ def test_queries_are_boolean(special: str, tiny_bert: Path) -> None:
     assert model.weighers.query(ids, mask).tolist() == expected
 
 
-def test_expanded_text_reaches_its_reader_only(tiny_bert: Path) -> None:
+def test_only_the_chosen_components_read_expansion_text(tiny_bert: Path) -> None:
     for expanded, readers in {
         "both": {"weighting", "expansion"},
         "weighting": {"weighting"},
@@ -165,15 +155,14 @@ def test_expanded_text_reaches_its_reader_only(tiny_bert: Path) -> None:
             assert same == (name not in readers), (expanded, name)
 
 
-def test_who_is_handed_expanded_text() -> None:
+def test_documents_are_read_with_expansion_text_if_a_component_uses_it() -> None:
     uses = ARCHITECTURES["spade"].uses_expanded
-    assert [uses(SpaDESettings(expanded=some)) for some in ("both", "weighting", "expansion", "none")] == [
-        True, True, True, False,
-    ]  # fmt: skip
+    assert all(uses(SpaDESettings(expanded=components)) for components in ("both", "weighting", "expansion"))
+    assert not uses(SpaDESettings(expanded="none"))
     assert not uses(SpaDESettings(components="expansion", expanded="weighting"))
 
 
-def test_a_tokenizer_without_separator_reads_all_or_nothing(tiny_bert: Path) -> None:
+def test_a_tokenizer_without_separator_cannot_split_text_and_expansion(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     vocabulary = dataclasses.replace(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)), separator_id=None)
     SpaDE(SpaDESettings(), model.towers, vocabulary)

@@ -1,4 +1,4 @@
-"""SparTerm by hand and against plain loops."""
+"""SparTerm computed by hand and by plain loops."""
 
 from __future__ import annotations
 
@@ -11,36 +11,26 @@ import torch
 
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import new_model
-from encoders.models import ARCHITECTURES, SparTerm, SparTermSettings
+from encoders.models import ARCHITECTURES, SIDES, SparTerm, SparTermSettings
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
+from tests.encoders.models.heads import ADDED, NOT_IN_BAG, SPECIAL, UNUSED, LogitTable, inputs, logits_of, weigh
 from tests.reference.sparterm import sparterm
 from tests.tiny_models import TEXTS, VOCABULARY
 
 VOCABULARY_OF_THREE = Vocabulary(["zero", "one", "two"], special_ids=(), unknown_id=None, unused_ids=())
 
 
-class Rows(torch.nn.Module):
-    """Stands for a tower over three words: token t has the logits ``rows[t]``."""
-
-    def __init__(self, *rows: list[float]) -> None:
-        super().__init__()
-        self.rows = torch.tensor(rows)
-        self.decoder_weight = torch.eye(3)
-        self.decoder_bias = torch.zeros(3)
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return self.rows[input_ids]
-
-
-def weigh(importance: Rows | None, gate: Rows | None, tokens: list[int], **settings: Any) -> list[float]:
+def weights_by_hand(
+    importance: LogitTable | None, gate: LogitTable | None, tokens: list[int], **settings: Any
+) -> list[float]:
     towers: list[Any] = [importance, gate]
     module = SparTerm(SparTermSettings(**settings), towers[0], towers[1], VOCABULARY_OF_THREE)
     weights: list[float] = module(torch.tensor([tokens]), torch.ones(1, len(tokens)))[0].tolist()
     return weights
 
 
-IMPORTANCE = Rows([1.0, 2.0, 3.0], [0.5, -1.0, 0.25], [9.0, 9.0, 9.0])
+IMPORTANCE = LogitTable([1.0, 2.0, 3.0], [0.5, -1.0, 0.25], [9.0, 9.0, 9.0])
 
 
 @pytest.mark.parametrize(
@@ -61,90 +51,85 @@ IMPORTANCE = Rows([1.0, 2.0, 3.0], [0.5, -1.0, 0.25], [9.0, 9.0, 9.0])
 )
 def test_by_hand(settings: dict[str, Any], gate: list[float] | None, expected: list[float]) -> None:
     """The text "0 1"; word 2 is expansion."""
-    tower = None if gate is None else Rows(gate, gate, gate)
-    assert weigh(IMPORTANCE, tower, [0, 1], **settings) == pytest.approx(expected)
+    tower = None if gate is None else LogitTable(gate, gate, gate)
+    assert weights_by_hand(IMPORTANCE, tower, [0, 1], **settings) == pytest.approx(expected)
 
 
 def test_expansion_only_by_hand() -> None:
-    gate = Rows([0.0, 0.0, 0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0])
-    assert weigh(None, gate, [0, 1, 0], mode="expansion-only", query="tf") == [2.0, 1.0, 1.0]  # sigmoid(1.5) = .82
+    gate = LogitTable([0.0, 0.0, 0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0])
+    assert weights_by_hand(None, gate, [0, 1, 0], mode="expansion-only", query="tf") == [
+        2.0,
+        1.0,
+        1.0,
+    ]  # sigmoid(1.5) = .82
 
 
 def test_the_threshold_of_the_paper_in_logits() -> None:
     """0.7 = sigmoid(0.847...): a float on either side."""
     edge = math.log(0.7 / 0.3)
     for logit, opened in ((edge + 1e-4, 1.0), (edge - 1e-4, 0.0)):
-        gate = Rows([0.0, 0.0, logit], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
-        assert weigh(None, gate, [0], mode="expansion-only", query="tf") == [1.0, 0.0, opened]
+        gate = LogitTable([0.0, 0.0, logit], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
+        assert weights_by_hand(None, gate, [0], mode="expansion-only", query="tf") == [1.0, 0.0, opened]
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1])
-def test_a_threshold_that_is_no_probability(threshold: float, tiny_bert: Path) -> None:
+def test_a_threshold_outside_0_to_1_is_an_error(threshold: float, tiny_bert: Path) -> None:
     with pytest.raises(LearnedSparseError, match="from 0 to 1"):
         new_model("sparterm", {"threshold": threshold}, str(tiny_bert))
 
 
 @pytest.mark.parametrize("settings", cases.SPARTERM, ids=str)
-def test_equals_plain_loops_over_the_models_own_logits(settings: dict[str, Any], tiny_bert: Path) -> None:
+def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert: Path) -> None:
     model = new_model("sparterm", settings, str(tiny_bert))
-    for number, tower in enumerate(model.towers.values()):  # the two towers must not agree
+    for number, tower in enumerate(model.towers.values()):  # so that the two towers differ
         with torch.no_grad():
             tower.decoder_bias.sub_(0.7 * number)
     parsed: SparTermSettings = model.settings
-    special = {word: VOCABULARY.index(word) for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")}
-    added = [token for word, token in special.items() if word != "[UNK]"]
-    unused = [token for token, word in enumerate(VOCABULARY) if word.startswith("[unused")]
     model.weighers.eval()
     for text in TEXTS:
-        inputs = model.tokenizer([text], return_tensors="pt", return_token_type_ids=False)
-        with torch.no_grad():
-            logits = {
-                name: (tower(**inputs) @ tower.decoder_weight.T + tower.decoder_bias)[0].tolist()
-                for name, tower in model.towers.items()
-            }
-            weights = model.weighers.document(**inputs)[0]
-        some = next(iter(logits.values()))
+        ids = inputs(model, [text])[0][0]
+        logits = {name: logits_of(tower, ids) for name, tower in model.towers.items()}
+        unused_logits = next(iter(logits.values()))  # the mode does not read those of a missing tower
+        weights = weigh(model.weighers.document, model, [text])[0]
         expected = sparterm(
-            logits.get("importance", some),
-            logits.get("gate", some),
-            inputs["input_ids"][0].tolist(),
+            logits.get("importance", unused_logits),
+            logits.get("gate", unused_logits),
+            ids.tolist(),
             mode=parsed.mode,
             gate_pool=parsed.gate_pool,
             threshold=parsed.threshold,
             max_terms=parsed.max_terms,
-            not_pooled=[] if parsed.pool_special_tokens else added,
-            not_in_bag={"all": [], "unknown": added, "none": list(special.values())}[parsed.bow_special_tokens],
-            blocked=[*special.values(), *unused] if parsed.block_special_terms else [],
+            not_pooled=[] if parsed.pool_special_tokens else ADDED,
+            not_in_bag=NOT_IN_BAG[parsed.bow_special_tokens],
+            blocked=[*SPECIAL.values(), *UNUSED] if parsed.block_special_terms else [],
         )
         torch.testing.assert_close(weights, torch.tensor(expected), rtol=1e-4, atol=1e-4)
 
 
-def test_the_gate_opens_some_expansion_in_these_tests(tiny_bert: Path) -> None:
-    """Else the comparison above would say little about Eq. 5 and 6."""
+def test_the_tiny_model_adds_some_expansion_terms(tiny_bert: Path) -> None:
+    """The comparison with plain loops tests Eq. 5 and 6 only with expansion terms."""
     model = new_model("sparterm", {}, str(tiny_bert))
-    inputs = model.tokenizer(TEXTS[:1], return_tensors="pt", return_token_type_ids=False)
-    weights = model.weighers.eval().document(**inputs)[0]
-    literal = set(inputs["input_ids"][0].tolist())
+    weights = weigh(model.weighers.eval().document, model, TEXTS[:1])[0]
+    literal = set(inputs(model, TEXTS[:1])[0][0].tolist())
     opened = {token for token in weights.nonzero().flatten().tolist() if token not in literal}
     assert 3 < len(opened) < len(VOCABULARY) - len(literal) - 3
 
 
-def test_gate_logits_can_be_handed_in(tiny_bert: Path) -> None:
-    """Joint training runs the gate once."""
+def test_gate_logits_can_be_passed_in(tiny_bert: Path) -> None:
+    """Joint training computes the gate once and passes its logits."""
     model = new_model("sparterm", {}, str(tiny_bert))
     module: Any = model.weighers.eval().document
-    inputs = model.tokenizer(TEXTS, return_tensors="pt", padding=True, return_token_type_ids=False)
-    logits = module.gate_logits(**inputs)
-    torch.testing.assert_close(module(**inputs, gate_logits=logits), module(**inputs))
-    closed = torch.full_like(logits, -100.0)
-    bag = module.bag_of_words(**inputs)
-    assert torch.equal(module(**inputs, gate_logits=closed) > 0, (module(**inputs) > 0) & (bag > 0))
-    assert not module(**inputs, gate_logits=closed).isnan().any()
-    module(**inputs, gate_logits=logits).sum().backward()
+    tokens = inputs(model, TEXTS)
+    logits, weights = module.gate_logits(*tokens), module(*tokens)
+    torch.testing.assert_close(module(*tokens, gate_logits=logits), weights)
+    closed = module(*tokens, gate_logits=torch.full_like(logits, -100.0))
+    assert torch.equal(closed > 0, (weights > 0) & (module.bag_of_words(*tokens) > 0))
+    assert not closed.isnan().any()
+    module(*tokens, gate_logits=logits).sum().backward()
     assert all(parameter.grad is None for parameter in model.towers["gate"].parameters())
 
 
-def test_a_frozen_gate_knows_no_dropout(tiny_bert: Path) -> None:
+def test_a_frozen_gate_has_no_dropout(tiny_bert: Path) -> None:
     model = new_model("sparterm", {}, str(tiny_bert))
     model.weighers.train()
     assert model.towers["gate"].training
@@ -156,15 +141,14 @@ def test_a_frozen_gate_knows_no_dropout(tiny_bert: Path) -> None:
 
 
 def test_query_gate_literal(tiny_bert: Path) -> None:
-    both = new_model("sparterm", {"query_gate": "literal"}, str(tiny_bert)).weighers.eval()
+    model = new_model("sparterm", {"query_gate": "literal"}, str(tiny_bert))
     literal_only = new_model("sparterm", {"mode": "literal-only"}, str(tiny_bert)).weighers.eval()
-    tokenizer = new_model("sparterm", {}, str(tiny_bert)).tokenizer
-    inputs = tokenizer(TEXTS, return_tensors="pt", padding=True, return_token_type_ids=False)
-    torch.testing.assert_close(both.query(**inputs), literal_only.document(**inputs))
-    assert (both.document(**inputs) > 0).sum() > (both.query(**inputs) > 0).sum()
+    query, document = (weigh(model.weighers.eval().side(side), model) for side in SIDES)
+    torch.testing.assert_close(query, weigh(literal_only.document, model))
+    assert (document > 0).sum() > (query > 0).sum()
 
 
-def test_which_towers_a_side_reads() -> None:
+def test_towers_of_each_side() -> None:
     towers = ARCHITECTURES["sparterm"].towers
     assert towers(SparTermSettings(), "document") == towers(SparTermSettings(), "query") == ("importance", "gate")
     assert towers(SparTermSettings(query="tf"), "query") == ()
@@ -182,7 +166,7 @@ def test_expansion_only_is_scored_by_bm25_with_tf_queries(tiny_bert: Path) -> No
         new_model("sparterm", {"mode": "expansion-only"}, str(tiny_bert))
 
 
-def test_no_gate_no_gate_logits(tiny_bert: Path) -> None:
+def test_gate_logits_need_a_gate(tiny_bert: Path) -> None:
     module: Any = new_model("sparterm", {"mode": "literal-only"}, str(tiny_bert)).weighers.document
     with pytest.raises(LearnedSparseError, match="no gate to train"):
         module.gate_logits(torch.tensor([[4, 5]]), torch.ones(1, 2))

@@ -1,4 +1,4 @@
-"""UHD-BERT equals plain loops over its own hidden states; what may be changed in a checkpoint; what is computed."""
+"""UHD-BERT against plain loops over its own hidden states, its components, and settings that can be changed later."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from encoders.models import ARCHITECTURES, SIDES, UHDSettings
 from learned_sparse.core import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
+from tests.encoders.models.heads import ADDED, inputs, weigh
 from tests.reference.uhd import uhd
 from tests.tiny_models import TEXTS, VOCABULARY
 
-ADDED = [VOCABULARY.index(word) for word in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
 SMALL = cases.SMALLEST["uhd"]
 
 
@@ -29,18 +29,8 @@ def made(backbone: Path, **settings: Any) -> LoadedModel:
     return model
 
 
-def inputs(model: LoadedModel, texts: list[str]) -> tuple[Tensor, Tensor]:
-    encoded = model.tokenizer(texts, return_tensors="pt", return_token_type_ids=False, padding=True)
-    return encoded["input_ids"], encoded["attention_mask"]
-
-
-def weigh(module: Any, model: LoadedModel, texts: list[str] = TEXTS) -> Tensor:
-    with torch.no_grad():
-        weights: Tensor = module(*inputs(model, texts))
-    return weights
-
-
-def of_paper(model: LoadedModel, side: Side, text: str) -> Tensor:
+def reference_weights(model: LoadedModel, side: Side, text: str) -> Tensor:
+    """The weights of one text by ``tests.reference.uhd``."""
     parsed: UHDSettings = model.settings
     ids, mask = inputs(model, [text])
     layers: list[Any] = []
@@ -74,7 +64,7 @@ def test_equals_plain_loops_over_the_models_own_states(settings: dict[str, Any],
     model = made(tiny_bert, **settings)
     for side in SIDES:
         weights = weigh(model.weighers.side(side), model)  # in one batch, with padding
-        expected = torch.stack([of_paper(model, side, text) for text in TEXTS])
+        expected = torch.stack([reference_weights(model, side, text) for text in TEXTS])
         torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -87,7 +77,7 @@ def test_defaults_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
-def test_one_forward_pass_of_a_joint_tower_and_cut_separate_ones(encoders: str, tiny_bert: Path) -> None:
+def test_each_tower_runs_once_and_separate_towers_end_at_their_layer(encoders: str, tiny_bert: Path) -> None:
     model = made(tiny_bert, encoders=encoders)
     calls = []
     for name, tower in model.towers.items():
@@ -99,7 +89,7 @@ def test_one_forward_pass_of_a_joint_tower_and_cut_separate_ones(encoders: str, 
 
 
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
-def test_a_query_does_without_buckets_of_no_weight(encoders: str, tiny_bert: Path) -> None:
+def test_a_query_skips_buckets_with_weight_0(encoders: str, tiny_bert: Path) -> None:
     model = made(tiny_bert, encoders=encoders, bucket_weights=[0, 2])
     family, calls = ARCHITECTURES["uhd"], []
     for layer, tower in zip((1, 2), list(model.towers.values()) * (1 + (encoders == "joint")), strict=True):
@@ -130,7 +120,7 @@ def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> 
     assert list(model.weighers.query.components) == ["b1", "b2"]  # type: ignore[arg-type]
 
 
-def test_a_component_of_separate_towers_trains_its_own_only(tiny_bert: Path) -> None:
+def test_a_component_of_separate_towers_trains_only_its_tower(tiny_bert: Path) -> None:
     model = made(tiny_bert)
     model.weighers.document.components["b2"](*inputs(model, TEXTS)).sum().backward()  # type: ignore[index, operator]
     assert all(parameter.grad is None for parameter in model.towers["bucket-1"].parameters())
@@ -138,15 +128,15 @@ def test_a_component_of_separate_towers_trains_its_own_only(tiny_bert: Path) -> 
     assert not model.towers["bucket-2"].head["2"].weight.grad[model.towers["bucket-2"].head["2"].weight == 0].any()
 
 
-def test_a_mixtures_factors_are_its_settings(tiny_bert: Path) -> None:
+def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> None:
     """The whole score is the sum of the components' scores times the factors."""
     family = ARCHITECTURES["uhd"]
     mixtures = family.mixtures(UHDSettings(layers=(1, 2)))
-    found = [tuple(mixture.settings["bucket_weights"]) for mixture in mixtures]
-    assert found == [(a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1]
-    assert len(family.mixtures(UHDSettings())) == 4**6 - 1 - 2 * (
-        2**6 - 1
-    )  # without zeros, and multiples by 2 and by 3
+    assert [tuple(mixture.settings["bucket_weights"]) for mixture in mixtures] == [
+        (a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1
+    ]
+    # of 4 ** 6 factors, not the zeros, and no multiples by 2 or by 3
+    assert len(family.mixtures(UHDSettings())) == 4**6 - 1 - 2 * (2**6 - 1)
     assert family.mixtures(UHDSettings(layers=(12,))) == ()
     model = made(tiny_bert)
     query, document = model.weighers.query, model.weighers.document
@@ -155,8 +145,8 @@ def test_a_mixtures_factors_are_its_settings(tiny_bert: Path) -> None:
         whole = weigh(mixed.weighers.query, model) @ weigh(document, model).T
         parts = torch.zeros_like(whole)
         for name, factor in mixture.factors.items():
-            ours, theirs = (weigh(side.components[name], model) for side in (query, document))  # type: ignore[index]
-            parts += factor * ours @ theirs.T
+            sides = [weigh(side.components[name], model) for side in (query, document)]  # type: ignore[index]
+            parts += factor * sides[0] @ sides[1].T
         torch.testing.assert_close(whole, parts)
 
 
@@ -177,7 +167,7 @@ CHANGES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
-def test_a_changed_checkpoint_is_a_model_built_so(
+def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
     encoders: str, change: dict[str, Any], tiny_bert: Path, tmp_path: Path
 ) -> None:
     saved = made(tiny_bert, encoders=encoders)
@@ -188,17 +178,19 @@ def test_a_changed_checkpoint_is_a_model_built_so(
     for side in SIDES:
         encoder = load_encoder(str(tmp_path), side, settings=change, dtype="fp32", device="cpu")
         expected = weigh(built.weighers.side(side), built)
-        found = encoder.encode(TEXTS)
+        batch = encoder.encode(TEXTS)
         dense = torch.zeros_like(expected)
         for row in range(len(TEXTS)):
-            entries = slice(found.indptr[row], found.indptr[row + 1])
-            dense[row, found.indices[entries].tolist()] = torch.from_numpy(found.values[entries])
+            entries = slice(batch.indptr[row], batch.indptr[row + 1])
+            dense[row, batch.indices[entries].tolist()] = torch.from_numpy(batch.values[entries])
         torch.testing.assert_close(dense, expected)
         layers = change.get("layers", [1, 2])
         assert list(encoder.terms) == [f"b{layer}d{dimension}" for layer in layers for dimension in range(48)]
 
 
-def test_what_may_change_and_what_only_touches_queries(tiny_bert: Path, tmp_path: Path) -> None:
+def test_query_settings_leave_documents_unchanged_and_fixed_settings_are_refused(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
     family = ARCHITECTURES["uhd"]
     assert family.query_only_settings < family.changeable
     model = made(tiny_bert)
@@ -229,7 +221,7 @@ def test_terms_and_scales() -> None:
     assert family.scale(UHDSettings(binarize=True), "query") == 1.0
 
 
-def test_training_works_on_real_weights(tiny_bert: Path) -> None:
+def test_training_does_not_binarise(tiny_bert: Path) -> None:
     model = made(tiny_bert, binarize=True)
     assert set(weigh(model.weighers.document, model).unique().tolist()) == {0.0, 1.0}
     model.weighers.train()
@@ -255,6 +247,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("settings", "message"), WRONG)
-def test_settings_of_which_no_model_can_be_made(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
+def test_impossible_settings_are_errors(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         made(tiny_bert, **settings)

@@ -1,4 +1,4 @@
-"""Co-training: what each component loses, what it selects for the other, and who is moved by it."""
+"""Co-training: the losses of each component, the examples it selects for the other, and the towers that change."""
 
 from __future__ import annotations
 
@@ -25,74 +25,78 @@ CO = {"steps": 3, "batch_size": 4, "cotraining": PARTS, "pointwise": POINTWISE}
 
 
 def losses_by_hand(session: Session, examples: list[Any], name: str, group: int) -> list[float]:
-    """Eq. 11 or 12 of each example among ``group`` others, in plain loops."""
-    recipe, found = session.model, []
-    document = SPADE.part(recipe.weighers, name).document.eval()
+    """Eq. 11 or 12 of each example in plain loops; each ``group`` of examples is one batch."""
+    model, losses = session.model, []
+    document = SPADE.part(model.weighers, name).document.eval()
 
     def vectors(module: Any, texts: list[str], length: int) -> Tensor:
-        tokens = recipe.tokenizer(texts, truncation=True, max_length=length, padding=True, return_tensors="pt")
+        tokens = model.tokenizer(texts, truncation=True, max_length=length, padding=True, return_tensors="pt")
         with torch.no_grad():
             weights: Tensor = module(tokens["input_ids"], tokens["attention_mask"])
         return weights
 
     for start in range(0, len(examples), group):
-        some = examples[start : start + group]
-        queries = vectors(recipe.weighers.query, [e.query for e in some], 8)
-        positives = vectors(document, [e.positive for e in some], 12)
-        negatives = vectors(document, [e.negatives[0] for e in some], 12)
-        for place, example in enumerate(some):
-            rivals = [other for other in range(len(some)) if some[other].positive != example.positive]
-            scores = [float(queries[place] @ positives[place])]
-            scores += [float(queries[place] @ positives[other]) for other in rivals]
-            scores.append(float(queries[place] @ negatives[place]))
+        batch = examples[start : start + group]
+        queries = vectors(model.weighers.query, [e.query for e in batch], 8)
+        positives = vectors(document, [e.positive for e in batch], 12)
+        negatives = vectors(document, [e.negatives[0] for e in batch], 12)
+        for row, example in enumerate(batch):
+            others = [other for other in range(len(batch)) if batch[other].positive != example.positive]
+            scores = [float(queries[row] @ positives[row])]
+            scores += [float(queries[row] @ positives[other]) for other in others]
+            scores.append(float(queries[row] @ negatives[row]))
             loss = float(torch.tensor(scores).logsumexp(0)) - scores[0]
             if name == "expansion":
-                likelihood = positives[place] - positives[place].exp().sum().log()
-                loss -= 0.5 * float(queries[place] @ likelihood)
-            found.append(loss)
-    return found
+                likelihood = positives[row] - positives[row].exp().sum().log()
+                loss -= 0.5 * float(queries[row] @ likelihood)
+            losses.append(loss)
+    return losses
+
+
+@pytest.fixture
+def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """Component and queries of every update of a test, in order."""
+    step, updates = Learner.step, []
+
+    def record(self: Learner, batch: Any, *context: Any) -> dict[str, float]:
+        assert self.stage.component is not None
+        updates.append((self.stage.component, [example.query for example in batch.examples]))
+        return step(self, batch, *context)
+
+    monkeypatch.setattr(Learner, "step", record)
+    return updates
 
 
 def test_the_hardest_of_each_component_train_the_other(
-    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+    begun: Begun, spade_recipe: Spade, updates: list[tuple[str, list[str]]]
 ) -> None:
     session, learner, batches = begun(spade_recipe(CO))
     batch = batches.batch(0)
     expected = {}
     for name, other in (("weighting", "expansion"), ("expansion", "weighting")):
-        found = losses_by_hand(session, list(batch.examples), name, group=4)
-        worst = sorted(range(24), key=lambda place: -found[place])[:7]  # 30 % of 24, rounded down
-        expected[other] = [batch.examples[place].query for place in sorted(worst)]
+        losses = losses_by_hand(session, list(batch.examples), name, group=4)
+        selected = sorted(range(24), key=lambda index: -losses[index])[:7]  # 30 % of 24, rounded down
+        expected[other] = [batch.examples[index].query for index in sorted(selected)]
     session.model.weighers.train()
-    seen: dict[str, list[str]] = {"weighting": [], "expansion": []}
-    sizes: list[int] = []
-    step = Learner.step
-
-    def record(self: Learner, part: Any, *rest: Any) -> dict[str, float]:
-        assert self.stage.component is not None
-        seen[self.stage.component] += [example.query for example in part.examples]
-        sizes.append(len(part.examples))
-        return step(self, part, *rest)
-
-    monkeypatch.setattr(Learner, "step", record)
     logs = learner.step(batch)
-    assert seen == expected
+    trained = {part: [query for name, queries in updates if name == part for query in queries] for part in expected}
+    assert trained == expected
     assert expected["weighting"] != expected["expansion"]
-    assert sizes == [4, 3, 4, 3]
+    assert [len(queries) for _, queries in updates] == [4, 3, 4, 3]
     assert logs["weighting_selected"] == logs["expansion_selected"] == 7
     assert logs["loss"] == pytest.approx((logs["weighting_loss"] + logs["expansion_loss"]) / 2)
 
 
 @pytest.mark.parametrize("scope", ["micro_batch", "batch"])
-def test_losses_over_all_are_the_stages_own(begun: Begun, spade_recipe: Spade, scope: str) -> None:
+def test_losses_over_all_examples_are_those_of_the_stage(begun: Begun, spade_recipe: Spade, scope: str) -> None:
     """In scope ``batch`` a query is ranked against its whole update, otherwise against its micro-batch."""
     session, learner, batches = begun(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
     batch = batches.batch(0)
     group = 2 if scope == "micro_batch" else 4
     expected = {name: losses_by_hand(session, list(batch.examples), name, group) for name in PARTS["components"]}  # type: ignore[attr-defined]
     logs = learner.step(batch)
-    for name, found in expected.items():
-        assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(found) / 24, rel=1e-4)
+    for name, losses in expected.items():
+        assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 
 
 def test_the_pairwise_loss_selects_by_the_own_negative_alone(begun: Begun, spade_recipe: Spade) -> None:
@@ -104,15 +108,15 @@ def test_the_pairwise_loss_selects_by_the_own_negative_alone(begun: Begun, spade
     for example in batch.examples:
         texts = [[example.query], [example.positive], [example.negatives[0]]]
         query, positive, negative = (model.tokenizer(text, return_tensors="pt") for text in texts)
-        asked = model.weighers.query(query["input_ids"], query["attention_mask"])[0]
+        weights = model.weighers.query(query["input_ids"], query["attention_mask"])[0]
         with torch.no_grad():
-            scores = [asked @ document(text["input_ids"], text["attention_mask"])[0] for text in (positive, negative)]
+            scores = [weights @ document(text["input_ids"], text["attention_mask"])[0] for text in (positive, negative)]
         total += float(torch.nn.functional.softplus(scores[1] - scores[0]))
     assert learner.step(batch)["expansion_loss_over_all"] == pytest.approx(total / 24, rel=1e-4)
 
 
 def test_without_selection_nothing_is_scored_and_both_train_on_everything(
-    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch, updates: list[tuple[str, list[str]]]
 ) -> None:
     def scored(*_: Any, **__: Any) -> Tensor:
         raise AssertionError("a scoring pass")
@@ -120,16 +124,8 @@ def test_without_selection_nothing_is_scored_and_both_train_on_everything(
     monkeypatch.setattr(CoLearner, "_losses", scored)
     whole = {**CO, "batch_size": 8, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}
     _, learner, batches = begun(spade_recipe(whole))
-    seen: list[tuple[str | None, int]] = []
-    step = Learner.step
-
-    def record(self: Learner, part: Any, *rest: Any) -> dict[str, float]:
-        seen.append((self.stage.component, len(part.examples)))
-        return step(self, part, *rest)
-
-    monkeypatch.setattr(Learner, "step", record)
     learner.step(batches.batch(0))
-    assert seen == [("weighting", 8), ("expansion", 8)] * 2
+    assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
 
 
 @pytest.mark.parametrize("component", ["weighting", "expansion"])
@@ -147,10 +143,10 @@ def test_a_component_stage_neither_runs_nor_moves_the_other(begun: Begun, spade_
     assert moved == {component: True, other: False}
 
 
-def test_an_update_of_one_component_leaves_the_other_where_it_is(
+def test_an_update_of_one_component_does_not_change_the_other(
     begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AdamW decays and Adam's momentum pushes on: neither may reach who has no gradient."""
+    """Neither AdamW's decay nor Adam's momentum changes parameters without gradient."""
     stage = {**CO, "optimizer": "adamw", "weight_decay": 0.5, "learning_rate": 1e-2}
     session, learner, batches = begun(spade_recipe(stage))
     learner.step(batches.batch(0))  # both have momentum now

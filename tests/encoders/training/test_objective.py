@@ -34,41 +34,29 @@ from encoders.training.optimizing import begin_training, evaluating, learning_ra
 from encoders.training.recipe import Pointwise, Rank, Recipe, Regularizer, Stage
 
 
-def test_pairwise_nll_is_eq_7() -> None:
-    # -log(e^2 / (e^2 + e^1)) = log(1 + e^-1); -log(e^0 / (e^0 + e^3)) = log(1 + e^3)
-    expected = (math.log(1 + math.exp(-1)) + math.log(1 + math.exp(3))) / 2
-    loss = pairwise_nll(torch.tensor([2.0, 0.0]), torch.tensor([[1.0], [3.0]])).mean()
+@pytest.mark.parametrize(
+    ("positive", "negatives", "expected"),
+    [
+        # Eq. 7: -log(e^2 / (e^2 + e^1)) = log(1 + e^-1); -log(e^0 / (e^0 + e^3)) = log(1 + e^3)
+        ([2.0, 0.0], [[1.0], [3.0]], (math.log(1 + math.exp(-1)) + math.log(1 + math.exp(3))) / 2),
+        ([1.0], [[1.0, 0.0]], (math.log(2) + math.log(1 + math.exp(-1))) / 2),  # the mean over pairs
+        ([0.0], [[500.0]], 500.0),  # no overflow
+    ],
+)
+def test_pairwise_nll(positive: list[float], negatives: list[list[float]], expected: float) -> None:
+    loss = pairwise_nll(torch.tensor(positive), torch.tensor(negatives)).mean()
     assert loss.item() == pytest.approx(expected)
 
 
-def test_pairwise_nll_of_several_negatives_is_the_mean_over_pairs() -> None:
-    loss = pairwise_nll(torch.tensor([1.0]), torch.tensor([[1.0, 0.0]]))
-    assert loss.item() == pytest.approx((math.log(2) + math.log(1 + math.exp(-1))) / 2)
-
-
-def test_pairwise_nll_survives_scores_in_the_hundreds() -> None:
-    assert pairwise_nll(torch.tensor([0.0]), torch.tensor([[500.0]])).item() == pytest.approx(500.0)
-
-
-def test_in_batch_nll_ranks_against_others_positives_and_the_own_hard_negative() -> None:
+def test_in_batch_nll() -> None:
     # powers of two, so that the fractions can be read off: query 0: 8 / (8 + 4 + 2), query 1: 4 / (1 + 4 + 16)
     in_batch = torch.log(torch.tensor([[8.0, 4.0], [1.0, 4.0]]))
     hard = torch.log(torch.tensor([[2.0], [16.0]]))
-    loss = in_batch_nll(in_batch, hard, torch.zeros(2, 3, dtype=torch.bool)).mean()
-    assert loss.item() == pytest.approx((math.log(14 / 8) + math.log(21 / 4)) / 2)
-
-
-def test_in_batch_nll_leaves_out_what_is_excluded() -> None:
-    in_batch = torch.log(torch.tensor([[8.0, 4.0], [1.0, 4.0]]))
-    hard = torch.log(torch.tensor([[2.0], [16.0]]))
     excluded = torch.tensor([[False, True, False], [False, False, True]])
-    loss = in_batch_nll(in_batch, hard, excluded).mean()
-    assert loss.item() == pytest.approx((math.log(10 / 8) + math.log(5 / 4)) / 2)
-
-
-def test_in_batch_nll_without_hard_negatives() -> None:
-    loss = in_batch_nll(torch.zeros(4, 4), torch.zeros(4, 0), torch.zeros(4, 4, dtype=torch.bool)).mean()
-    assert loss.item() == pytest.approx(math.log(4))
+    losses = in_batch_nll(in_batch, hard, torch.zeros_like(excluded)).tolist()
+    assert losses == pytest.approx([math.log(14 / 8), math.log(21 / 4)])
+    assert in_batch_nll(in_batch, hard, excluded).tolist() == pytest.approx([math.log(10 / 8), math.log(5 / 4)])
+    assert in_batch_nll(in_batch, hard[:, :0], excluded[:, :2]).tolist() == pytest.approx([0.0, math.log(5 / 4)])
 
 
 def test_gate_bce_is_eq_8_in_sums() -> None:
@@ -112,12 +100,9 @@ def test_query_nll_is_the_end_of_eq_12() -> None:
 WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])
 
 
-def test_flops_squares_the_mean_activation_of_each_term() -> None:
-    assert flops(WEIGHTS).item() == pytest.approx(2.0**2 + 0 + 1.0**2)
-
-
-def test_l1_is_the_mean_sum_of_weights() -> None:
-    assert l1(WEIGHTS).item() == pytest.approx((3 + 3) / 2)
+def test_regularizers_by_hand() -> None:
+    assert flops(WEIGHTS).item() == pytest.approx(2.0**2 + 0 + 1.0**2)  # squares of the mean weight of each term
+    assert l1(WEIGHTS).item() == pytest.approx((3 + 3) / 2)  # the mean sum of the weights of a text
 
 
 def test_concatenated_and_averaged_documents() -> None:
