@@ -20,9 +20,9 @@ def weighting(
     not_in_bag: Sequence[int] = (),
     separator: int | None = None,
 ) -> list[float]:
-    """v^w (Eq. 4 to 6); ``scores[i]`` is s_i. ``separator``: this token counts too, but for the one that ends all.
+    """v^w (Eq. 4 to 6); ``scores[i]`` is s_i. ``separator``: a special token that counts too, except at the end.
 
-    Without ``relu``, what training sees before anything is cut.
+    Without ``relu``, the weights of training, which may be negative.
     """
     vector = []
     for j in range(terms):

@@ -41,7 +41,7 @@ def sparterm(
 
 
 def binarized(logits: Sequence[float], gate_pool: str, threshold: float) -> int:
-    """Eq. 4 of one term: is its probability of participating at least the threshold?"""
+    """Eq. 4 of one term: 1 if its gating probability is at least the threshold."""
     if gate_pool == "relu_sum":
         pooled = sum(max(0.0, logit) for logit in logits)
     else:

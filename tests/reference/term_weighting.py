@@ -15,13 +15,13 @@ def term_weights(
     separator: int | None = None,
     relu: bool = True,
 ) -> list[float]:
-    """One side: a token's score, cut at zero, weighs its term; ``repeats`` says how several of them are merged."""
-    found: dict[int, list[float]] = {}
+    """One side: the weight of a term is the ReLU of its scores, merged by ``repeats`` if it occurs several times."""
+    scores_by_token: dict[int, list[float]] = {}
     for i, token in enumerate(tokens):
         inner_separator = token == separator and i < len(tokens) - 1
         if token not in not_in_bag or inner_separator:
-            found.setdefault(token, []).append(max(0.0, scores[i]) if relu else scores[i])
-    return [max(0.0, merged(found[j], repeats)) if j in found else 0.0 for j in range(terms)]
+            scores_by_token.setdefault(token, []).append(max(0.0, scores[i]) if relu else scores[i])
+    return [max(0.0, merged(scores_by_token[j], repeats)) if j in scores_by_token else 0.0 for j in range(terms)]
 
 
 def merged(scores: Sequence[float], repeats: str) -> float:
@@ -34,7 +34,7 @@ def merged(scores: Sequence[float], repeats: str) -> float:
 
 
 def score(query: Sequence[tuple[int, float]], document: Sequence[tuple[int, float]]) -> float:
-    """COIL's: the sum over query tokens of each one's product with the largest score of the same document token."""
+    """COIL's score: the sum over query tokens of their weight times the largest weight of the same document token."""
     total = 0.0
     for token, weight in query:
         total += weight * max((other for same, other in document if same == token), default=0.0)
@@ -42,6 +42,6 @@ def score(query: Sequence[tuple[int, float]], document: Sequence[tuple[int, floa
 
 
 def bag(tokens: Sequence[int], terms: int, *, weighting: str, not_in_bag: Sequence[int] = ()) -> list[float]:
-    """A query that learns nothing: its terms, once or as often as they occur."""
+    """Bag of words of a query: ``binary`` or, with ``weighting="tf"``, term frequencies."""
     counts = [float(sum(token == j and j not in not_in_bag for token in tokens)) for j in range(terms)]
     return counts if weighting == "tf" else [min(1.0, count) for count in counts]

@@ -22,9 +22,9 @@ def uhd(
     binarize: bool = False,
     not_pooled: Sequence[int] = (),
 ) -> Vector:
-    """All buckets, one after the other.
+    """The buckets of one text, concatenated.
 
-    For each bucket j: ``states[j][i]`` is token i on its layer, ``weights[j][dim]`` and ``biases[j][dim]`` one unit.
+    For bucket j, ``states[j][i]`` is the state of token i; ``weights[j][dim]`` and ``biases[j][dim]`` are one unit.
     """
     positions = [i for i, token in enumerate(tokens) if token not in not_pooled]
     buckets = []
@@ -56,17 +56,17 @@ def bucket(states: Sequence[Vector], weight: Sequence[Vector], bias: Vector, k: 
 
 
 def winners(values: Vector, k: int) -> Vector:
-    """Eq. 3: the k largest, whatever their sign; the others are 0."""
+    """Eq. 3: the k largest values, of any sign; the others are 0."""
     order = sorted(range(len(values)), key=lambda dim: (-values[dim], dim))
     return [value if dim in order[:k] else 0.0 for dim, value in enumerate(values)]
 
 
 def strongest(values: Vector, keep: int | None) -> Vector:
-    """The query k of section 4.4."""
+    """The ``keep`` largest values (query k of section 4.4), or all values."""
     return values if keep is None else winners(values, keep)
 
 
 def of_length_one(values: Vector) -> Vector:
-    """L2-normalised; zeros stay zeros."""
+    """The vector scaled to L2 length 1; a zero vector stays zero."""
     length = math.sqrt(sum(value * value for value in values))
     return [value / length if length else 0.0 for value in values]

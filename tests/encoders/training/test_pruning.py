@@ -1,4 +1,4 @@
-"""Pruning in training: document frequencies by hand, windows and schedule, and what becomes of them."""
+"""Pruning in training: document frequencies by hand, windows, schedule, saved counts and the final checkpoint."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_each_document_counts_once_with_the_terms_of_all_components() -> None:
     with frequencies_seen.counting():
         feed(document, FIRST, "one", "two")
         feed(document, SECOND, "two")
-    feed(document, SECOND, "one")  # nobody counts now
+    feed(document, SECOND, "one")  # outside counting()
     assert frequencies_seen.documents == 6
     assert frequencies_seen.counts is not None
     assert frequencies_seen.counts.tolist() == [1, 3, 6, 0]
@@ -101,7 +101,7 @@ def test_the_terms_of_one_component_can_be_counted_alone() -> None:
     assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
 
 
-def test_a_window_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+def test_a_saved_window_is_resumed(tmp_path: Path) -> None:
     document = Document()
     first, second = (Pruner(stage(), document, lambda tensor: tensor) for _ in range(2))
     assert first.tensors() == {}
@@ -115,7 +115,7 @@ def test_a_window_goes_on_where_it_was_saved(tmp_path: Path) -> None:
     assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
 
 
-def test_every_window_counts_anew_and_an_empty_one_prunes_nothing() -> None:
+def test_counts_restart_with_every_window_and_an_empty_window_prunes_nothing() -> None:
     document = Document()
     pruner = Pruner(stage(window=1), document, lambda tensor: tensor)
     for step, ids in enumerate((FIRST, SECOND)):
@@ -127,7 +127,7 @@ def test_every_window_counts_anew_and_an_empty_one_prunes_nothing() -> None:
     assert len(document.pruned) == 2
 
 
-def test_processes_add_up_and_what_is_saved_is_read_again(tmp_path: Path) -> None:
+def test_counts_are_summed_over_processes_and_saved(tmp_path: Path) -> None:
     """Two processes that see the same: twice the counts, the same shares."""
     document = Document()
     first, second = (
@@ -145,7 +145,7 @@ def test_processes_add_up_and_what_is_saved_is_read_again(tmp_path: Path) -> Non
     assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
 
 
-def test_what_cannot_be_counted_is_an_error() -> None:
+def test_impossible_pruning_options_are_errors() -> None:
     with pytest.raises(LearnedSparseError, match="neither 'document' nor one of the components one, two"):
         Pruner(stage(counted="three"), Document(), lambda tensor: tensor)
     with pytest.raises(LearnedSparseError, match="cannot prune terms"):
@@ -164,7 +164,7 @@ def frequencies(run: Any) -> Mapping[str, float]:
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
-def test_counts_are_of_the_documents_looked_at(spade_recipe: Spade, trained: Trained, share: float) -> None:
+def test_all_documents_of_a_step_are_counted(spade_recipe: Spade, trained: Trained, share: float) -> None:
     """12 examples with a negative each: 24 documents, whether some are selected or all are trained on."""
     stage = {"steps": 1, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 0.0, "dropout": False}
     cotraining = {"cotraining": {**CO, "share": share}, "pruning": {"gamma": 0.5, "window": 1}}

@@ -1,4 +1,4 @@
-"""What holds between and within stages: best weights, patience, learning rates, tiny models that learn."""
+"""Stages of training: best weights, patience, learning rates, and tiny models that overfit."""
 
 from __future__ import annotations
 
