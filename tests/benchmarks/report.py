@@ -10,7 +10,7 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
-from tests.benchmarks import run
+from tests.benchmarks import run, versions
 from tests.benchmarks.harness import ROOT
 from tests.benchmarks.targets import TARGETS, Target
 
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     results = read_results(options.results)
     texts = {
         options.readme: with_section(options.readme, summary(results)),
-        options.results / "README.md": full(results),
+        options.results / "README.md": full(results) + compared(options.results / "versions.json"),
     }
     for path, text in texts.items():
         if options.check:
@@ -88,6 +88,15 @@ def full(results: Mapping[str, Mapping[str, Any]]) -> str:
         what = (run.load(name).__doc__ or "").strip()
         lines += ["", f"## {name}", "", what, "", run.load(name).markdown(result), "", about]
     return "\n".join(lines) + "\n"
+
+
+def compared(path: Path) -> str:
+    """Section on two versions of this project, if ``tests.benchmarks.versions`` wrote its result."""
+    if not path.is_file():
+        return ""
+    result = read_json(path)
+    head = "\n## versions\n\nWritten by `python -m tests.benchmarks.versions --before DIR`.\n\n"
+    return f"{head}{versions.markdown(result)}\n\n{machine({**result, 'seconds': 0})}\n"
 
 
 def _line(target: Target, result: Mapping[str, Any] | None) -> str:

@@ -144,7 +144,8 @@ def _tasks(folder: Path, sizes: Sizes, *, toy: bool) -> dict[str, Callable[[Path
     files = write_vectors(folder / "vectors", sizes.documents, 120)
     queries = {f"q{number}": vector for number, vector in enumerate(vectors(sizes.queries, 20, 1))}
     write_json(folder / "queries.json", queries)
-    encode = ["-m", "learned_sparse.encode", "--model", "m", "--checkpoint", model, "--overwrite", "--device", "cpu"]
+    encode = ["-m", "learned_sparse.encode", "--model", "m", "--checkpoint", str(model), "--overwrite"]
+    encode += ["--device", "cpu"]
     encode += ["--dtype", "fp32", "--quantization-factor", "51.2", "--max-length", str(shape.max_length)]
     train = ["-m", "encoders.train", "--recipe", "demo-splade", "--overwrite", "--quiet", "--device", "cpu"]
     train += ["--set", f"stages.0.steps={sizes.steps}", "--set", "stages.0.warm_up_steps=1"]

@@ -28,4 +28,4 @@ def test_each_name_is_what_it_says() -> None:
     assert callable(encoders.train)
     assert encoders.ARCHITECTURES is ARCHITECTURES
     with pytest.raises(AttributeError, match="'encoders' has no attribute 'lode'"):
-        _ = encoders.lode  # type: ignore[attr-defined]
+        _ = encoders.lode
