@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import re
 import secrets
 import shutil
@@ -288,12 +287,6 @@ def random_state(device: torch.device) -> Tensor:
     if device.type == "cuda":
         states.append(torch.cuda.get_rng_state(device))
     return torch.cat(states)
-
-
-def seed_everything(seed: int) -> None:
-    """Seed torch (all devices) and Python; the data have generators of their own."""
-    torch.manual_seed(seed)
-    random.seed(seed)
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -22,7 +23,7 @@ from encoders.training.data import (
     sample_documents,
     sample_texts,
 )
-from encoders.training.folder import Journal, Progress, RunFolder, load_state, random_state, seed_everything
+from encoders.training.folder import Journal, Progress, RunFolder, load_state, random_state
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
 from encoders.training.pruning import Pruner, save_pruning
@@ -101,7 +102,8 @@ def run_recipe(
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.is_finished():
         return _report(folder, progress, finished=True)
-    seed_everything(recipe.seed)
+    torch.manual_seed(recipe.seed)
+    random.seed(recipe.seed)
     session = Session(recipe, device)
     with Stopping(max_seconds, session) as stopping:
         return _Run(recipe, folder, session, progress, stopping, quiet=quiet).run()

@@ -33,7 +33,8 @@ class RankingObjective(Objective):
 
     def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
         """The ranking loss of each query."""
-        return {"rank_loss": rank_losses(self._rank, *ranked(outputs), known)}
+        queries, positives, negatives = (outputs[name] for name in ("queries", "positives", "negatives"))
+        return {"rank_loss": rank_losses(self._rank, queries, positives, negatives, known)}
 
 
 def make_objective(stage: Stage, model: LoadedModel, *, pairwise: bool = False) -> Objective:
@@ -54,19 +55,15 @@ def total_loss(
     """
     parts = {name: values.mean() for name, values in losses.items()}
     if "queries" in outputs and regularizer.kind != "none":
-        queries, positives, negatives = ranked(outputs)
         if regularizer.lambda_query:
-            value = REGULARIZERS[regularizer.kind](queries)
+            value = REGULARIZERS[regularizer.kind](outputs["queries"])
             parts["query_regularizer"] = value * (regularizer.lambda_query * ramp)
         if regularizer.lambda_document:
-            value = document_regularizer(regularizer.kind, positives, negatives, regularizer.documents)
+            value = document_regularizer(
+                regularizer.kind, outputs["positives"], outputs["negatives"], regularizer.documents
+            )
             parts["document_regularizer"] = value * (regularizer.lambda_document * ramp)
     return torch.stack(list(parts.values())).sum(), parts
-
-
-def ranked(outputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """The weights of queries, positives and negatives among the outputs of a ranking objective."""
-    return outputs["queries"], outputs["positives"], outputs["negatives"]
 
 
 def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:

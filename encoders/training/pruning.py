@@ -45,10 +45,6 @@ class DocumentFrequencies:
                 self.documents += len(support)
             self._pending.clear()
 
-    def reset(self) -> None:
-        """Set all counts to zero."""
-        self.counts, self.documents = None, 0
-
     def _add_support(self, _: nn.Module, inputs: tuple[Any, ...], weights: Tensor) -> None:
         ids, support = inputs[0], weights.detach() > 0
         before = self._pending.get(id(ids))
@@ -90,7 +86,7 @@ class Pruner:
         documents = self._reduce(torch.tensor(self._frequencies.documents, device=counts.device))
         shares = self._reduce(counts).double() / documents
         self._document.set_frequencies(shares, gamma)
-        self._frequencies.reset()
+        self._frequencies.counts, self._frequencies.documents = None, 0
         return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}, falls and self._settings.restart
 
     def _gamma(self, windows: int) -> float:
