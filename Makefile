@@ -26,7 +26,7 @@ demo: $(ready)
 	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))
 
 test: check
-	$(bin)/python -m pytest --numprocesses $(WORKERS)
+	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 check: $(ready)
 	$(bin)/ruff check .

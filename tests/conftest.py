@@ -73,6 +73,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+SLOW = ("test_reproduce.py", "test_demo.py", "test_readme.py", "test_benchmarks.py", "test_processes.py")
+"""Files that start first, so that no process works alone on a long file at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of slow files first."""
+    items.sort(key=lambda item: item.path.name not in SLOW)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests marked gpu if there is no GPU."""
     if item.get_closest_marker("gpu"):

@@ -43,7 +43,7 @@ def test_checks_run_before_the_tests(folder: Path) -> None:
         "mypy",
         "lint-imports",
         "python -m tests.checks.layout",
-        "python -m pytest --numprocesses 2",
+        "python -m pytest --numprocesses 2 --no-loadscope-reorder",
     ]
 
 
