@@ -72,7 +72,7 @@ class Sizes:
     rounds: int
 
 
-REAL = Sizes(passages=384, documents=20_000, queries=200, steps=12, rounds=5)
+REAL = Sizes(passages=384, documents=20_000, queries=200, steps=8, rounds=3)
 TOY = Sizes(passages=8, documents=50, queries=3, steps=1, rounds=1)
 
 
@@ -103,6 +103,7 @@ def measure(before: Path, after: Path, sizes: Sizes, *, toy: bool) -> dict[str, 
             for name, task in tasks.items():
                 for side in SIDES if number % 2 else SIDES[::-1]:
                     took = task(sides[side], Path(folder) / side)
+                    print(f"round {number}: {name}, {side}: {took:.2f} s", flush=True)
                     if number >= 0:
                         seconds[name][side].append(round(took, 4))
     return {
