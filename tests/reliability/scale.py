@@ -1,6 +1,6 @@
-"""Size of the reliability tests: bounded in the normal suite, whole with ``make test-faults``; what was tried is recorded.
+"""Size of the reliability tests (small in ``make test``, whole in ``make test-faults``), and the record of the cases.
 
-``RELIABILITY=full`` runs the whole size. ``RELIABILITY_RESULTS=FILE`` collects one JSON line for each call of ``record``;
+``RELIABILITY=full`` is the whole size. ``RELIABILITY_RESULTS=FILE`` collects one JSON line for each call of ``record``;
 ``python -m tests.reliability.report`` writes ``tests/RELIABILITY.md`` from that file.
 """
 
