@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,13 @@ from tqdm import tqdm
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
 from learned_sparse.core import LearnedSparseError, parse, read_json, write_json
+from learned_sparse.jsonvector import versions
 
 _logger = logging.getLogger(__name__)
 
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
+_LOCATIONS = {"collection", "topics", "qrels", "triples", "run", "candidates"}
+"""Settings of data and validation that say where texts are; fingerprints compare the contents."""
 _STATE = re.compile(r"\d\d-\d{9}")
 _SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
 """Logged values that the progress bar shows, and their formats."""
@@ -48,7 +51,8 @@ class Progress:
     mined_at: int | None = None  # step of the last mining of hard negatives
     seconds: float = 0.0
     recipe: Mapping[str, Any] = field(default_factory=dict)  # completed from its base
-    data: tuple[str, ...] = ()  # fingerprints of the sources
+    data: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what is read, by name
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the libraries that computed the last steps
 
     @property
     def name(self) -> str:
@@ -79,23 +83,27 @@ class RunFolder:
             (self._training / "finished.json").unlink(missing_ok=True)
             self.log.unlink(missing_ok=True)
             return Progress()
-        old, new = (
-            {key: value for key, value in side.items() if key not in _FREE}
-            for side in (progress.recipe, to_mapping(recipe))
-        )
-        changed = differences(old, new)
+        changed = differences(_settings(progress.recipe), _settings(to_mapping(recipe)))
         if changed:
             raise LearnedSparseError(
                 f"{self.path}: cannot resume with another recipe ({'; '.join(changed[:3])}); --overwrite starts again"
             )
         return progress
 
-    def check_data(self, progress: Progress, fingerprints: Sequence[str]) -> None:
-        """Raise if a run is resumed on other data."""
-        if progress.data and progress.data != tuple(fingerprints):
+    def check_data(self, progress: Progress, fingerprints: Mapping[str, str]) -> None:
+        """Raise if a run is resumed on other data; warn if it is resumed with other libraries."""
+        if not progress.data:
+            return
+        if changed := sorted(name for name, value in fingerprints.items() if progress.data.get(name) != value):
             raise LearnedSparseError(
-                f"{self.path}: the training data have changed since the run began; --overwrite starts again"
+                f"{self.path}: the training data have changed since the run began ({', '.join(changed)}); "
+                "--overwrite starts again"
             )
+        if lines := differences(progress.versions, versions()):
+            _logger.warning(
+                "%s: resumed with other versions (%s): the weights may differ from those of an undisturbed run",
+                self.path, "; ".join(lines),
+            )  # fmt: skip
 
     def is_finished(self) -> bool:
         """Whether the run has ended and its checkpoint is whole."""
@@ -167,6 +175,19 @@ class RunFolder:
     def _names(self) -> list[str]:
         """The names of the states, the last one at the end."""
         return sorted(path.name for path in self._states.glob("*") if _STATE.fullmatch(path.name))
+
+
+def _settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What a resumed run has in common with its beginning, besides the contents of what it reads."""
+    settings = {key: value for key, value in recipe.items() if key not in _FREE}
+    settings["data"] = [_without_locations(part) for part in settings.get("data", ())]
+    settings["validation"] = settings.get("validation") and _without_locations(settings["validation"])
+    return settings
+
+
+def _without_locations(part: Mapping[str, Any]) -> dict[str, Any]:
+    """``part`` with True or False for a location: whether there is one."""
+    return {key: value is not None if key in _LOCATIONS else value for key, value in part.items()}
 
 
 class Journal:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from encoders.checkpoints import tokenizer_sha256
 from encoders.encoding import save_checkpoint
 from encoders.training.data import (
     Batches,
@@ -31,7 +32,8 @@ from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
 from encoders.training.validation import Validator, is_better
-from learned_sparse.core import LearnedSparseError, checkpoint_folder
+from learned_sparse.core import LearnedSparseError, checkpoint_folder, sha256
+from learned_sparse.jsonvector import versions
 
 AnyLearner = Learner | CoLearner
 
@@ -124,20 +126,31 @@ class _Run:
         settings, validation = session.model.settings, recipe.validation
         expanded = session.family.uses_expanded(settings)
         self._sources = [load_source(source, recipe.negatives, expanded=expanded) for source in recipe.data]
-        fingerprints = tuple(part.examples.fingerprint for part in self._sources)
-        folder.check_data(progress, fingerprints)
-        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints)
-        if recipe.idf_bias:
-            session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
-        self._negatives = NegativeSampler(recipe.negatives, self._sources, folder.mined, session.if_main)
         mixtures = session.family.mixtures(settings) if recipe.mix else ()
         self._validator = (
             None if validation is None else Validator(validation, recipe.seed, mixtures, expanded=expanded)
         )
+        fingerprints = self._fingerprints()
+        folder.check_data(progress, fingerprints)
+        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=versions())
+        if recipe.idf_bias:
+            session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
+        self._negatives = NegativeSampler(recipe.negatives, self._sources, folder.mined, session.if_main)
         is_main = session.processes.is_main_process
         log = folder.log if is_main else Path("/dev/null")
         self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
         self._started = time.monotonic()
+
+    def _fingerprints(self) -> dict[str, str]:
+        """Hashes of the contents that a run reads, by name."""
+        hashes = {"tokenizer": tokenizer_sha256(self._session.model.tokenizer)}
+        for number, part in enumerate(self._sources):
+            hashes[f"data.{number}"] = part.examples.fingerprint
+            if part.source.run is not None:
+                hashes[f"data.{number}.run"] = sha256(part.source.run)
+        if self._validator is not None:
+            hashes["validation"] = self._validator.fingerprint()
+        return hashes
 
     def run(self) -> TrainingReport:
         resumed = self._folder.state_of(self._progress)
@@ -163,8 +176,9 @@ class _Run:
         steps_before = self._progress.steps_before + self._progress.step
         done = self._progress
         return Progress(
-            stage=number, steps_before=steps_before, seconds=done.seconds, recipe=done.recipe, data=done.data
-        )
+            stage=number, steps_before=steps_before, seconds=done.seconds, recipe=done.recipe, data=done.data,
+            versions=done.versions,
+        )  # fmt: skip
 
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
         """Train ``stage`` from the current step; whether it came to its end."""

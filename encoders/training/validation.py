@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +52,12 @@ class Validator:
         self._pool = TextStore(documents, keep=self._pool_ids(settings, documents, seed))
         self.mixtures = mixtures
         self._depth = settings.depth
+
+    def fingerprint(self) -> str:
+        """Hash of the queries, the judgements and the pool."""
+        digest = hashlib.blake2b(json.dumps([self._queries, self.positives]).encode(), digest_size=16)
+        digest.update(self._pool.fingerprint().encode())
+        return digest.hexdigest()
 
     def _pool_ids(self, settings: Validation, documents: TextStore, seed: int) -> set[str]:
         relevant = {id for ids in self.positives.values() for id in ids}

@@ -178,9 +178,14 @@ class TripleFile:
                 if line.count(b"\t") != 2:
                     raise LearnedSparseError(f"{path}:{number}: expected query, positive, negative between tabs")
             offset += len(line)
-            digest.update(line[:64])
+            digest.update(line)
         if not self._offsets:
             raise LearnedSparseError(f"{path}: no triples")
+        if queries is not None and texts is not None:
+            digest.update(
+                "\n".join(f"{name}\t{text}" for name, text in queries.items()).encode("utf-8", "surrogatepass")
+            )
+            digest.update(texts.fingerprint().encode())
         self.fingerprint = digest.hexdigest()
         self._file = path.open("rb")
 

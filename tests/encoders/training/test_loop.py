@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from encoders.encoding import load_checkpoint, new_model, save_checkpoint
-from encoders.training import Recipe, to_mapping
+from encoders.training import Recipe, folder, to_mapping
+from encoders.training.data.examples import TripleFile
 from learned_sparse.collections import load_collection
 from learned_sparse.core import LearnedSparseError, Quantizer, parse
 
@@ -147,18 +148,40 @@ def test_a_folder_in_use_is_not_trained_over(tiny_recipe: Recipes, trained: Trai
     assert len(trained(tiny_recipe({"steps": 1}), overwrite=True).logged("loss")) == 1
 
 
-def test_resuming_on_other_data_is_refused(
-    tiny_recipe: Recipes, tiny_collection: Path, trained: Trained, tmp_path: Path, stop_after: Any
-) -> None:
-    copy = tmp_path / "collection"
+def test_resuming_on_moved_data_goes_on_and_on_other_data_is_refused(
+    tiny_recipe: Recipes, tiny_collection: Path, trained: Trained, tmp_path: Path, stop_after: Any,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    def recipe_on(name: str) -> Recipe:
+        data = [{"collection": str(tmp_path / name), "run": str(tmp_path / name / "train.run")}]
+        return tiny_recipe(data=data, validation={"collection": str(tmp_path / name), "every": 2})
+
+    copy = tmp_path / "copy"
     shutil.copytree(tiny_collection, copy)
-    recipe = tiny_recipe(data=[{"collection": str(copy), "run": str(copy / "train.run")}])
     stop_after(3)
-    trained(recipe)
-    with (copy / "corpus.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"_id": "new", "title": "", "text": "w1"}\n')
-    with pytest.raises(LearnedSparseError, match="the training data have changed"):
-        trained(recipe, resume=True)
+    trained(recipe_on("copy"))
+    copy = copy.rename(tmp_path / "moved")
+    changed = {"corpus.jsonl": "data.0, validation", "train.run": "data.0.run", "qrels/dev.tsv": "validation"}
+    for name, parts in changed.items():
+        before = (copy / name).read_text()
+        lines = before.splitlines(keepends=True)
+        (copy / name).write_text("".join(lines[:-2]))
+        with pytest.raises(
+            LearnedSparseError, match=rf"the training data have changed since the run began \({parts}\)"
+        ):
+            trained(recipe_on("moved"), resume=True)
+        (copy / name).write_text(before)
+    monkeypatch.setattr(folder, "versions", lambda: {"torch": "99"})
+    assert trained(recipe_on("moved"), resume=True).report.finished
+    assert "resumed with other versions (" in caplog.text
+
+
+def test_triples_are_compared_to_their_ends(tmp_path: Path) -> None:
+    prints = set()
+    for ending in ("a", "b"):
+        (tmp_path / "triples.tsv").write_text(f"query\tpositive\t{'long ' * 20}{ending}\n")
+        prints.add(TripleFile(tmp_path / "triples.tsv", per_query=1).fingerprint)
+    assert len(prints) == 2
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(tiny_recipe: Recipes, trained: Trained) -> None:
