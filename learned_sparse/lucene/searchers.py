@@ -64,8 +64,11 @@ class _Searcher(Generic[QueryType]):
                 detach_thread()
 
         with ThreadPoolExecutor(threads) as pool:
-            for worker in [pool.submit(work) for _ in range(threads)]:
-                worker.result()
+            try:
+                for worker in [pool.submit(work) for _ in range(threads)]:
+                    worker.result()
+            finally:
+                pending.clear()  # Ctrl-C ends the wait: no other query is begun
         return {query_id: results[query_id] for query_id in queries}
 
     def close(self) -> None:

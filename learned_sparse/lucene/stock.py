@@ -17,6 +17,11 @@ from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, luce
 
 LOG = "anserini.log"
 """Name of the log file in the folder of an index that Anserini has written."""
+_ERROR = re.compile(
+    r"(\d\S* \d\S* +)?(ERROR|FATAL)\b"  # a log line: date, time, level
+    r"|\s*(Exception in thread|Caused by:|([\w$]+\.)+[\w$]*(Exception|Error)(:|\s|$))"  # a line of a stack trace
+)
+"""Matches the beginning of a line that reports an error; messages may hold such words in the names of files."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def read_log(text: str, status: int = 0) -> IndexedCounts:
     """
     indexed = re.search(r"Indexing Complete! ([\d,]+) documents? indexed", text)
     empty = re.search(r"\bempty:\s+([\d,]+)", text)
-    bad = [line for line in text.splitlines() if re.search(r"\b(ERROR|FATAL)\b|Exception\b|OutOfMemoryError", line)]
+    bad = [line for line in text.splitlines() if _ERROR.match(line)]
     if status or bad or not indexed or not empty:
         last = "\n".join(f"  {line}" for line in (bad or text.splitlines()[-5:])[:5])
         way_out = "; give Java more memory with --heap" if "OutOfMemory" in text or "totalFiles" in text else ""

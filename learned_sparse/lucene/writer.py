@@ -45,7 +45,11 @@ class LuceneWriter:
             autoclass("java.nio.file.Paths").get(str(index.resolve()))
         )
         self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, _config(impact))
-        self.add([], [])  # reserves memory for the strings of the first batch
+        try:
+            self.add([], [])  # reserves memory for the strings of the first batch
+        except BaseException:
+            self._calls.close(self._writer, False)  # else the writer keeps its lock on the index
+            raise
 
     def add(self, ids: Sequence[str], contents: Sequence[str]) -> None:
         """Index documents in their order; other Python threads run meanwhile.

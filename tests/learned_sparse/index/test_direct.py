@@ -159,3 +159,15 @@ except LearnedSparseError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("Java ran out of memory")) == (0, 1), done.stderr
+
+
+@pytest.mark.jvm
+def test_a_writer_that_fails_to_start_gives_its_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LearnedSparseError("Java ran out of memory")
+
+    with monkeypatch.context() as patch, pytest.raises(LearnedSparseError, match="out of memory"):
+        patch.setattr(lucene.LuceneWriter, "add", fail)
+        lucene.LuceneWriter(tmp_path, impact=True)
+    with lucene.LuceneWriter(tmp_path, impact=True) as writer:  # else: LockObtainFailedException
+        writer.add(["d1"], ["a\x013"])
