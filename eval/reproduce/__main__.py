@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import data_root
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, home
 
 if TYPE_CHECKING:
     from eval.reproduce.plan import Plan
@@ -60,11 +60,17 @@ def main(argv: list[str] | None = None) -> int:
 def _run(plan: Plan, jobs: int, threads: int | None) -> bool:
     """Run the steps that are not done; returns whether one failed."""
     from eval.reproduce.runner import OwnProcess, Runner, only_one
+    from eval.reproduce.steps import other_versions
 
     with only_one() as lock:
         execute = OwnProcess(threads=threads, keep_open=lock)
         runner = Runner(plan.steps, execute, execute.stop)
         _logger.info(_summary(plan, runner))
+        if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
+            _logger.warning(
+                "steps that are done stay, although they were done with other versions (%s); to do a step again, "
+                "remove its output below %s", "; ".join(lines), home(),
+            )  # fmt: skip
         runner.run(jobs)
     return bool(runner.failed)
 

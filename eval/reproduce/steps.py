@@ -14,7 +14,7 @@ from typing import Any, Literal
 from eval.reproduce.matrix import DATA
 from learned_sparse import __version__
 from learned_sparse.core import LearnedSparseError, home, parse, read_json, sha256, write_json
-from learned_sparse.jsonvector import differences
+from learned_sparse.jsonvector import differences, versions
 
 Kind = Literal[
     "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "evaluate",
@@ -67,7 +67,7 @@ class Step:
             "module": self.module,
             "arguments": [self.neutral(word) for word in self.arguments],
             "needs": {step.name: step.key for step in self.needs},
-            "reads": {f"{path.parent.name}/{path.name}": fingerprint(path) for path in self.reads},
+            "reads": self._fingerprints(),
             "facts": json.loads(self.neutral(json.dumps(self.facts))),
             "learned_sparse": __version__,
         }
@@ -76,6 +76,15 @@ class Step:
     def key(self) -> str:
         """SHA-256 of ``inputs``: steps with equal keys have equal results."""
         return hashlib.sha256(json.dumps(self.inputs, sort_keys=True).encode()).hexdigest()
+
+    def _fingerprints(self) -> dict[str, str]:
+        """Fingerprint of each of ``reads`` by the last two parts of its path; a repeated name is numbered."""
+        prints: dict[str, str] = {}
+        for number, path in enumerate(dict.fromkeys(self.reads)):
+            neutral = Path(self.neutral(str(path)))
+            name = f"{neutral.parent.name}/{neutral.name}"
+            prints[f"{name} {number}" if name in prints else name] = fingerprint(path)
+        return prints
 
     def neutral(self, text: str) -> str:
         """``text`` with ``{data}`` and ``{home}`` in place of the paths on this machine."""
@@ -97,6 +106,8 @@ class Marker:
     inputs: dict[str, Any]
     written: dict[str, Any] = field(default_factory=dict)
     """``{file: [bytes, modification time in nanoseconds]}``."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of libraries, which do not decide whether the step is done."""
 
 
 Status = Literal["done", "failed", "absent"]
@@ -147,7 +158,7 @@ def mark_done(step: Step, seconds: float, *, fresh: bool) -> None:
     """Write the step's marker and forget its last error."""
     marker = Marker(
         key=step.key, command=step.command, seconds=round(seconds, 3), fresh=fresh, inputs=step.inputs,
-        written=_output_state(step),
+        written=_output_state(step), versions=versions(),
     )  # fmt: skip
     write_json(_path("done", step), asdict(marker))
     _path("failed", step).unlink(missing_ok=True)
@@ -180,6 +191,12 @@ def changes(marker: Marker, step: Step) -> list[str]:
     before, now = dict(marker.inputs), dict(step.inputs)
     arguments = _changed_arguments(before.pop("arguments"), now.pop("arguments"))
     return ([arguments] if arguments else []) + [_without_keys(line) for line in differences(before, now)]
+
+
+def other_versions(steps: Sequence[Step]) -> list[str]:
+    """Differences between the versions that some of ``steps`` were done with and the present ones."""
+    markers = [marker for step in steps if (marker := marker_of(step)) and marker.versions]
+    return list(dict.fromkeys(line for marker in markers for line in differences(marker.versions, versions())))
 
 
 def fingerprint(path: Path) -> str:
