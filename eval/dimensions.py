@@ -32,6 +32,7 @@ from eval.profile import (
 from learned_sparse.collections import filed_under
 from learned_sparse.core import LearnedSparseError, queries_folder, run_main, vectors_folder, write_json
 from learned_sparse.jsonvector import ENCODED, Manifest, vector_files, versions
+from learned_sparse.search import find_checkpoint
 
 EPILOG = """\
 A dimension is a term of the index: a latent one such as b12d61183 (UHD-BERT), or a word piece.
@@ -71,17 +72,18 @@ def main(argv: list[str] | None = None) -> int:
     document_counts, query_counts = count_documents(vectors), count_queries(queries)
     encoded_queries = list(read_encoded([queries / ENCODED]))
     manifest = Manifest.load(vectors)
+    checkpoint = options.checkpoint or find_checkpoint(manifest, vectors)
     step = max(1, document_counts.texts // _LENGTHS)
     sample = itertools.islice(read_encoded(vector_files(vectors)), 0, None, step)
     lengths = {
-        "documents": density(sample, manifest, options.checkpoint),
-        "queries": density(encoded_queries, Manifest.load(queries), options.checkpoint),
+        "documents": density(sample, manifest, checkpoint),
+        "queries": density(encoded_queries, Manifest.load(queries), checkpoint),
     }
     analysis = analyse(
         document_counts,
         query_counts,
         options.stop_share,
-        dimensions=_model_dimensions(manifest, options.checkpoint),
+        dimensions=_model_dimensions(manifest, checkpoint),
         lengths=lengths,
         meanings=meanings(
             [text for text, _ in encoded_queries], [vector for _, vector in encoded_queries], options.at_least
@@ -121,12 +123,12 @@ def analyse(documents: TermCounts, queries: TermCounts, stop_share: float, **oth
     )
 
 
-def _model_dimensions(manifest: Manifest, checkpoint: str | None) -> int:
+def _model_dimensions(manifest: Manifest, checkpoint: str) -> int:
     """Number of dimensions of the model: those of its buckets if its settings name them, else its vocabulary size."""
     settings = manifest.encoder.get("settings", {})
     if "dimensions" in settings:
         return int(settings["dimensions"]) * len(settings.get("layers", [0]))
-    return read_notes(locate(checkpoint or manifest.checkpoint)).vocabulary_size
+    return read_notes(locate(checkpoint)).vocabulary_size
 
 
 def _sections(analysis: Analysis, top: int, names: Collection[str]) -> list[Section]:

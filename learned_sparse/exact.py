@@ -16,9 +16,11 @@ def main(argv: list[str] | None = None) -> int:
         if (number := getattr(options, option)) < 1:
             raise LearnedSparseError(f"--{option} {number}: give at least 1")
     from learned_sparse.collections import write_run
-    from learned_sparse.jsonvector import read_topics
+    from learned_sparse.jsonvector import check_queries, read_topics
     from learned_sparse.search import ExactSearcher
 
+    for folder in options.vectors:
+        check_queries(options.queries, folder)
     queries = read_topics(options.queries)
     searcher = ExactSearcher.load(*options.vectors)
     run = searcher.search_batch(queries, options.hits, options.threads)

@@ -22,6 +22,7 @@ from learned_sparse.jsonvector import (
     Part,
     numbered_lines,
     open_part,
+    parts_sha256,
     read_vectors,
 )
 
@@ -86,7 +87,7 @@ def prune(
     if frequencies and len(removed) == len(frequencies):
         ((name, value),) = rule.items()
         raise LearnedSparseError(f"--{name.replace('_', '-')} {value}: removes every term; no query could match")
-    record = {"rule": rule, "documents": documents, "removed": removed}
+    record = {"rule": rule, "documents": documents, "removed": removed, "source_sha256": parts_sha256(manifests)}
     return [
         _write(source, target, manifest, removed.keys(), record)
         for source, target, manifest in zip(sources, targets, manifests, strict=True)

@@ -15,7 +15,7 @@ from eval.costs.sparsity import TermCounts, count_documents, count_terms, expect
 from eval.measures import add_collection_options, load_split, positive
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError, run_main, write_json
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
-from learned_sparse.jsonvector import read_topics
+from learned_sparse.jsonvector import check_queries, read_topics
 from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
 from learned_sparse.search import ExactSearcher
 
@@ -49,7 +49,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         path, note, exact = options.index, IndexNote.load(options.index), None
     else:
         path, (note, exact) = options.vectors[0], _load_vectors(options.vectors)
-    queries = _load_queries(options, note.scoring)
+    queries = _load_queries(options, note)
     query_terms = count_terms(analyze(queries.values()) if note.scoring == "bm25-text" else queries.values())
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
@@ -76,11 +76,13 @@ def _load_vectors(folders: Sequence[Path]) -> tuple[IndexNote, ExactSearcher]:
     return IndexNote(vectors.scoring, vectors.manifests, {}), ExactSearcher.load(*vectors.files)
 
 
-def _load_queries(options: argparse.Namespace, scoring: str) -> Mapping[str, Any]:
+def _load_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
     """Query id → text for an index of plain text, otherwise impacts."""
-    if scoring != "bm25-text":
+    if note.scoring != "bm25-text":
         if not options.queries:
             raise LearnedSparseError("give --queries DIR: what learned_sparse.encode --queries wrote")
+        for manifest in note.manifests[:1]:
+            check_queries(options.queries, manifest)
         return read_topics(options.queries)
     if not options.collection:
         raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")

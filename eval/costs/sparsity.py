@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector import read_topics, read_vectors
+from learned_sparse.jsonvector import check_queries, read_topics, read_vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +113,7 @@ def sparsity_of(documents: TermCounts, queries: TermCounts) -> Sparsity:
 
 def sparsity_of_files(vectors: str | Path, queries: str | Path) -> Sparsity:
     """Sparsity of encoded documents (a folder or file) and encoded queries (a folder, or its ``queries.tsv``)."""
+    check_queries(Path(queries), Path(vectors))
     return sparsity_of(count_documents(vectors), count_queries(queries))
 
 

@@ -28,6 +28,7 @@ from learned_sparse.collections import filed_under, read_run
 from learned_sparse.core import LearnedSparseError, index_folder, queries_folder, run_main
 from learned_sparse.index import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector import MANIFEST, Manifest, read_topics, versions
+from learned_sparse.search import find_checkpoint
 
 EPILOG = """\
 A dimension is a term of the index: a word piece, or a latent dimension such as b12d61183 (UHD-BERT). INDEX is a Lucene
@@ -115,7 +116,7 @@ def _scores(options: argparse.Namespace, paths: list[Path], queries: Path, docum
         load_judged(options),
         paths,
         documents,
-        options.tokenizer or (manifest.checkpoint if manifest else ""),
+        options.tokenizer or (find_checkpoint(manifest, paths[0]) if manifest else ""),
         options.hits,
     )
 

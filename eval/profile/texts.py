@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from encoders.checkpoints import locate, read_tokenizer
+from encoders.checkpoints import locate, read_tokenizer, tokenizer_sha256
 from eval.report import Axis, line_chart
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.jsonvector import Manifest, numbered_lines
@@ -84,12 +84,14 @@ def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
                     ) from None
 
 
-def density(texts: Iterable[Encoded], manifest: Manifest, checkpoint: str | None = None) -> list[LengthGroup]:
+def density(texts: Iterable[Encoded], manifest: Manifest, checkpoint: str) -> list[LengthGroup]:
     """Number of active dimensions by length in tokens as the encoder reads them: with special tokens, truncated.
 
-    ``checkpoint`` has the tokenizer, by default the one recorded in ``manifest``. Torch is not needed.
+    ``checkpoint`` has the tokenizer, which must be the one recorded in ``manifest``. Torch is not needed.
     """
-    tokenizer = read_tokenizer(locate(checkpoint or manifest.checkpoint))
+    tokenizer = read_tokenizer(locate(checkpoint))
+    if tokenizer_sha256(tokenizer) != manifest.encoder.get("tokenizer_sha256", tokenizer_sha256(tokenizer)):
+        raise LearnedSparseError(f"{checkpoint}: not the tokenizer of these vectors; name theirs with --checkpoint")
     tokenizer.enable_truncation(int(manifest.encoder["max_length"]))
     tokenizer.no_padding()
     lengths: list[int] = []

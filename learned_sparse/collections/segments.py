@@ -20,7 +20,10 @@ _CHUNK_SIZE = 256  # documents in one call of the tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class Segmentation:
-    """How documents are split; segment ``i`` of document ``D`` has the id ``D#i``, where ``#`` is the delimiter."""
+    """How documents are split; segment ``i`` of document ``D`` has the id ``D#i``, where ``#`` is the delimiter.
+
+    The id of the document ends at the last delimiter, so it may hold delimiters itself.
+    """
 
     length: int
     """Maximum number of tokens in a segment, without special tokens."""
@@ -34,9 +37,9 @@ class Segmentation:
             raise LearnedSparseError(f"--segment-length {self.length}: give at least 1")
         if not 0 <= self.overlap < self.length:
             raise LearnedSparseError(f"--segment-overlap {self.overlap}: give 0 to {self.length - 1}")
-        if self.delimiter.split() != [self.delimiter]:
+        if self.delimiter.split() != [self.delimiter] or any(character.isdigit() for character in self.delimiter):
             raise LearnedSparseError(
-                f"--segment-delimiter {self.delimiter!r}: give at least one character, without white space"
+                f"--segment-delimiter {self.delimiter!r}: give at least one character, without white space and digits"
             )
 
     @classmethod
@@ -100,6 +103,8 @@ class SegmentReader(Iterator[Document]):
         """Segments returned so far."""
         self.largest = 0
         """Maximum number of segments of one document so far."""
+        self.ids_with_delimiter = 0
+        """Documents so far whose id holds the delimiter."""
         self._segmentation = segmentation
         self._segments = self._split(reader, words)
 
@@ -107,6 +112,16 @@ class SegmentReader(Iterator[Document]):
         segment = next(self._segments)
         self.read += 1
         return segment
+
+    def warnings(self) -> Iterator[str]:
+        """A warning if stock Pyserini would read ids of segments wrongly."""
+        if self.ids_with_delimiter:
+            delimiter = self._segmentation.delimiter
+            yield (
+                f"{self.ids_with_delimiter:,} documents have {delimiter!r} in their ids: learned_sparse.search takes "
+                "the last one as the end of the id, but --max-passage of stock Pyserini takes the first; for stock "
+                "commands, encode again with another --segment-delimiter"
+            )
 
     def _split(self, reader: DocumentReader, words: WordsOf) -> Iterator[Document]:
         while documents := list(islice(reader, _CHUNK_SIZE)):
@@ -119,11 +134,7 @@ class SegmentReader(Iterator[Document]):
 
     def _numbered(self, document: Document, spans: Sequence[tuple[int, int]]) -> Iterator[Document]:
         delimiter = self._segmentation.delimiter
-        if delimiter in document.id:
-            raise LearnedSparseError(
-                f"document {document.id!r}: its id contains {delimiter!r}, which separates a document's id from the "
-                "number of a segment; choose another delimiter with --segment-delimiter"
-            )
+        self.ids_with_delimiter += delimiter in document.id
         for number, (start, end) in enumerate(spans):
             yield Document(f"{document.id}{delimiter}{number}", document.text[start:end], document.expanded)
 

@@ -47,19 +47,23 @@ def vectors_folder(collection: str, model: str) -> Path:
 def encoded_folders(collection: str, model: str, option: str, collection_option: str | None = None) -> list[Path]:
     """Folders with the encoded documents of a collection: one folder, or one folder for each shard.
 
-    The error for missing vectors names ``option``, which takes folders instead, and ``collection_option``, the value
-    of ``--collection``.
+    Several encodings beside each other are an error, since one of them may be out of date. Errors name ``option``,
+    which takes folders instead; that for missing vectors also names ``collection_option``, the value of
+    ``--collection``.
     """
     folder = vectors_folder(collection, model)
-    if folder.is_dir():
-        return [folder]
     shards = sorted(folder.parent.glob(f"{glob.escape(folder.name)}-shard-*-of-*"))
+    if folder.is_dir() and not shards:
+        return [folder]
     if not shards:
         command = f"python -m learned_sparse.encode --model {model} --collection {collection_option or collection}"
         raise LearnedSparseError(f"{folder}: no vectors yet; run {command}, or name their folder with {option}")
-    if {shard.name.rpartition("-")[2] for shard in shards} != {str(len(shards))}:
-        names = ", ".join(shard.name for shard in shards)
-        raise LearnedSparseError(f"{folder.parent}: not all shards of one encoding: {names}; name them with {option}")
+    if folder.is_dir() or {shard.name.rpartition("-")[2] for shard in shards} != {str(len(shards))}:
+        names = ", ".join(path.name for path in [*([folder] if folder.is_dir() else []), *shards])
+        raise LearnedSparseError(
+            f"{folder.parent}: not all shards of one encoding, or several encodings, of which one may be out of date: "
+            f"{names}; remove those that are not wanted, or name the wanted ones with {option}"
+        )
     return shards
 
 

@@ -28,8 +28,10 @@ def main(argv: list[str] | None = None) -> int:
     check_output(source.output, resume=options.resume, overwrite=options.overwrite)
     _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)
     started = time.monotonic()
-    hidden = True if options.queries else None  # None shows the bar on a terminal only
-    with tqdm(desc=source.name, unit=" documents", disable=hidden) as progress:
+    shown = not options.queries and sys.stderr.isatty()
+    count = source.count() if shown and options.segment_length is None else None
+    total = count and -(-count // options.num_shards)
+    with tqdm(desc=source.name, unit=" documents", total=total, disable=not shown) as progress:
         manifest = encode_source(options, checkpoint, source, progress.update)
     _report(manifest, source, time.monotonic() - started)
     print(f"next: python -m learned_sparse.{_next_command(options, source)}")

@@ -24,7 +24,7 @@ from learned_sparse.core import (
     SparseBatch,
 )
 from learned_sparse.encode.parts import Describe, PartFolder, PartRecord, Window, describe_run, windows
-from learned_sparse.encode.quantizers import Calibration, choose_quantizer
+from learned_sparse.encode.quantizers import Calibration, choose_quantizer, share_quantizer
 from learned_sparse.jsonvector import Counts, Manifest, PartFile
 
 PART_SIZE = 2048
@@ -38,7 +38,8 @@ WRITE_ROWS = 128
 """Documents that are quantised and written at once, about 50 bytes for each weight."""
 
 Progress = Callable[[int], object]
-"""Function that is called with the number of documents just encoded, such as ``tqdm.update``."""
+"""Function that is called with the number of documents just encoded, such as ``tqdm.update``. Documents of parts that
+are finished already are added to the next call."""
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ class DocumentEncoding:
         self._parts, self._reader, self._encoder = parts, reader, encoder
         self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
         self._terms = LuceneTerms(encoder.terms)
-        self._other_shards = 0
+        self._other_shards = self._finished = 0
         self._records: dict[int, PartRecord] = {}
         """Records of the finished parts, by number."""
         self._open_file = contextlib.ExitStack()
@@ -159,18 +160,20 @@ class DocumentEncoding:
     ) -> Manifest:
         """Encode and write all parts that are not finished; returns the finished manifest.
 
-        Every shard calibrates on the first slice of the whole input, so that the quantisers of all shards agree.
+        Every shard calibrates on the first slice of the whole input; the quantiser of the first shard holds for all.
         """
         fixed = quantizer if isinstance(quantizer, Quantizer) else None
-        stored = self._parts.begin(describe, fixed, resume=resume, overwrite=overwrite)
-        if stored is not None:
-            quantizer = stored.quantizer
+        resumed = self._parts.begin(describe, fixed, resume=resume, overwrite=overwrite)
+        if resumed is not None:
+            quantizer = resumed.quantizer
         with contextlib.closing(_one_ahead(self._slices(calibrate=isinstance(quantizer, Calibration)))) as work:
             encoded = map(self._encode, work)
             first = list(islice(encoded, 1))  # raises for an input without documents, before anything is written
             if isinstance(quantizer, Calibration):
-                quantizer = quantizer.find(first[0].weights, [document.id for document in first[0].slice.documents])
-            manifest = self._parts.save_unfinished(stored or describe(quantizer))
+                quantizer = self._calibrate(quantizer, first[0])
+            manifest = resumed or describe(quantizer)
+            if first or not (self._parts.stored and self._parts.stored.complete):
+                self._parts.save_unfinished(manifest)
             items = chain(first, encoded)
             del first  # ``items`` frees the first slice once it is written
             with self._open_file, ThreadPoolExecutor(1) as thread:
@@ -179,12 +182,24 @@ class DocumentEncoding:
                     if writing is not None:
                         writing.result()  # raises its error; at most one slice waits for the disk
                     if item.slice.written:
-                        writing = thread.submit(self._write, item, quantizer)
+                        writing = thread.submit(self._write, item, manifest)
                         if progress is not None:
-                            progress(len(item.slice.documents))
+                            finished, self._finished = self._finished, 0
+                            progress(len(item.slice.documents) + finished)
                 if writing is not None:
                     writing.result()
+        if progress is not None and self._finished:
+            progress(self._finished)
         return self._finish(manifest)
+
+    def _calibrate(self, calibration: Calibration, first: Encoded) -> Quantizer:
+        """Quantiser for the first slice of the whole input, the same one for all shards."""
+        documents = first.slice.documents
+        quantizer = calibration.find(first.weights, [document.id for document in documents])
+        if self._num_shards == 1:
+            return quantizer
+        digest = Window(0, documents).digest
+        return share_quantizer(quantizer, self._parts.folder.parent, self._encoder, calibration, digest)
 
     def _slices(self, *, calibrate: bool) -> Iterator[Slice]:
         """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead."""
@@ -196,6 +211,7 @@ class DocumentEncoding:
                     yield self._slice(window, 0, size, written=False)
             elif record := self._parts.finished(window):
                 self._records[window.number] = record
+                self._finished += len(window.documents)
             else:
                 for start in range(0, len(window.documents), size):
                     yield self._slice(window, start, size, written=True)
@@ -222,7 +238,7 @@ class DocumentEncoding:
         )
         return Encoded(item, weights, counts)
 
-    def _write(self, encoded: Encoded, quantizer: Quantizer) -> None:
+    def _write(self, encoded: Encoded, manifest: Manifest) -> None:
         """Quantise and write a slice; the last slice of a part finishes the part. Runs in the thread that writes."""
         window, documents = encoded.slice.window, encoded.slice.documents
         if encoded.slice.start == 0:
@@ -231,14 +247,14 @@ class DocumentEncoding:
         for start in range(0, len(documents), WRITE_ROWS):
             end = min(start + WRITE_ROWS, len(documents))
             ids, texts = [d.id for d in documents[start:end]], [d.text for d in documents[start:end]]
-            impacts, statistics = quantizer.quantize(encoded.weights.rows(start, end), ids)
+            impacts, statistics = manifest.quantizer.quantize(encoded.weights.rows(start, end), ids)
             self._file.add(ids, texts, impacts, self._terms)
             self._counts.append(impact_counts(impacts, statistics))
         self._counts.append(encoded.counts)
         if encoded.slice.end == len(window.documents):
             self._open_file.pop_all().close()  # gives the file its name
             counts = Counts.total(self._counts)
-            self._records[window.number] = self._parts.record(window, self._file.sha256, counts)
+            self._records[window.number] = self._parts.record(window, self._file.sha256, counts, manifest)
 
     def _finish(self, manifest: Manifest) -> Manifest:
         reader, records = self._reader, self._records
@@ -258,7 +274,8 @@ class DocumentEncoding:
                 "this model reads expanded text too, but no document has any "
                 '("expanded" or "predicted_queries" in JSON lines)'
             )
-        return self._parts.finish(manifest, records, counts)
+        warnings = segments.warnings() if segments else ()
+        return self._parts.finish(manifest, records, counts, warnings)
 
 
 def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:

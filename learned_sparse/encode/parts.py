@@ -9,7 +9,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ from learned_sparse.jsonvector import MANIFEST, Counts, Manifest, Part, PartFile
 Describe = Callable[[Quantizer], Manifest]
 """Function that makes the manifest of a run without its outcome, once the quantiser is known."""
 
+_FREE = frozenset({"input", "on_bad_line", "revision", "max_length", "top_k", "dtype", "changes"})
+"""Options that may change when a run is resumed: their effect is compared in the records of parts (documents) and in
+the description of the encoder."""
+_ROUNDING = frozenset({"device", "batch_size", "compile"})
+"""Options that change weights by rounding only, like the versions of libraries: they are recorded with each part."""
+_CALIBRATION = frozenset({"quantization_factor", "bits", "calibration"})
+"""Options that decide the quantiser; compared only if a quantiser is to be calibrated, else the quantiser itself is."""
 _PART = re.compile(r"part-\d{5,}\.(jsonl|jsonl\.gz|json)")
 _log = logging.getLogger(__name__)
 
@@ -71,6 +78,8 @@ class PartRecord:
     """``Window.digest`` of the documents."""
     counts: Counts
     """Counts of this part."""
+    environment: dict[str, Any] = field(default_factory=dict)
+    """Versions and options that change weights by rounding."""
 
 
 def describe_run(encoder: Encoder, query_encoder: Encoder | None = None, **fields: Any) -> Describe:
@@ -97,15 +106,18 @@ class PartFolder:
 
     def __init__(self, folder: Path, *, compress: bool = False) -> None:
         self.folder = folder
+        self.stored: Manifest | None = None
+        """Manifest of the earlier run, until something is written."""
         self._compress = compress
 
     def begin(
         self, describe: Describe, quantizer: Quantizer | None, *, resume: bool, overwrite: bool
     ) -> Manifest | None:
-        """Manifest of the earlier run to resume, or None; raises if the folder must not be written to.
+        """Manifest of a run that continues an earlier one, or None; raises if the folder must not be written to.
 
-        The manifest of the earlier run must have the settings of ``describe(quantizer)``. ``quantizer`` is None if it
-        is to be calibrated: a resumed run takes the quantiser of the earlier run.
+        The earlier run must have had the settings of ``describe(quantizer)``; paths, bad lines that are skipped now,
+        and what changes weights by rounding may differ. ``quantizer`` is None if it is to be calibrated: a resumed run
+        takes the quantiser of the earlier run.
         """
         check_output(self.folder, resume=resume, overwrite=overwrite)
         if overwrite:
@@ -114,21 +126,22 @@ class PartFolder:
             if any((self.folder / "vectors").glob("*")):
                 raise LearnedSparseError(f"{self.folder}: part files but no {MANIFEST}; encode with --overwrite")
             return None
-        stored = Manifest.load(self.folder)
+        stored = self.stored = Manifest.load(self.folder)
         wanted = describe(quantizer or stored.quantizer)
-        if lines := differences(stored.settings(), wanted.settings()):
-            listed = "".join(f"\n  {line}" for line in lines)
+        free = _FREE | _ROUNDING | (frozenset() if quantizer is None else _CALIBRATION)
+        if lines := differences(stored.settings(free), wanted.settings(free)):
             raise LearnedSparseError(
-                f"{self.folder / MANIFEST}: made with other settings; resume with the same settings, "
-                f"or give --overwrite:{listed}"
+                f"{self.folder / MANIFEST}: made with other settings ({'; '.join(map(_as_option, lines))}); resume "
+                "with the same settings, write to another --output, or encode everything again with --overwrite"
             )
-        return stored
+        if lines := differences(environment(stored), environment(wanted)):
+            _log.warning("%s: continued with other versions or options: %s", self.folder, "; ".join(lines))
+        return wanted
 
-    def save_unfinished(self, manifest: Manifest) -> Manifest:
+    def save_unfinished(self, manifest: Manifest) -> None:
         """Write ``manifest`` without an outcome, before the first part is written."""
-        unfinished = dataclasses.replace(manifest, complete=False, counts=Counts(), parts=(), warnings=())
-        unfinished.save(self.folder)
-        return unfinished
+        self.stored = None
+        dataclasses.replace(manifest, complete=False, counts=Counts(), parts=(), warnings=()).save(self.folder)
 
     def file(self, number: int) -> Path:
         """Vectors of part ``number``."""
@@ -149,6 +162,10 @@ class PartFolder:
             return None
         file = self.file(window.number)
         if record.input != window.digest:
+            before = Window(window.number, window.documents[: record.part.documents])
+            if len(before.documents) < len(window.documents) and record.input == before.digest:
+                _log.info("%s: the input has grown; writing this part again", file)
+                return None
             raise LearnedSparseError(
                 f"{file}: the input has changed since this part was written; "
                 "encode again with --overwrite, or into another --output"
@@ -162,18 +179,21 @@ class PartFolder:
         """Open the file of part ``number`` for writing."""
         return open_part(self.file(number), compress=self._compress)
 
-    def record(self, window: Window, sha256: str, counts: Counts) -> PartRecord:
+    def record(self, window: Window, sha256: str, counts: Counts, manifest: Manifest) -> PartRecord:
         """Write the record of a part whose file is complete, with the SHA-256 of the file."""
         file = str(self.file(window.number).relative_to(self.folder))
         part = Part(file=file, documents=counts.written, sha256=sha256)
-        record = PartRecord(part=part, input=window.digest, counts=counts)
+        record = PartRecord(part=part, input=window.digest, counts=counts, environment=environment(manifest))
         write_json(self._record(window.number), dataclasses.asdict(record))
         return record
 
-    def finish(self, manifest: Manifest, records: Mapping[int, PartRecord], counts: Counts) -> Manifest:
+    def finish(
+        self, manifest: Manifest, records: Mapping[int, PartRecord], counts: Counts, warnings: Iterable[str] = ()
+    ) -> Manifest:
         """Write the finished manifest; ``records`` are those of all parts, ``counts`` those of the whole run.
 
-        Raises if ``vectors`` holds other files: Anserini would index them too.
+        A folder that was complete before, and still is, keeps its manifest. Raises if ``vectors`` holds other files:
+        Anserini would index them too.
         """
         known = {self.file(number) for number in records}
         for path in sorted((self.folder / "vectors").glob("*")):
@@ -181,8 +201,12 @@ class PartFolder:
                 raise LearnedSparseError(
                     f"{path}: not a part of this collection; remove it, or encode with --overwrite"
                 )
-        parts = [records[number].part for number in sorted(records)]
-        return manifest.finish(self.folder, parts, counts)
+        ordered = [records[number] for number in sorted(records)]
+        parts = tuple(record.part for record in ordered)
+        stored = self.stored
+        if stored is not None and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
+            return stored
+        return manifest.finish(self.folder, parts, counts, (*warnings, *_mixed(ordered)))
 
     def _record(self, number: int) -> Path:
         return self.folder / "progress" / f"part-{number:05d}.json"
@@ -197,6 +221,34 @@ class PartFolder:
         (self.folder / MANIFEST).unlink(missing_ok=True)  # first, so that a killed run leaves no manifest without parts
         for path in written:
             path.unlink()
+
+
+def environment(manifest: Manifest) -> dict[str, Any]:
+    """What changes weights by rounding only: versions of libraries, and options such as the device."""
+    options = {name: value for name, value in manifest.options.items() if name in _ROUNDING and value}
+    return manifest.versions | options
+
+
+def _mixed(records: Sequence[PartRecord]) -> Iterator[str]:
+    """A warning if the parts were not all encoded with the same versions and options."""
+    for record in records:
+        if lines := differences(records[0].environment, record.environment):
+            yield (
+                f"{record.part.file} and later parts were encoded with other versions or options than the first part "
+                f"({'; '.join(lines)}): weights may differ by rounding"
+            )
+            return
+
+
+def _as_option(line: str) -> str:
+    """A difference of options with the name that the option has on the command line.
+
+    >>> _as_option("options.part_size: 2048 before, 100 now")
+    '--part-size: 2048 before, 100 now'
+    """
+    name, colon, values = line.partition(":")
+    option = name.removeprefix("options.")
+    return line if option == name else f"--{option.replace('_', '-')}{colon}{values}"
 
 
 def check_output(folder: Path, *, resume: bool, overwrite: bool) -> None:

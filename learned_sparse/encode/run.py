@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from learned_sparse.collections import (
     DocumentReader,
@@ -17,6 +18,7 @@ from learned_sparse.collections import (
     segments_for,
 )
 from learned_sparse.core import (
+    Document,
     Encoder,
     LearnedSparseError,
     LuceneTerms,
@@ -31,12 +33,14 @@ from learned_sparse.core import (
 )
 from learned_sparse.encode.documents import DocumentEncoding, Progress, impact_counts
 from learned_sparse.encode.options import recorded_options
-from learned_sparse.encode.parts import Describe, PartFolder, describe_run
+from learned_sparse.encode.parts import Describe, PartFolder, Window, describe_run
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
 from learned_sparse.jsonvector import ENCODED, TOPICS, Manifest, Part, write_queries
 
 WINDOW = 2048
 """Queries of one call of the encoder."""
+MAX_COUNTED_BYTES = 2**32
+"""Size of the input up to which its lines are counted for the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,23 @@ class Source:
     queries: Sequence[Query] = ()
     files: tuple[Path, ...] = ()
     """Input files; empty for a collection without files."""
+    documents: int | None = None
+    """Number of documents, if the collection's description has it."""
+
+    def described(self) -> tuple[dict[str, Any], ...]:
+        """``Manifest.input``: the files, and last the digest of the queries."""
+        entries: list[dict[str, Any]] = [{"file": str(file), "bytes": file.stat().st_size} for file in self.files]
+        if self.queries:
+            digest = Window(0, [Document(query.id, query.text) for query in self.queries]).digest
+            entries.append({"queries": len(self.queries), "sha256": digest})
+        return tuple(entries)
+
+    def count(self) -> int | None:
+        """Number of documents by the description, else of lines in uncompressed files; None if that would be slow."""
+        packed, size = any(file.suffix == ".gz" for file in self.files), sum(file.stat().st_size for file in self.files)
+        if self.documents is not None or not self.files or packed or size > MAX_COUNTED_BYTES:
+            return self.documents
+        return sum(map(_lines, self.files))
 
 
 def open_source(options: Namespace) -> Source:
@@ -74,7 +95,8 @@ def open_source(options: Namespace) -> Source:
     if options.num_shards > 1:
         folder = folder.with_name(f"{folder.name}-shard-{options.shard_id}-of-{options.num_shards}")
     reader = collection.documents(options.on_bad_line)
-    return Source(name, options.output or folder, name, reader=reader, files=reader.files)
+    known = collection.description.documents
+    return Source(name, options.output or folder, name, reader=reader, files=reader.files, documents=known)
 
 
 def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
@@ -103,7 +125,7 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         split=source.split,
         model=options.model,
         checkpoint=checkpoint,
-        input=tuple({"file": str(file), "bytes": file.stat().st_size} for file in source.files),
+        input=source.described(),
         options=recorded_options(options),
     )
     quantizer = choose_quantizer(
@@ -123,6 +145,11 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     return encoding.run(quantizer, describe, resume=options.resume, overwrite=options.overwrite, progress=progress)
 
 
+def _lines(file: Path) -> int:
+    with file.open("rb") as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
+
+
 def _encode_queries(
     options: Namespace, source: Source, encoder: Encoder, quantizer: Quantizer | Calibration, describe: Describe
 ) -> Manifest:
@@ -135,17 +162,22 @@ def _encode_queries(
         raise LearnedSparseError(f"{source.name}: there are no queries to encode")
     parts = PartFolder(folder)
     fixed = quantizer if isinstance(quantizer, Quantizer) else None
-    stored = parts.begin(describe, fixed, resume=options.resume, overwrite=options.overwrite)
+    manifest = parts.begin(describe, fixed, resume=options.resume, overwrite=options.overwrite)
+    stored = parts.stored
+    if manifest and stored and stored.complete and stored.input[-1:] != manifest.input[-1:]:
+        raise LearnedSparseError(
+            f"{folder}: the ids or texts of the queries have changed since they were encoded; "
+            "encode them again with --overwrite, or into another --output"
+        )
     ids, texts = [query.id for query in queries], [query.text for query in queries]
     weights = SparseBatch.concatenate(
         [encoder.encode(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
     )
-    if stored is not None:
-        quantizer = stored.quantizer
-    elif isinstance(quantizer, Calibration):
-        quantizer = quantizer.find(weights, ids)
-    impacts, statistics = quantizer.quantize(weights, ids)
-    manifest = parts.save_unfinished(describe(quantizer))
+    if manifest is None:
+        quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
+        manifest = describe(quantizer)
+    impacts, statistics = manifest.quantizer.quantize(weights, ids)
+    parts.save_unfinished(manifest)
     warnings = write_queries(folder, queries, impacts, LuceneTerms(encoder.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     counts = dataclasses.replace(impact_counts(impacts, statistics), read=len(queries))

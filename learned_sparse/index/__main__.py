@@ -10,6 +10,7 @@ from learned_sparse.core import LearnedSparseError, encoded_folders, index_folde
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, encoded_files, plain_files
+from learned_sparse.jsonvector import PRUNING, Manifest, parts_sha256, same_vectors
 
 EXAMPLES = """\
 examples:
@@ -94,7 +95,28 @@ def _verify(options: argparse.Namespace, collection: str, index: Path) -> int:
 
 def _files(options: argparse.Namespace, collection: str) -> VectorFiles:
     folders = options.input or encoded_folders(collection, options.model, "--input", options.collection)
-    return plain_files(folders) if options.no_manifest else encoded_files(folders)
+    if options.no_manifest:
+        return plain_files(folders)
+    if not options.input:
+        _check_pruned(folders[0], collection, options.model)
+    return encoded_files(folders)
+
+
+def _check_pruned(folder: Path, collection: str, model: str) -> None:
+    """Raise if the vectors in the home folder that ``folder`` was pruned from have been encoded again since."""
+    manifest = Manifest.load(folder)
+    pruning = manifest.options.get(PRUNING, {})
+    if manifest.model == model or not pruning or "before" in pruning:  # vectors pruned twice do not name their source
+        return
+    try:
+        sources = encoded_folders(collection, manifest.model, "--input")
+    except LearnedSparseError:
+        return  # removed, or several encodings: nothing to compare with
+    if parts_sha256(map(Manifest.load, sources)) != pruning.get("source_sha256"):
+        raise LearnedSparseError(
+            f"{folder}: pruned from other vectors than {sources[0]} holds now; prune them again with --overwrite, or "
+            f"index these with --input {folder}"
+        )
 
 
 def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
@@ -121,8 +143,9 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
 
 def is_index_of(vectors: VectorFiles, index: Path) -> bool:
     """Whether ``index`` was made of exactly these encoded folders, by its note."""
-    note = index / INDEX_MANIFEST
-    return bool(vectors.manifests) and note.is_file() and IndexNote.load(index).manifests == vectors.manifests
+    if not vectors.manifests or not (index / INDEX_MANIFEST).is_file():
+        return False
+    return same_vectors(IndexNote.load(index).manifests, vectors.manifests)
 
 
 def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> str:

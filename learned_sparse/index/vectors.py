@@ -5,16 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError
 from learned_sparse.jsonvector import (
     MANIFEST,
-    PRUNING,
     LineReader,
     Manifest,
-    differences,
+    check_together,
     numbered_lines,
     read_vectors,
     vector_files,
@@ -59,9 +57,7 @@ def encoded_files(folders: Sequence[Path]) -> VectorFiles:
             raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed")
         for problem in manifest.problems(folder):
             raise LearnedSparseError(f"{problem}; encode again, or index plain vectors with --no-manifest")
-    for (before, first), (folder, second) in pairwise(zip(folders, manifests, strict=True)):
-        if lines := differences(_settings(first), _settings(second)):
-            raise LearnedSparseError(f"{folder / MANIFEST}: not encoded as {before} was: {'; '.join(lines)}")
+    check_together(folders, manifests)
     parts = [
         (folder / part.file, part.documents) for folder, m in zip(folders, manifests, strict=True) for part in m.parts
     ]
@@ -171,11 +167,3 @@ def _vectors_at(file: Path, offsets: set[int]) -> Iterator[tuple[str, dict[str, 
             yield name, vector or {EMPTY_TERM: 1}
         if offset == last:
             return
-
-
-def _settings(manifest: Manifest) -> dict[str, object]:
-    """The settings that all shards of one index must share."""
-    content = manifest.to_json()
-    keys = ("architecture", "scoring", "encoder", "query_encoder", "quantizer", "query_quantizer")
-    pruned = sorted(manifest.options.get(PRUNING, {}).get("removed", []))
-    return {key: content[key] for key in keys} | {"pruned dimensions": pruned or None}

@@ -23,7 +23,7 @@ from learned_sparse.core import (
 from learned_sparse.index import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.jsonvector import Manifest, differences
-from learned_sparse.search import MaxP, QueryEncoder
+from learned_sparse.search import MaxP, QueryEncoder, find_checkpoint
 
 ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
@@ -147,7 +147,7 @@ class IndexInspector:
         recorded = manifest.encoder
         options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
         options |= {"revision": manifest.options.get("revision"), "device": self._device}
-        checkpoint = self._checkpoint or manifest.checkpoint
+        checkpoint = self._checkpoint or find_checkpoint(manifest, self._index)
         encoder = load_encoder(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.metadata
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +22,7 @@ EXACT_FLOATS = 2**24
 """Integers up to this one are exact in Lucene's scores, which are 32-bit floats."""
 PRUNING = "pruning"
 """Key of ``Manifest.options`` for the record that ``learned_sparse.prune`` adds."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +96,7 @@ class Manifest:
     quantizer: Quantizer
     query_quantizer: Quantizer | None = None
     input: tuple[dict[str, Any], ...] = ()
-    """``{"file", "bytes"}`` of each input file; empty for a collection without files."""
+    """``{"file", "bytes"}`` of each input file; for queries, last, ``{"queries", "sha256"}`` of ids and texts."""
     options: dict[str, Any] = field(default_factory=dict)
     counts: Counts = Counts()
     parts: tuple[Part, ...] = ()
@@ -127,10 +131,14 @@ class Manifest:
             raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
         return cls.from_json(content, str(path))
 
-    def settings(self) -> dict[str, Any]:
-        """Fields that must be equal before vectors are added: all but the outcome and the path of the checkpoint."""
-        outcome = {"complete", "counts", "parts", "warnings", "checkpoint"}
-        return {key: value for key, value in self.to_json().items() if key not in outcome}
+    def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:
+        """Fields that must be equal before vectors are added, without the options ``free``.
+
+        The outcome, versions and the locations of checkpoint and input are no settings: hashes compare the contents.
+        """
+        other = {"complete", "counts", "parts", "warnings", "versions", "checkpoint", "input"}
+        fields = {key: value for key, value in self.to_json().items() if key not in other}
+        return fields | {"options": {key: value for key, value in self.options.items() if key not in free}}
 
     def finish(self, folder: Path, parts: Iterable[Part], counts: Counts, warnings: Iterable[str] = ()) -> Manifest:
         """Write and return the complete manifest: this one with the outcome of an encoding.
@@ -175,6 +183,52 @@ class Manifest:
             yield from (f"{path}: not in the manifest" for path in unknown)
 
 
+def check_together(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:
+    """Raise if ``folders`` were not encoded alike, or are not all shards of one encoding, each once."""
+    for (before, first), (folder, second) in pairwise(zip(folders, manifests, strict=True)):
+        if lines := differences(_vector_settings(first), _vector_settings(second)):
+            problem = f"{folder / MANIFEST}: not encoded as {before} was: {'; '.join(lines)}"
+            if all(line.startswith("quantizer.") for line in lines):
+                factor, bits = first.quantizer.scale, first.quantizer.bits
+                options = f"--quantization-factor {factor!r}" + (f" --bits {bits}" if bits else "")
+                problem += f"; documents of one index need one quantiser: encode {folder} with {options} --overwrite"
+            raise LearnedSparseError(problem)
+    shards = [(m.options.get("shard_id") or 0, m.options.get("num_shards") or 1) for m in manifests]
+    if all(count == 1 for _, count in shards):
+        return
+    if sorted(shards) != [(number, len(shards)) for number in range(len(shards))]:
+        listed = ", ".join(f"{path} (shard {i} of {n})" for path, (i, n) in zip(folders, shards, strict=True))
+        raise LearnedSparseError(
+            f"not all shards of one encoding: {listed}; name each shard once, or index plain vectors with --no-manifest"
+        )
+    written = sum(manifest.counts.written for manifest in manifests)
+    for folder, manifest in zip(folders, manifests, strict=True):
+        if (read := manifest.counts.written + manifest.counts.other_shards) != written:
+            raise LearnedSparseError(
+                f"{folder}: its input had {read:,} documents, but all shards together hold {written:,}; "
+                "the input has changed between the shards: encode them again from one input"
+            )
+
+
+def same_vectors(first: Sequence[Manifest], second: Sequence[Manifest]) -> bool:
+    """Whether two encodings have the same files and settings; versions and locations may differ."""
+    return [(m.parts, _vector_settings(m)) for m in first] == [(m.parts, _vector_settings(m)) for m in second]
+
+
+def parts_sha256(manifests: Iterable[Manifest]) -> str:
+    """Hash of the contents of all part files, in any order."""
+    digests = sorted(part.sha256 for manifest in manifests for part in manifest.parts)
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def _vector_settings(manifest: Manifest) -> dict[str, object]:
+    """The settings that all vectors of one index must share."""
+    content = manifest.to_json()
+    keys = ("architecture", "scoring", "encoder", "query_encoder", "quantizer", "query_quantizer")
+    pruned = sorted(manifest.options.get(PRUNING, {}).get("removed", []))
+    return {key: content[key] for key in keys} | {"pruned dimensions": pruned or None}
+
+
 def differences(stored: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Fields in which two JSON objects differ, one line each, with dots for nested fields.
 
@@ -203,5 +257,7 @@ def versions() -> dict[str, str]:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, str) and _SHA256.fullmatch(value):
+        return f"{value[:12]}..."
     text = "absent" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from learned_sparse.core import (
     atomic_write,
     unfit_reason,
 )
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, differences
 from learned_sparse.jsonvector.reader import numbered_lines
 from learned_sparse.jsonvector.writer import check_impacts
 
@@ -61,9 +63,13 @@ def topic_text(vector: Mapping[str, int]) -> str:
 def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
     """``{query id: {term: impact}}`` from a file of repeated terms, plain or gzip; an empty dict for ``NO_TERMS``.
 
-    ``path`` may also be a folder that ``learned_sparse.encode --queries`` wrote.
+    ``path`` may also be a folder that ``learned_sparse.encode --queries`` wrote; its files must be those that its
+    manifest records.
     """
     path = Path(path, TOPICS) if Path(path).is_dir() else Path(path)
+    if path.name == TOPICS and (path.parent / MANIFEST).is_file():
+        for problem in Manifest.load(path.parent).problems(path.parent):
+            raise LearnedSparseError(f"{problem}; encode the queries again")
     topics: dict[str, dict[str, int]] = {}
     if not path.is_file():
         raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
@@ -86,6 +92,28 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
                 raise LearnedSparseError(f"{where}: term {term!r}: {reason}; encode the queries again")
         topics[name] = counts
     return topics
+
+
+def check_queries(queries: Path, vectors: Path | Manifest) -> None:
+    """Raise if encoded ``queries`` (a folder or its ``queries.tsv``) are of another model than ``vectors``.
+
+    Without both manifests nothing is known, and nothing raised.
+    """
+    queries = queries if queries.is_dir() else queries.parent
+    if isinstance(vectors, Path):
+        if not (vectors / MANIFEST).is_file():
+            return
+        vectors = Manifest.load(vectors)
+    if vectors.query_encoder is None or not (queries / MANIFEST).is_file():
+        return
+    if lines := differences(_model(vectors.query_encoder), _model(Manifest.load(queries).encoder)):
+        raise LearnedSparseError(
+            f"{queries}: not encoded by the model of the documents ({'; '.join(lines)}); encode the queries again"
+        )
+
+
+def _model(description: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: description.get(key) for key in ("architecture", "weights_sha256", "tokenizer_sha256")}
 
 
 def renamed_ids(ids: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from learned_sparse.core import (
     SparseBatch,
     unfit_reason,
 )
-from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, check_together
 
 MAX_REPEATED_CHARACTERS = 2**30
 """Maximum length of a vector as text: Anserini repeats each term as often as its impact, in one Java string."""
@@ -66,8 +66,11 @@ def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
     """Ids and impacts of all documents below ``paths`` (files or folders), in the order of the files.
 
     Lines are checked as in ``read_vectors``. The documents and postings of a folder with a manifest must be those that
-    the manifest records. Impacts take 1, 2 or 4 bytes each, as the largest one needs.
+    the manifest records; several such folders must be encoded alike, and shards must be complete. Impacts take 1, 2 or
+    4 bytes each, as the largest one needs.
     """
+    encoded = [path for path in map(Path, paths) if (path / MANIFEST).is_file()]
+    check_together(encoded, [Manifest.load(path) for path in encoded])
     reader, files = _ArrayReader(), list[Path]()
     for path in map(Path, paths):
         files += (folder_files := vector_files(path))

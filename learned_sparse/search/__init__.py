@@ -7,7 +7,7 @@ Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interfa
 from __future__ import annotations
 
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
-from learned_sparse.search.query_encoder import QueryEncoder, encoder_named
+from learned_sparse.search.query_encoder import QueryEncoder, encoder_named, find_checkpoint
 from learned_sparse.search.searching import SEGMENTS_PER_DOCUMENT, MaxP, Rows, open_searcher, queries_by_id
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Rows",
     "best_rows",
     "encoder_named",
+    "find_checkpoint",
     "open_searcher",
     "queries_by_id",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from learned_sparse.core import (
     run_main,
 )
 from learned_sparse.index import IndexNote, encoded_files
-from learned_sparse.jsonvector import MANIFEST
+from learned_sparse.jsonvector import MANIFEST, Manifest, same_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -33,6 +34,8 @@ from learned_sparse.search.searching import (
     queries_by_id,
     search_all,
 )
+
+_log = logging.getLogger(__name__)
 
 EPILOG = """\
 Hits, their order and their scores are those of Pyserini's search.lucene with --min-idf -1. (Pyserini lowers tied
@@ -151,11 +154,30 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
     """The index and its note, or the first folder of vectors with what its manifests say and the exact searcher."""
     if options.backend == "lucene":
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
-        return index, read_note(index, options.checkpoint), None
+        note = read_note(index, options.checkpoint)
+        if options.model and not options.index:
+            _check_current(index, note, collection, options.model)
+        return index, note, None
     folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     encoded = [folder for folder in folders if (folder / MANIFEST).is_file()]
     manifests = encoded_files(encoded).manifests if encoded else ()
     return folders[0], IndexNote("impact", manifests, {}), ExactSearcher.load(*folders)
+
+
+def _check_current(index: Path, note: IndexNote, collection: str, model: str) -> None:
+    """Raise if the documents have been encoded again since ``index``, an index found by name, was made."""
+    try:
+        folders = encoded_folders(collection, model, "--vectors")
+        manifests = [Manifest.load(folder) for folder in folders]
+    except LearnedSparseError:
+        return  # no vectors here, or several encodings: nothing to compare with
+    if note.manifests and not all(manifest.complete for manifest in manifests):
+        _log.warning("%s: made of earlier vectors than those in %s, which are not complete yet", index, folders[0])
+    elif note.manifests and not same_vectors(note.manifests, manifests):
+        raise LearnedSparseError(
+            f"{index}: made of other vectors than {folders[0]} holds now; make it again with python -m "
+            f"learned_sparse.index --model {model} --overwrite, or search it as it is with --index {index}"
+        )
 
 
 def _queries(options: argparse.Namespace, collection: Collection, place: Path) -> tuple[list[Query], Path, bool]:

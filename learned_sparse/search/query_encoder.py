@@ -14,6 +14,7 @@ from learned_sparse.core import (
     checkpoint_folder,
     load_encoder,
     read_json,
+    sha256,
     without_mark,
 )
 from learned_sparse.encode import query_quantizer
@@ -62,10 +63,10 @@ class QueryEncoder:
     ) -> QueryEncoder:
         """The encoder that the documents of ``index`` were encoded for.
 
-        ``checkpoint`` says where the encoder is now. An encoder that differs from the recorded one is an error that
-        lists the differences; only the changes ``settings`` are allowed, to settings that documents do not depend on.
-        An index without a record, such as a prebuilt one, accepts any ``checkpoint``. ``note`` is the note of the
-        index if it is read already.
+        ``checkpoint`` says where the encoder is now; without it, ``find_checkpoint`` looks it up. An encoder
+        that differs from the recorded one is an error that lists the differences; only the changes ``settings`` are
+        allowed, to settings that documents do not depend on. An index without a record, such as a prebuilt one, accepts
+        any ``checkpoint``. ``note`` is the note of the index if it is read already.
         """
         index = Path(index)
         note = note or read_note(index, checkpoint)
@@ -77,9 +78,11 @@ class QueryEncoder:
                 )
             return cls(checkpoint, None, **({"settings": changes, **options} if changes else options))
         manifest = note.manifests[0]
-        source = checkpoint or manifest.checkpoint
+        source = checkpoint or find_checkpoint(manifest, index)
         if isinstance(source, str | Path):
             options = {"model": manifest.model, **_recorded_options(manifest, changes), **options}
+        if checkpoint is None and manifest.options.get("revision"):
+            options = {"revision": manifest.options["revision"], **options}
         try:
             query_encoder = cls(source, manifest.query_quantizer, **options)
         except LearnedSparseError as error:
@@ -106,6 +109,45 @@ class QueryEncoder:
         weights = self.encoder.encode([without_mark(text) for text in texts])
         impacts, _ = self.quantizer.quantize(weights, texts)
         return [impacts.row(row) for row in range(len(impacts))]
+
+
+def find_checkpoint(manifest: Manifest, folder: Path) -> str:
+    """Where the checkpoint of an index or of vectors in ``folder`` is now: a folder, or a Hub id.
+
+    The recorded path is looked up in the current folder, then in the folders above ``folder``, so that a tree with
+    checkpoints and indexes can be moved, then by its last part among the checkpoints there and in the home folder. A
+    folder with the recorded weights is preferred. ``LearnedSparseError``: only folders with other weights exist.
+    """
+    recorded = Path(manifest.checkpoint)
+    above = folder.resolve().parents
+    paths = [recorded]
+    if manifest.query_encoder is not None:  # what is found is compared with it
+        paths += [parent / recorded for parent in above]
+        paths += [parent / "checkpoints" / recorded.name for parent in above]
+        paths += [checkpoint_folder(recorded.name), checkpoint_folder(manifest.model)]
+    folders: dict[Path, Path] = {}
+    for path in paths:
+        if path.is_dir():
+            folders.setdefault(path.resolve(), path)
+    existing = list(folders.values())
+    if existing == [recorded]:
+        return manifest.checkpoint
+    wanted = {digest for side in (manifest.encoder, manifest.query_encoder or {}) for digest in _weights(side)}
+    for path in existing:
+        files = (file for file in path.rglob("*.safetensors") if "training" not in file.relative_to(path).parts)
+        if wanted <= set(map(sha256, files)):
+            return str(path)
+    if not existing or recorded.is_dir() or (len(recorded.parts) == 2 and not recorded.is_absolute()):
+        return manifest.checkpoint  # a Hub id, or what load_encoder or the comparison of encoders reports
+    raise LearnedSparseError(
+        f"{folder}: its checkpoint {manifest.checkpoint} is not here, and {existing[0]} has other weights "
+        f"({min(wanted)[:12]}... recorded); name the checkpoint with --checkpoint"
+    )
+
+
+def _weights(description: Mapping[str, Any]) -> list[str]:
+    """SHA-256 of the files of weights in the description of an encoder."""
+    return [digest for files in description.get("weights_sha256", {}).values() for digest in files.values()]
 
 
 def read_note(index: Path, checkpoint: object = None) -> IndexNote:

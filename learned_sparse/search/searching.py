@@ -74,14 +74,15 @@ class MaxP:
 
 
 def best_segments(hits: Hits, delimiter: str) -> list[tuple[str, float]]:
-    """Each document with the score of its best segment.
+    """Each document with the score of its best segment; a hit without delimiter is a document.
 
-    >>> best_segments([("d1#2", 5.0), ("d2#0", 4.0), ("d1#0", 3.0)], "#")
-    [('d1', 5.0), ('d2', 4.0)]
+    >>> best_segments([("d1#2", 5.0), ("d#2#0", 4.0), ("d1#0", 3.0)], "#")
+    [('d1', 5.0), ('d#2', 4.0)]
     """
     documents: dict[str, float] = {}
     for segment, score in hits:
-        documents.setdefault(segment.partition(delimiter)[0], score)
+        document, separator, _ = segment.rpartition(delimiter)
+        documents.setdefault(document if separator else segment, score)
     return list(documents.items())
 
 

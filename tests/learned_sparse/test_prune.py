@@ -17,7 +17,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import Manifest, read_vectors, vector_files
+from learned_sparse.jsonvector import Manifest, parts_sha256, read_vectors, vector_files
 from tests.fake_encoder import install_loader
 from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
 
@@ -94,7 +94,8 @@ def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     source = write_folder(tmp_path / "in", VECTORS, options={"gzip": False})
     prune.prune([source], [tmp_path / "once"], max_document_frequency=0.5)
     before, once = Manifest.load(source), Manifest.load(tmp_path / "once")
-    record = {"rule": {"max_document_frequency": 0.5}, "documents": 5, "removed": {"the": 4}}
+    record: dict[str, Any] = {"rule": {"max_document_frequency": 0.5}, "documents": 5, "removed": {"the": 4}}
+    record["source_sha256"] = parts_sha256([before])
     assert once.options == {"gzip": False, "pruning": record}
     unchanged = {field.name for field in dataclasses.fields(Manifest)} - {"options", "counts", "parts"}
     assert {name: getattr(once, name) for name in unchanged} == {name: getattr(before, name) for name in unchanged}
@@ -179,6 +180,15 @@ def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
         prune.main(words.split())
     assert message in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_pruned_vectors_older_than_their_source_are_refused(tmp_home: Path) -> None:
+    source = tmp_home / "vectors" / "pydoc" / "words"
+    write_folder(source, VECTORS)
+    assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
+    write_folder(source, {**VECTORS, "new": {"hives": 1}})
+    with pytest.raises(LearnedSparseError, match=r"pruned from other vectors than .*words holds now; .*--overwrite"):
+        index.main(["--model", "words-50"])
 
 
 @pytest.mark.jvm

@@ -94,10 +94,13 @@ def test_a_run_is_resumed_with_the_same_segmentation_only(tmp_path: Path) -> Non
             encode(tmp_path, *other, "--resume")
 
 
-def test_an_id_with_the_delimiter_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DOCUMENTS, "a#b", "w1")
-    with pytest.raises(LearnedSparseError, match=r"'a#b'.*--segment-delimiter"):
-        encode(tmp_path, "--segment-length", "2")
+def test_an_id_with_the_delimiter_is_a_warning_about_stock_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DOCUMENTS, "a#b", "w1 w2 w3")
+    (warning,) = encode(tmp_path, "--segment-length", "2").warnings
+    assert warning.startswith("1 documents have '#' in their ids")
+    assert {"a#b#0", "a#b#1"} <= {name for name, _ in read_vectors(tmp_path / "out")}
 
 
 def test_segments_longer_than_the_encoders_maximum_are_an_error(tmp_path: Path) -> None:
@@ -118,6 +121,7 @@ def test_an_encoder_without_word_positions_is_an_error(tmp_path: Path, monkeypat
         ("--segment-length 0", "--segment-length 0: give at least 1"),
         ("--segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
         ("--segment-length 3 --segment-delimiter=", "without white space"),
+        ("--segment-length 3 --segment-delimiter=-0", "without white space and digits"),
         ("--segments first", "need --segment-length"),
         ("--segment-overlap 1", "need --segment-length"),
         ("--segment-length 3 --queries", "for documents"),

@@ -132,14 +132,11 @@ def test_other_settings_are_refused_and_named(tmp_path: Path, corpus: Path) -> N
     whole = files(out)
     with pytest.raises(LearnedSparseError) as error:
         main([*arguments(corpus, out, "--resume"), "--max-length", "64", "--part-size", "10", "--model", "other"])
-    lines = str(error.value).splitlines()
-    assert lines[0].endswith("made with other settings; resume with the same settings, or give --overwrite:")
-    assert [line.strip() for line in lines[1:]] == [
-        "encoder.max_length: absent before, 64 now",
-        "model: 'fake' before, 'other' now",
-        "options.max_length: absent before, 64 now",
-        "options.part_size: 20 before, 10 now",
-    ]
+    assert str(error.value).endswith(
+        "manifest.json: made with other settings (encoder.max_length: absent before, 64 now; model: 'fake' before, "
+        "'other' now; --part-size: 20 before, 10 now); resume with the same settings, write to another --output, or "
+        "encode everything again with --overwrite"
+    )
     assert files(out) == whole
 
 
@@ -147,9 +144,6 @@ def test_another_input_is_refused(tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "out"
     main(arguments(corpus, out))
     before = corpus.read_text()
-    corpus.write_text(before + '{"_id": "new", "text": "more"}\n')
-    with pytest.raises(LearnedSparseError, match="input: "):
-        main(arguments(corpus, out, "--resume"))
     lines = before.splitlines(keepends=True)
     lines[45] = lines[45].replace("w1", "v1")  # the same size
     corpus.write_text("".join(lines))

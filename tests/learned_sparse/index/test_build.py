@@ -14,7 +14,7 @@ from learned_sparse.index import build_bm25_index, build_index
 from learned_sparse.index.build import verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, new_index
 from learned_sparse.index.vectors import MAX_SHOWN, Check, encoded_files, plain_files
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.jsonvector import Counts, Manifest
 from learned_sparse.lucene import (
     LOG,
     ImpactSearcher,
@@ -182,6 +182,12 @@ def test_a_line_that_anserini_cannot_read_is_an_error_with_its_log(tmp_path: Pat
         ("INFO starting", 0, "INFO starting"),
         ("ERROR Unexpected Exception\nIndexing Complete! 5 documents indexed\nempty: 0", 0, "ERROR Unexpected"),
         ("java.lang.OutOfMemoryError: Java heap space", 1, "--heap"),
+        (
+            "2026-01-02 03:04:05,678 ERROR [pool-1] a.B - x\nIndexing Complete! 5 documents indexed\nempty: 0",
+            0,
+            "says:\n  2026-01-02 03:04:05,678 ERROR",
+        ),
+        ("Caused by: java.io.EOFException\nIndexing Complete! 5 documents indexed\nempty: 0", 0, "  Caused by"),
     ],
 )
 def test_logs_of_failures(text: str, status: int, message: str) -> None:
@@ -190,7 +196,10 @@ def test_logs_of_failures(text: str, status: int, message: str) -> None:
 
 
 def test_log_of_success() -> None:
-    text = "Indexing Complete! 1,234,567 documents indexed\n- empty:                  1,002\n"
+    text = (
+        "2026-01-02 03:04:05,678 INFO  [main] index.X (X.java:1) - Input: /data/ERROR/FooException/OutOfMemoryError\n"
+        "Indexing Complete! 1,234,567 documents indexed\n- empty:                  1,002\n"
+    )
     assert read_log(text) == IndexedCounts(1_234_567, 1_002)
 
 
@@ -254,13 +263,41 @@ def test_default_folders_are_one_or_all_shards(tmp_home: Path) -> None:
     vectors = tmp_home / "vectors" / "tiny"
     for number in (0, 2):
         (vectors / f"m-shard-{number}-of-3").mkdir(parents=True)
-    with pytest.raises(LearnedSparseError, match="not all shards of one encoding: m-shard-0-of-3, m-shard-2-of-3"):
+    with pytest.raises(LearnedSparseError, match=r"not all shards of one encoding.*: m-shard-0-of-3, m-shard-2-of-3"):
         encoded_folders("tiny", "m", "--input")
     (vectors / "m-shard-1-of-3").mkdir()
     shards = [folder.name for folder in encoded_folders("tiny", "m", "--input")]
     assert shards == [f"m-shard-{number}-of-3" for number in range(3)]
     (vectors / "m").mkdir()
+    with pytest.raises(LearnedSparseError, match=r"may be out of date: m, m-shard-0-of-3, .*; remove .*--input"):
+        encoded_folders("tiny", "m", "--input")
+    for shard in shards:
+        (vectors / shard).rmdir()
     assert encoded_folders("tiny", "m", "--input") == [vectors / "m"]
+
+
+def test_several_encodings_by_shards_are_refused(tmp_home: Path) -> None:
+    for count in (2, 4):
+        for number in range(count):
+            (tmp_home / "vectors" / "tiny" / f"m-shard-{number}-of-{count}").mkdir(parents=True)
+    with pytest.raises(LearnedSparseError, match="may be out of date: m-shard-0-of-2, m-shard-0-of-4, "):
+        encoded_folders("tiny", "m", "--input")
+
+
+def shard(folder: Path, number: int, count: int, other: int) -> Path:
+    options = {"num_shards": count, "shard_id": number}
+    counts = Counts(read=1 + other, written=1, other_shards=other, postings=1)
+    return write_folder(folder / f"{number}-of-{count}", {f"d{number}": {"a": 1}}, options=options, counts=counts)
+
+
+def test_all_shards_are_indexed_together(tmp_path: Path) -> None:
+    first, second, grown = shard(tmp_path, 0, 2, 1), shard(tmp_path, 1, 2, 1), shard(tmp_path / "grown", 1, 2, 2)
+    assert sum(encoded_files([second, first]).documents) == 2
+    for folders in ([first], [first, first], [first, second, write_folder(tmp_path / "whole", {"x": {"a": 1}})]):
+        with pytest.raises(LearnedSparseError, match=r"not all shards of one encoding: .*0-of-2 .shard 0 of 2."):
+            encoded_files(folders)
+    with pytest.raises(LearnedSparseError, match="had 3 documents, but all shards together hold 2; the input has chan"):
+        encoded_files([first, grown])
 
 
 def test_an_index_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -68,8 +68,9 @@ def test_missing_or_not_an_object(tmp_path: Path) -> None:
         Manifest.load(tmp_path)
 
 
-def test_settings_exclude_the_outcome_and_the_checkpoint_path() -> None:
+def test_settings_exclude_outcome_versions_and_locations() -> None:
     other = manifest(complete=False, counts=Counts(), parts=(), warnings=("w",), checkpoint="elsewhere")
+    other = dataclasses.replace(other, input=({"file": "moved", "bytes": 1},), versions={"torch": "99"})
     assert differences(manifest().settings(), other.settings()) == []
     other = manifest(encoder={"settings": {"pooling": "sum"}}, quantizer=Quantizer(10.0), model="x")
     assert differences(manifest().settings(), other.settings()) == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import tempfile
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learned_sparse.core import sha256
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms, unfit_reason
-from learned_sparse.jsonvector import read_topics, renamed_ids, write_queries
+from learned_sparse.jsonvector import Manifest, Part, check_queries, read_topics, renamed_ids, write_queries
+from tests.learned_sparse.encoded_folder import write_folder
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: text.split() == [text])
@@ -110,3 +113,21 @@ def test_topics_compressed_missing_or_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "queries.tsv").write_bytes(b"q1\t\xff\n")
     with pytest.raises(LearnedSparseError, match=r"queries.tsv:1: not UTF-8"):
         read_topics(tmp_path / "queries.tsv")
+
+
+def test_queries_belong_to_their_manifest_and_to_the_documents(tmp_path: Path) -> None:
+    model = {"architecture": "words", "tokenizer_sha256": "1", "settings": {"query_k": 5}}
+    vectors = write_folder(tmp_path / "vectors", {"d1": {"a": 1}}, query_encoder={**model, "settings": {}})
+    write(tmp_path / "queries", {"q1": {"a": 1}})
+    check_queries(tmp_path / "queries", vectors)  # no manifest: nothing is known
+    part = Part(file="queries.tsv", documents=1, sha256=sha256(tmp_path / "queries" / "queries.tsv"))
+    manifest = dataclasses.replace(Manifest.load(vectors), kind="queries", encoder=model, parts=(part,))
+    manifest.save(tmp_path / "queries")
+    check_queries(tmp_path / "queries" / "queries.tsv", vectors)
+    assert read_topics(tmp_path / "queries") == {"q1": {"a": 1}}
+    dataclasses.replace(manifest, encoder={**model, "tokenizer_sha256": "2"}).save(tmp_path / "queries")
+    with pytest.raises(LearnedSparseError, match=r"not encoded by the model of the documents .tokenizer_sha256"):
+        check_queries(tmp_path / "queries", vectors)
+    (tmp_path / "queries" / "queries.tsv").write_text("q1\tb\n")
+    with pytest.raises(LearnedSparseError, match=r"queries.tsv: not the bytes the manifest records; encode"):
+        read_topics(tmp_path / "queries")

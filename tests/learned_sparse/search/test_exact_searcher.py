@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, SparseBatch
+from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, Quantizer, SparseBatch
 from learned_sparse.exact import main
 from learned_sparse.jsonvector import read_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
@@ -161,6 +161,9 @@ def test_load_encoded_folders_and_plain_files(tmp_path: Path) -> None:
         assert searcher.search(query) == whole.search(query) == [("d10", 300), ("d1", 3), ("d3", 2), ("d4", 1)]
     with pytest.raises(LearnedSparseError, match="occurs twice"):
         ExactSearcher.load(first, first)
+    other = write_folder(tmp_path / "3", {"d11": {"a": 1}}, quantizer=Quantizer(2.0))
+    with pytest.raises(LearnedSparseError, match=r"not encoded as .*1 was: quantizer.scale: 1.0 before, 2.0 now"):
+        ExactSearcher.load(first, other)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, SparseBatch
+from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, SparseBatch, sha256
 from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Manifest
 from learned_sparse.search import QueryEncoder, encoder_named, query_encoder
@@ -86,6 +88,59 @@ def test_the_encoder_of_an_index(index: Path, loaded: list[dict[str, Any]]) -> N
     assert (loaded[1]["checkpoint"], loaded[1]["device"]) == (tmp, "cpu")
     same = WordCounts(settings=SETTINGS)
     assert QueryEncoder.from_index(index, same).encoder is same
+
+
+def test_the_checkpoint_of_a_moved_index(
+    tmp_path: Path, tmp_home: Path, loaded: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree with checkpoints and indexes is moved; of two folders of one name, the one with the recorded weights."""
+    tree = tmp_path / "server"
+    index = tree / "indexes" / "pydoc" / "m"
+
+    def checkpoint(folder: Path, weights: str) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.safetensors").write_text(weights)
+        return sha256(folder / "model.safetensors")
+
+    trained = {"encoder": {"model.safetensors": checkpoint(tree / "checkpoints" / "m", "trained")}}
+    recorded = description(weights_sha256=trained)
+    encoded = write_folder(tmp_path / "in", {"d1": {"a": 1}}, query_encoder=recorded, encoder=recorded,
+                           checkpoint="server/checkpoints/m", options={"revision": "abc"})  # fmt: skip
+    manifest = Manifest.load(encoded)
+    index.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert query_encoder.find_checkpoint(manifest, index) == "server/checkpoints/m"
+    moved = tree.rename(tmp_path / "laptop") / "indexes" / "pydoc" / "m"
+    assert query_encoder.find_checkpoint(manifest, moved) == str(tmp_path / "laptop" / "checkpoints" / "m")
+    other = checkpoint(tmp_path / "server" / "checkpoints" / "m", "trained again")
+    assert query_encoder.find_checkpoint(manifest, moved) == str(tmp_path / "laptop" / "checkpoints" / "m")
+    IndexNote("impact", (manifest,), {}).save(moved)
+    monkeypatch.setattr(
+        query_encoder,
+        "load_encoder",
+        lambda *_, **__: WordCounts(weights_sha256={"encoder": {"model.safetensors": other}}),
+    )
+    shutil.rmtree(tmp_path / "laptop" / "checkpoints")
+    with pytest.raises(LearnedSparseError, match=rf"'?{trained['encoder']['model.safetensors'][:12]}.*{other[:12]}"):
+        QueryEncoder.from_index(moved)
+    shutil.rmtree(tmp_path / "server")
+    at_home = tmp_home / "checkpoints" / "m"
+    checkpoint(at_home, "trained again")
+    with pytest.raises(LearnedSparseError, match=rf"server/checkpoints/m is not here, and {at_home} has other weights"):
+        query_encoder.find_checkpoint(manifest, moved)
+    checkpoint(at_home, "trained")
+    assert query_encoder.find_checkpoint(manifest, moved) == str(at_home)
+    unknown = dataclasses.replace(manifest, query_encoder=None)
+    assert query_encoder.find_checkpoint(unknown, moved) == "server/checkpoints/m"  # nothing to compare with
+
+
+def test_the_revision_of_a_hub_checkpoint_is_that_of_the_documents(
+    tmp_path: Path, loaded: list[dict[str, Any]]
+) -> None:
+    encoded = write_folder(tmp_path / "in", {"d1": {"a": 1}}, checkpoint="some/hub-id", options={"revision": "abc"})
+    IndexNote("impact", (Manifest.load(encoded),), {}).save(encoded)
+    QueryEncoder.from_index(encoded)
+    assert (loaded[0]["checkpoint"], loaded[0]["revision"]) == ("some/hub-id", "abc")
 
 
 def test_settings_that_only_queries_depend_on(index: Path, loaded: list[dict[str, Any]]) -> None:

@@ -111,6 +111,26 @@ def test_the_run_is_that_of_the_exact_backend_and_of_stock(index: Path, vectors:
         assert both[0] == both[1] != b""
 
 
+def test_an_index_older_than_its_vectors_is_refused(
+    tmp_home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vectors, index = tmp_home / "vectors" / "pydoc" / "m", tmp_home / "indexes" / "pydoc" / "m"
+    write_folder(vectors, {"d1": {"hives": 1}})
+    index.mkdir(parents=True)
+    note = IndexNote("impact", (dataclasses.replace(Manifest.load(vectors), versions={"torch": "1"}),), {})
+    search._check_current(index, note, "pydoc", "m")  # the same vectors
+    search._check_current(index, note, "other", "m")  # no vectors here: a copied index
+    write_folder(vectors, {"d1": {"hives": 2}}, complete=False)
+    search._check_current(index, note, "pydoc", "m")
+    assert "m: made of earlier vectors than those in" in caplog.text
+    write_folder(vectors, {"d1": {"hives": 2}})
+    note.save(index)
+    with pytest.raises(
+        LearnedSparseError, match=r"made of other vectors than .*m holds now; .*--overwrite, or .*--index"
+    ):
+        search.main(["--model", "m", "--topics", str(tmp_path / "topics"), "--output", str(tmp_path / "run")])
+
+
 @pytest.mark.parametrize("hits", [1, 3, 20, 1_000])
 def test_documents_by_their_best_segment(vectors: Path, topics: Path, hits: int) -> None:
     """One document of 40 segments could fill many hits by itself."""
