@@ -25,7 +25,8 @@ from eval.measures import (
     parse_measure,
 )
 from learned_sparse.collections import read_qrels, registered_qrels
-from learned_sparse.core import LearnedSparseError, atomic_write, run_file, run_main
+from learned_sparse.core import LearnedSparseError, atomic_write, index_folder, run_file, run_main
+from learned_sparse.index import INDEX_MANIFEST
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +136,11 @@ def _runs_at_home(task: _Task) -> dict[str, Path]:
     runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not runs:
         raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
+    for name, run in runs.items():
+        index = index_folder(task.collection, name)
+        note = index / INDEX_MANIFEST
+        if note.is_file() and note.stat().st_mtime > run.stat().st_mtime:
+            logger.warning("%s: older than the index %s; search again", run, index)
     return runs
 
 

@@ -134,7 +134,8 @@ class PartFolder:
                 f"{self.folder / MANIFEST}: made with other settings ({'; '.join(map(_as_option, lines))}); resume "
                 "with the same settings, write to another --output, or encode everything again with --overwrite"
             )
-        if lines := differences(environment(stored), environment(wanted)):
+        lines = differences(environment(stored), environment(wanted))
+        if lines and not stored.complete:
             _log.warning("%s: continued with other versions or options: %s", self.folder, "; ".join(lines))
         return wanted
 

@@ -13,7 +13,7 @@ import pytest
 
 from eval.reproduce import runner
 from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, only_one, run_step
-from eval.reproduce.steps import Step, changes, is_done, marker_of, status_of
+from eval.reproduce.steps import Step, changes, is_done, marker_of, other_versions, status_of
 from learned_sparse.core import home
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -63,6 +63,29 @@ def test_a_step_that_is_done_is_skipped(progress: pytest.LogCaptureFixture) -> N
     run(steps, execute)
     assert execute.ran == ["first", "second"]
     assert progress.messages == []
+
+
+def test_steps_that_are_done_stay_after_an_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, execute = step("first"), StandIn()
+    monkeypatch.setattr("eval.reproduce.steps.versions", lambda: {"torch": "1"})
+    run([first], execute)
+    assert other_versions([first]) == []
+    monkeypatch.setattr("eval.reproduce.steps.versions", lambda: {"torch": "2"})
+    assert other_versions([first]) == ["torch: '1' before, '2' now"]
+    run([first], execute)
+    assert execute.ran == ["first"]
+
+
+def test_every_input_file_is_compared(tmp_path: Path) -> None:
+    """Two files with equal names in folders of equal names."""
+    files = [tmp_path / place / "data" / "run.txt" for place in ("a", "b")]
+    keys = set()
+    for texts in (("old", "old"), ("newer", "old"), ("newer", "newest")):
+        for file, text in zip(files, texts, strict=True):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        keys.add(step("first", reads=tuple(files)).key)
+    assert len(keys) == 3
 
 
 def test_a_step_with_changed_output_is_run_again() -> None:

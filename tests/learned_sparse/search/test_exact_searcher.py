@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,24 @@ def test_threads_search_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(searcher, "search", search)
     rows = {f"q{number}": {"a": number} for number in range(1, 5)}
     assert searcher.search_batch(rows, threads=2) == {f"q{number}": [("d1", number)] for number in range(1, 5)}
+
+
+def test_the_first_error_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher, failed, searched = ExactSearcher.from_vectors([("d1", {"a": 1})]), threading.Event(), list[int]()
+
+    def search(query: Mapping[str, int], k: int) -> Hits:
+        if query["a"] == 0:
+            failed.set()
+            raise LearnedSparseError("broken query")
+        failed.wait(60)
+        time.sleep(0.01)  # the thread that waits for results comes to the error
+        searched.append(query["a"])
+        return []
+
+    monkeypatch.setattr(searcher, "search", search)
+    with pytest.raises(LearnedSparseError, match="broken query"):
+        searcher.search_batch({f"q{number}": {"a": number} for number in range(1_000)}, threads=2)
+    assert len(searched) < 500
 
 
 def random_rows(count: int, terms: int, largest: int, seed: int) -> list[dict[str, int]]:
