@@ -12,7 +12,7 @@ def main(argv: list[str] | None = None) -> int:
     """Train a model by a recipe. A stopped or killed run goes on with --resume and ends with the same weights."""
     from encoders.training import load_recipe, recipe_names
 
-    parser = argparse.ArgumentParser(prog="python -m encoders.train", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m encoders.train", description=main.__doc__, allow_abbrev=False)
     parser.add_argument(
         "--recipe", required=True, metavar="NAME|FILE", help=f"{', '.join(recipe_names())}; or a YAML file"
     )

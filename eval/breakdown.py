@@ -183,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure runs by how many of their word pieces queries share with relevant documents.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add_judged_options(parser)
     add = parser.add_argument

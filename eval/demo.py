@@ -39,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m eval.demo",
         description=main.__doc__,
         epilog="The same with a page to look at: python -m eval.reproduce --matrix demo",
+        allow_abbrev=False,
     )
     parser.add_argument(
         "--models",

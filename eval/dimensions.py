@@ -11,7 +11,7 @@ from typing import Any
 
 from encoders.checkpoints import locate, read_notes
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
-from eval.measures import Cell, Column, positive, share, write_texts
+from eval.measures import Cell, Column, share, write_texts
 from eval.profile import (
     LengthGroup,
     Meaning,
@@ -30,7 +30,7 @@ from eval.profile import (
     usage_section,
 )
 from learned_sparse.collections import filed_under
-from learned_sparse.core import LearnedSparseError, queries_folder, run_main, vectors_folder, write_json
+from learned_sparse.core import LearnedSparseError, positive, queries_folder, run_main, vectors_folder, write_json
 from learned_sparse.jsonvector import ENCODED, Manifest, vector_files, versions
 from learned_sparse.search import find_checkpoint
 
@@ -170,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Analyse the dimensions of an encoded collection and its queries.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--vectors", type=Path, metavar="DIR", help="encoded documents (default: by --model and --collection)")

@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eval.evaluate",
         description="Measure runs with trec_eval, with the settings of the benchmark they belong to.",
         epilog="Give either --collection with --split, or --qrels with --measures.",
+        allow_abbrev=False,
     )
     several: dict[str, Any] = {"nargs": "+", "action": "extend"}
     add = parser.add_argument

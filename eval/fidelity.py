@@ -242,6 +242,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compare the vectors and the nDCG@10 of a model in several data types with those in fp32.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="DIR|HUB_ID", help="a trained model")

@@ -19,7 +19,6 @@ from eval.measures import (
     evaluate,
     format_table,
     load_judged,
-    positive,
     read_runs,
 )
 from learned_sparse.collections import Run, ranked, write_run
@@ -30,6 +29,7 @@ from learned_sparse.core import (
     checkpoint_folder,
     load_encoder,
     parse_changes,
+    positive,
     run_main,
     sha256,
     write_json,
@@ -306,6 +306,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Re-rank the first hits of runs with a slower model, and measure at several depths.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add_judged_options(parser)
     which = parser.add_mutually_exclusive_group(required=True)
@@ -316,7 +317,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--depth", nargs="+", type=positive, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
     add("--revision", help="revision of a model on the Hub")
     add_set_option(parser, "change a setting of a checkpoint, for instance alpha=0.3; repeatable")
-    add("--max-length", type=int, metavar="TOKENS", help="default: 512 for a pair, else the checkpoint's")
+    add("--max-length", type=positive, metavar="TOKENS", help="default: 512 for a pair, else the checkpoint's")
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
     add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16; lower precision creates ties")

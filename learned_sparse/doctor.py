@@ -133,7 +133,7 @@ def check_disk() -> Finding:
 
 def main(argv: list[str] | None = None) -> int:
     """Print the results of all checks; the exit status is 1 if there is a problem."""
-    parser = argparse.ArgumentParser(prog="python -m learned_sparse.doctor", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m learned_sparse.doctor", description=__doc__, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
     findings = examine()

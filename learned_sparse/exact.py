@@ -6,15 +6,12 @@ import argparse
 import os
 from pathlib import Path
 
-from learned_sparse.core import LearnedSparseError, run_main
+from learned_sparse.core import positive, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
     """Search all queries and write the run."""
     options = _parser().parse_args(argv)
-    for option in ("hits", "threads"):
-        if (number := getattr(options, option)) < 1:
-            raise LearnedSparseError(f"--{option} {number}: give at least 1")
     from learned_sparse.collections import write_run
     from learned_sparse.jsonvector import check_queries, read_topics
     from learned_sparse.search import ExactSearcher
@@ -30,13 +27,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m learned_sparse.exact", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m learned_sparse.exact", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--vectors", type=Path, required=True, nargs="+", metavar="DIR", help="folders of learned_sparse.encode")
     add("--queries", type=Path, required=True, metavar="FILE", help="queries.tsv of learned_sparse.encode --queries")
     add("--output", type=Path, required=True, metavar="RUN", help="run file, in TREC format")
-    add("--hits", type=int, default=1000, metavar="K", help="documents per query (default %(default)s)")
-    add("--threads", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one per core, %(default)s")
+    add("--hits", type=positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
+    add("--threads", type=positive, default=os.cpu_count() or 1, metavar="N", help="default: one per core, %(default)s")
     add("--tag", default="learned_sparse", help="last column of the run (default %(default)s)")
     return parser
 

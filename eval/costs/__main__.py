@@ -12,8 +12,8 @@ import numpy as np
 
 from eval.costs.latency import time_searches
 from eval.costs.sparsity import TermCounts, count_documents, count_terms, expected_flops
-from eval.measures import add_collection_options, load_split, positive
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError, run_main, write_json
+from eval.measures import add_collection_options, load_split
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError, positive, run_main, write_json
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
 from learned_sparse.jsonvector import check_queries, read_topics
 from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
@@ -120,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")

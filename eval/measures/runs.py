@@ -87,13 +87,6 @@ def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
     return collection, options.split or next(iter(collection.splits), "test")
 
 
-def positive(text: str) -> int:
-    """Type of an option that is an integer of at least 1."""
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{number}: give at least 1")
-    return number
-
-
 def share(text: str) -> float:
     """Type of an option that is a share, 0 to 1."""
     if not 0 <= (number := float(text)) <= 1:

@@ -9,7 +9,7 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from eval.costs import TermCounts, TermsPerText, count_queries, expected_flops, terms_per_text
-from eval.measures import Cell, Column, add_collection_options, load_judged, positive, share
+from eval.measures import Cell, Column, add_collection_options, load_judged, share
 from eval.profile.frequencies import (
     Cut,
     Section,
@@ -25,7 +25,7 @@ from eval.profile.frequencies import (
 )
 from eval.profile.scores import ScoreParts, parts_of_run
 from learned_sparse.collections import filed_under, read_run
-from learned_sparse.core import LearnedSparseError, index_folder, queries_folder, run_main
+from learned_sparse.core import LearnedSparseError, index_folder, positive, queries_folder, run_main
 from learned_sparse.index import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector import MANIFEST, Manifest, read_topics, versions
 from learned_sparse.search import find_checkpoint
@@ -185,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Show which dimensions an index spends its postings on, and where scores come from.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("index", nargs="*", type=Path, metavar="INDEX", help="Lucene index, or encoded documents (several shards)")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 def main(argv: list[str] | None = None) -> int:
     """Write README.md, index.html, cells.csv and figures from the results.json and per_query.json of a leaderboard."""
-    parser = argparse.ArgumentParser(prog="python -m eval.report", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m eval.report", description=main.__doc__, allow_abbrev=False)
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder with results.json and per_query.json")
     options = parser.parse_args(argv)
     from eval.report.pages import write_report

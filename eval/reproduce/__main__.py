@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import data_root
-from learned_sparse.core import LearnedSparseError, home
+from learned_sparse.core import home, positive
 
 if TYPE_CHECKING:
     from eval.reproduce.plan import Plan
@@ -37,8 +37,6 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
-    if options.jobs < 1 or (options.threads or 1) < 1:
-        raise LearnedSparseError(f"--jobs {options.jobs} --threads {options.threads}: give at least 1")
     from eval.reproduce.matrix_file import load_matrix
     from eval.reproduce.plan import make_plan
 
@@ -137,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         description=main.__doc__,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
@@ -147,8 +146,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
     add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX of the package)")
-    add("--jobs", type=int, default=1, metavar="N", help="steps at the same time (default %(default)s)")
-    add("--threads", type=int, metavar="N", help="threads of each step (default: as each command has it)")
+    add("--jobs", type=positive, default=1, metavar="N", help="steps at the same time (default %(default)s)")
+    add("--threads", type=positive, metavar="N", help="threads of each step (default: as each command has it)")
     return parser
 
 

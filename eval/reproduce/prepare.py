@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import orjson
 
 from learned_sparse.collections import load_collection, read_documents, read_run
-from learned_sparse.core import atomic_write, home
+from learned_sparse.core import atomic_write, home, positive
 
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
 MAX_TOKENS = 2**20
@@ -102,9 +103,9 @@ def write_word_pieces(tokenizer: Path, output: Path) -> None:
     """
     from encoders.checkpoints import FORMAT, TOKENIZER, BagNotes, CheckpointNotes, read_tokenizer, write_notes
 
+    loaded = read_tokenizer(tokenizer)
     with atomic_write(output / TOKENIZER) as file:
         file.write((tokenizer / TOKENIZER).read_bytes())
-    loaded = read_tokenizer(tokenizer)
     added = loaded.get_added_tokens_decoder()
     special = tuple(sorted(number for number, token in added.items() if token.special))
     bag = BagNotes(weighting="tf", excluded=special, scoring="bm25", scale=1.0)
@@ -126,8 +127,9 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m eval.reproduce.prepare", description=main.__doc__)
-    actions = parser.add_subparsers(dest="action", required=True)
+    parser_class = functools.partial(argparse.ArgumentParser, allow_abbrev=False)
+    parser = parser_class(prog="python -m eval.reproduce.prepare", description=main.__doc__)
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
     export_parser = actions.add_parser("export", help="topics.tsv and qrels.txt for stock Pyserini and trec_eval")
     expand_parser = actions.add_parser("expand", help="documents with docT5query's queries in one text, for BM25")
     pool_parser = actions.add_parser("pool", help="the relevant documents of a split and the top of a run")
@@ -137,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--split", required=True, help="split with the queries and judgements")
     export_parser.add_argument("--documents", action="store_true", help="also write documents/documents.jsonl")
     pool_parser.add_argument("--run", required=True, type=Path, metavar="FILE", help="BM25's run on the collection")
-    pool_parser.add_argument("--depth", required=True, type=int, metavar="N", help="documents of the run per query")
+    pool_parser.add_argument("--depth", required=True, type=positive, metavar="N", help="documents of each query")
     expand_parser.add_argument(
         "--input", required=True, type=Path, metavar="FILE|DIR", help='JSON lines with "expanded" beside the text'
     )

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from learned_sparse.collections import Collection, load_collection, read_documents
-from learned_sparse.core import LearnedSparseError, encoded_folders, index_folder, run_main
+from learned_sparse.core import LearnedSparseError, encoded_folders, index_folder, positive, run_main
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, encoded_files, plain_files
@@ -45,13 +45,13 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--anserini", action="store_true", help="use Anserini's IndexCollection, which repeats each term")
     parser.add_argument("--no-manifest", action="store_true", help="plain vectors, not from learned_sparse.encode")
     parser.add_argument(
-        "--threads", type=int, help="default: one for each processor, at most 4 (--anserini: one for each file)"
+        "--threads", type=positive, help="default: one for each processor, at most 4 (--anserini: one for each file)"
     )
     parser.add_argument("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing index")
     parser.add_argument(
         "--verify",
-        type=int,
+        type=positive,
         metavar="N",
         help="index nothing; compare the postings of N documents with the files; status 2 if any differ",
     )
@@ -65,8 +65,6 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = parser().parse_args(argv)
-    if options.threads is not None and options.threads < 1:
-        raise LearnedSparseError(f"--threads {options.threads}: give at least 1")
     model = "bm25" if options.bm25 else options.model
     if options.bm25 and (options.model or options.no_manifest or options.store or options.direct):
         raise LearnedSparseError("--bm25 indexes text: it takes neither --model, --no-manifest, --direct nor --store*")
@@ -86,8 +84,6 @@ def main(argv: list[str] | None = None) -> int:
 def _verify(options: argparse.Namespace, collection: str, index: Path) -> int:
     if options.bm25:
         raise LearnedSparseError("--verify compares with vector files: it does not go with --bm25")
-    if options.verify < 1:
-        raise LearnedSparseError(f"--verify {options.verify}: give at least 1")
     check = check_index(_files(options, collection), index, options.verify)
     print(f"{index}: {check.report()}")
     return 2 if check.differences else 0

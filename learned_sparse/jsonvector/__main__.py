@@ -40,9 +40,13 @@ def find_problems(path: Path, counts: Counter[str]) -> Iterator[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Check files for Anserini's JsonVectorCollection; the exit status is 1 if there are problems."""
-    parser = argparse.ArgumentParser(prog="python -m learned_sparse.jsonvector", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m learned_sparse.jsonvector", description=main.__doc__, allow_abbrev=False
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="check every line, and compare with the manifest if there is one")
+    check = commands.add_parser(
+        "check", help="check every line, and compare with the manifest if there is one", allow_abbrev=False
+    )
     check.add_argument("path", type=Path, metavar="DIR", help="folder (or one file) of .jsonl, .json or .gz files")
     check.add_argument("--show", type=int, default=20, help="maximum number of problems to print (default: 20)")
     options = parser.parse_args(argv)

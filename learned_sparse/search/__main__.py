@@ -129,7 +129,8 @@ def parser() -> argparse.ArgumentParser:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options, unknown = parser().parse_known_args(argv)
     for word in unknown:
-        if word.partition("=")[0] in {"--encoder", "--onnx-encoder"}:
+        option = word.partition("=")[0]  # stock search.lucene also accepts abbreviations
+        if len(option) > len("--") and any(name.startswith(option) for name in ("--encoder", "--onnx-encoder")):
             raise LearnedSparseError(f"{word}: the index records its encoder; --checkpoint says where the encoder is")
     if unknown:
         words = shlex.join(unknown)

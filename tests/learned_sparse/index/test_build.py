@@ -248,10 +248,8 @@ def test_plain_vectors_are_checked_line_by_line(tmp_path: Path) -> None:
         (["--input", "x"], "no output folder"),
         (["--model", "nix"], "learned_sparse.encode --model nix --collection pydoc"),
         (["--bm25", "--model", "x"], "--bm25 indexes text"),
-        (["--model", "x", "--threads", "0"], "at least 1"),
         (["--input", "gone", "--index", "x"], "no such file"),
         (["--bm25", "--verify", "3"], "vector files"),
-        (["--model", "m", "--verify", "0"], "at least 1"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None:
