@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import io
 import logging
 import os
 import sys
@@ -14,7 +15,7 @@ from typing import NoReturn
 LOGGERS = ("learned_sparse", "encoders", "eval", "__main__")
 """Loggers whose messages a command shows; ``__main__`` is the logger of a module run with ``python -m``."""
 
-_USER_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class LearnedSparseError(Exception):
@@ -41,27 +42,51 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
     """Run the ``main`` function of a command on ``sys.argv`` and exit with the status it returns.
 
     Messages of our loggers (level INFO and above) go to standard error as plain lines. ``LearnedSparseError``, a full
-    disk and missing permissions are printed as ``error: ...`` and give status 2. Ctrl-C gives status 130 and a closed
-    output pipe (``| head``) gives status 141, both without a traceback. Any other exception keeps its traceback.
+    disk and an unreadable or unwritable file are printed as ``error: ...`` and give status 2. Ctrl-C gives status 130
+    and a closed output pipe (``| head``) gives status 141, both without a traceback. Any other exception keeps its
+    traceback.
     """
+    _prepare_output()
     try:
         with _messages_to_stderr():
             status = main(None)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: closed by the caller (>&-)
+            sys.stdout.flush()
     except LearnedSparseError as error:
         status = _report(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         status = 130
     except BrokenPipeError:
-        # Python flushes standard output again at exit; the null device takes that output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
     except OSError as error:
-        if error.errno not in _USER_ERRORS:
+        if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
         status = _report(f"{error.filename or 'output'}: {error.strerror}")
+    _end_output()
     sys.exit(status)
+
+
+def _prepare_output() -> None:
+    """Print UTF-8 (on a terminal: in its encoding), and escape what cannot be encoded.
+
+    Files that are opened later do not take the number of a closed standard stream: Java prints to these numbers.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
+def _end_output() -> None:
+    """Flush standard output; the null device takes the rest if that fails, because Python flushes again at exit."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _MessageHandler(logging.Handler):

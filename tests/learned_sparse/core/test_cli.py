@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ def end(error: BaseException) -> int | str | None:
         (LearnedSparseError("corpus.jsonl:3: no text"), 2, "error: corpus.jsonl:3: no text\n"),
         (PermissionError(errno.EACCES, "Permission denied", "runs/a.txt"), 2, "error: runs/a.txt: Permission denied\n"),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "error: output: No space left on device\n"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "x"), 2, "error: x: No such file\n"),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "x"), 2, "error: x: Is a directory\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
     ],
 )
@@ -57,7 +60,7 @@ def test_messages_go_to_standard_error_while_a_command_runs(capsys: pytest.Captu
     assert capsys.readouterr() == ("", "making this part again\n")
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), FileNotFoundError(errno.ENOENT, "No such file", "x")])
+@pytest.mark.parametrize("error", [ValueError("a bug"), OSError(errno.ECONNRESET, "Connection reset by peer")])
 def test_other_errors_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)) as raised:
         run_main(lambda argv: (_ for _ in ()).throw(error))
@@ -74,3 +77,54 @@ def test_a_closed_output_pipe(root: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+ASCII_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_text_is_printed_in_every_locale(root: Path) -> None:
+    program = r"""if True:
+        import sys
+        from learned_sparse.core import LearnedSparseError, run_main
+        def main(argv):
+            print("d\u00e9j\u00e0 \u2603 \ud800")
+            raise LearnedSparseError("caf\u00e9.jsonl: no text")
+        run_main(main)
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONIOENCODING"} | ASCII_LOCALE
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, env=environment, capture_output=True, check=False)
+    assert done.stdout.decode("utf-8") == "d\u00e9j\u00e0 \u2603 \\ud800\n"
+    assert done.stderr.decode("utf-8") == "error: caf\u00e9.jsonl: no text\n"
+    assert done.returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_behind_standard_output(root: Path) -> None:
+    program = "from learned_sparse.core import run_main\nrun_main(lambda argv: print('line') or 0)"
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=root, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.stderr == b"error: output: No space left on device\n"
+    assert done.returncode == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no sh")
+def test_output_files_do_not_take_the_place_of_a_closed_standard_stream(root: Path, tmp_path: Path) -> None:
+    """Java prints to file descriptors 1 and 2, whatever file they are."""
+    program = """if True:
+        import os, sys
+        from learned_sparse.core import run_main
+        def main(argv):
+            with open(sys.argv[1], "wb") as file:
+                for descriptor in (1, 2):
+                    os.write(descriptor, b"a message of Java")
+                file.write(b"whole")
+            print("done")
+            return 0
+        run_main(main)
+    """
+    command = ["sh", "-c", 'exec "$0" "$@" >&- 2>&-', sys.executable, "-c", program, str(tmp_path / "run.txt")]
+    done = subprocess.run(command, cwd=root, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "run.txt").read_bytes() == b"whole"
