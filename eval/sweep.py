@@ -22,7 +22,6 @@ from eval.measures import (
     format_table,
     load_split,
     parse_measure,
-    positive,
 )
 from learned_sparse.collections import Collection, write_run
 from learned_sparse.core import (
@@ -31,6 +30,7 @@ from learned_sparse.core import (
     Query,
     checkpoint_folder,
     load_encoder,
+    positive,
     run_main,
     write_json,
 )
@@ -240,6 +240,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure a trained model under every combination of settings that can be changed.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     which = parser.add_mutually_exclusive_group(required=True)
@@ -250,7 +251,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")
     add("--hits", type=positive, default=1000, metavar="N", help="documents per query (default: %(default)s)")
     add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
-    add("--dtype", help="fp32, bf16 or fp16 (default: the fastest on the device)")
+    add("--dtype", help="fp32, bf16 or fp16 (default: $LEARNED_SPARSE_DTYPE, else the fastest)")
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--runs", type=Path, metavar="DIR", help="write each run there, as k=5,alpha=0.1.txt")
     add("--output", type=Path, metavar="FILE", help="also write everything as JSON")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import nn
 
@@ -9,6 +11,7 @@ from encoders.backbone.hidden_states import HiddenStates
 from encoders.backbone.masked_lm import Tower
 from learned_sparse.core import LearnedSparseError, did_you_mean
 
+DTYPE_VARIABLE = "LEARNED_SPARSE_DTYPE"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -33,13 +36,16 @@ def default_batch_size(device: torch.device) -> str:
 
 
 def choose_dtype(name: str | None, device: torch.device) -> str:
-    """A key of ``DTYPES``. ``None`` or ``"auto"``: bf16 where the device has bf16 instructions, else fp32.
+    """A key of ``DTYPES``. ``None`` or ``"auto"``: that of ``LEARNED_SPARSE_DTYPE``, else the fastest on the device.
 
-    On CUDA devices without bf16: fp16.
+    The fastest is bf16 where the device has bf16 instructions, else fp32; on CUDA devices without bf16, fp16.
     """
-    if name not in (None, "auto"):
+    where = "dtype"
+    if name in (None, "auto"):
+        where, name = DTYPE_VARIABLE, os.environ.get(DTYPE_VARIABLE) or "auto"
+    if name != "auto":
         if name not in DTYPES:
-            raise LearnedSparseError(f"dtype {name!r}{did_you_mean(name, [*DTYPES, 'auto'])}")
+            raise LearnedSparseError(f"{where} {name!r}{did_you_mean(name, [*DTYPES, 'auto'])}")
         return name
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"

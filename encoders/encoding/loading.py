@@ -40,7 +40,8 @@ def load_encoder(
     """One side of a checkpoint (folder or Hub id); only the towers that this side reads are loaded.
 
     - ``model``: name for error messages.
-    - ``device``: ``cpu``, ``cuda``, ``cuda:1``, ...; ``dtype``: ``fp32``, ``bf16`` or ``fp16``.
+    - ``device``: ``cpu``, ``cuda``, ``cuda:1``, ...
+    - ``dtype``: ``fp32``, ``bf16`` or ``fp16``; None: that of ``LEARNED_SPARSE_DTYPE``, else the fastest on the device.
     - ``max_length``: tokens at which texts are truncated.
     - ``top_k``: number of terms kept per text; None keeps all.
     - ``batch_size``: texts (``32``) or tokens (``"4096t"``) of one forward pass.

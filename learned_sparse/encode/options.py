@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m learned_sparse.encode",
         description="Encode a collection, or queries, into impact vectors that Pyserini and Anserini read.",
+        allow_abbrev=False,
     )
     group = parser.add_argument_group("what")
     source, what = group.add_mutually_exclusive_group().add_argument, group.add_argument
@@ -152,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     how("--max-length", type=positive, metavar="TOKENS", help="default: the checkpoint's")
     how("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) of one forward pass")
     how("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
-    how("--dtype", help="fp32, bf16 or fp16; default: the fastest on the device")
+    how("--dtype", help="fp32, bf16 or fp16; default: $LEARNED_SPARSE_DTYPE, else the fastest")
     how("--compile", action="store_true", help="torch.compile the model: pays on a GPU, in long runs")
     how("--top-k", type=positive, metavar="K", help="keep the K largest weights of each text")
     add_set_option(group, "change a setting of the checkpoint, for instance alpha=0.3; can be repeated")

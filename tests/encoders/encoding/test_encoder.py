@@ -94,7 +94,7 @@ def test_no_texts(saved: dict[str, str]) -> None:
 
 
 def test_truncation(saved: dict[str, str]) -> None:
-    encoder = load_encoder(saved["splade"], "document", max_length=5)
+    encoder = load_encoder(saved["splade"], "document", max_length=5, dtype="fp32")
     encoder.encode(["wing", "wing lift drag", "wing lift drag flow", ""])
     assert encoder.truncated == 1
     encoder.encode(["wing lift drag flow heat"])
@@ -165,11 +165,12 @@ def test_term_frequency_queries(saved: dict[str, str]) -> None:
 
 
 def test_the_description_does_not_depend_on_the_folder(saved: dict[str, str], tmp_path: Path) -> None:
-    first = load_encoder(saved["splade"], "document").description
+    first = load_encoder(saved["splade"], "document", dtype="fp32").description
     moved = shutil.copytree(saved["splade"], tmp_path / "elsewhere")
-    assert load_encoder(str(moved), "document", model="another-name").description == first
-    for options in ({"max_length": 9}, {"top_k": 3}, {"dtype": "bf16"}):
-        assert load_encoder(str(moved), "document", **options).description != first
+    assert load_encoder(str(moved), "document", model="another-name", dtype="fp32").description == first
+    changes: list[dict[str, Any]] = [{"max_length": 9}, {"top_k": 3}, {"dtype": "bf16"}]
+    for options in changes:
+        assert load_encoder(str(moved), "document", **({"dtype": "fp32"} | options)).description != first
     assert load_encoder(str(moved), "query").description["weights_sha256"] == first["weights_sha256"]
     assert load_encoder(saved["sparterm"], "query").description["weights_sha256"].keys() == {
         "query_importance",
@@ -234,11 +235,22 @@ def test_invalid_options(saved: dict[str, str], options: dict[str, Any], message
 
 
 def test_default_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
     for has, expected in ((True, "bf16"), (False, "fp32")):
         monkeypatch.setattr(device, "cpu_has_bf16", lambda has=has: has)
         assert device.choose_dtype(None, torch.device("cpu")) == expected
         assert device.choose_dtype("fp16", torch.device("cpu")) == "fp16"
     assert device.choose_dtype("auto", torch.device("mps")) == "fp32"
+
+
+def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fp32", "bf16"):
+        monkeypatch.setenv(device.DTYPE_VARIABLE, name)
+        assert load_encoder(saved["splade"], "document", device="cpu").description["dtype"] == name
+        assert device.choose_dtype("fp16", torch.device("cpu")) == "fp16"
+    monkeypatch.setenv(device.DTYPE_VARIABLE, "int8")
+    with pytest.raises(LearnedSparseError, match="LEARNED_SPARSE_DTYPE 'int8'; known: auto, bf16, fp16, fp32"):
+        device.choose_dtype("auto", torch.device("cpu"))
 
 
 def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, str]) -> None:

@@ -214,7 +214,7 @@ def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def test_an_encoder_explains_what_it_encodes(checkpoint: Path) -> None:
-    encoder = load_encoder(str(checkpoint), "document")
+    encoder = load_encoder(str(checkpoint), "document", dtype="fp32")
     assert isinstance(encoder, CheckpointEncoder)
     text = f"Hives, wingers!{EXPANDED}are hives"
     reading = encoder.explain(text)
@@ -248,7 +248,7 @@ def test_a_bag_of_words_explains_itself_as_its_module_does(checkpoint: Path) -> 
 def test_sparterms_probabilities(tiny_bert: Path, tmp_path: Path) -> None:
     model = build(("sparterm", {"threshold": 0.6}), tiny_bert)
     save_checkpoint(tmp_path, model)
-    encoder: Any = load_encoder(str(tmp_path), "document")
+    encoder: Any = load_encoder(str(tmp_path), "document", dtype="fp32")
     reading = encoder.explain(SENTENCE)
     document: Any = model.weighers.document
     with torch.inference_mode():
