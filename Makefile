@@ -7,6 +7,9 @@ MODELS ?=
 BENCH ?=
 WORKERS ?= 2
 
+# The tests of numbers, which `make test` runs a second time in bf16: it computes on every processor, some in software.
+numbers := tests/encoders/encoding tests/encoders/models tests/encoders/head tests/learned_sparse/encode
+
 ready := .venv/.ready
 bin := .venv/bin
 
@@ -16,8 +19,8 @@ help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
 	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade spade\")"
 	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
-	@echo "make test                 the checks, then the tests"
-	@echo "make check                style, types, imports between packages, size of folders and files"
+	@echo "make test                 the checks, then the tests; those of numbers a second time with encoders in bf16"
+	@echo "make check                style, types, imports between packages, size of folders and files, portability"
 	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"
 	@echo "make bench BENCH=training the same with one benchmark (or BENCH=\"training encoding\")"
 	@echo "make clean                remove .venv"
@@ -27,6 +30,7 @@ demo: $(ready)
 
 test: check
 	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+	LEARNED_SPARSE_DTYPE=bf16 $(bin)/python -m pytest --numprocesses $(WORKERS) -m 'not jvm and not published' $(numbers)
 
 check: $(ready)
 	$(bin)/ruff check .
@@ -34,6 +38,7 @@ check: $(ready)
 	$(bin)/mypy
 	$(bin)/lint-imports
 	$(bin)/python -m tests.checks.layout
+	$(bin)/python -m tests.checks.portability
 
 bench: $(ready)
 	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

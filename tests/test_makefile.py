@@ -43,8 +43,10 @@ def test_checks_run_before_the_tests(folder: Path) -> None:
         "mypy",
         "lint-imports",
         "python -m tests.checks.layout",
+        "python -m tests.checks.portability",
         "python -m pytest --numprocesses 2 --no-loadscope-reorder",
     ]
+    assert lines[-1].startswith("LEARNED_SPARSE_DTYPE=bf16 .venv/bin/python -m pytest ")
 
 
 @pytest.mark.parametrize(

@@ -200,8 +200,8 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         kept = [line for line in lines if _position(line) <= (stage, step)]
-        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
+        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8", newline="\n")
+        self._file = path.open("a", encoding="utf-8", newline="\n")
         self._quiet = quiet
         self._bar: Any = None
 
@@ -330,7 +330,9 @@ def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
+    if os.name == "nt" and path.is_dir():
+        return  # Windows cannot open a folder
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows needs a writable file
     try:
         os.fsync(file)
     finally:

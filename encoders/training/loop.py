@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -137,7 +138,7 @@ class _Run:
             session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
         self._negatives = NegativeSampler(recipe.negatives, self._sources, folder.mined, session.if_main)
         is_main = session.processes.is_main_process
-        log = folder.log if is_main else Path("/dev/null")
+        log = folder.log if is_main else Path(os.devnull)
         self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
         self._started = time.monotonic()
 

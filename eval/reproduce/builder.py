@@ -271,7 +271,7 @@ def _flow_yaml(value: Any) -> str:
 
 def _name(path: Path) -> str:
     """Name of the step that writes ``path``: the path below the home folder."""
-    return str(path.relative_to(home()))
+    return path.relative_to(home()).as_posix()
 
 
 def _downloads(collection: Collection, *parts: Source) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import logging
 import os
@@ -13,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +20,9 @@ from typing import Any, TypeVar
 from eval.reproduce.steps import Step, changes, is_done, log_of, mark_done, mark_failed, marker_of, ordered, unmark
 from learned_sparse.core import LearnedSparseError, home
 from learned_sparse.index import INDEX_MANIFEST
+
+with suppress(ImportError):  # Windows
+    import fcntl
 
 _logger = logging.getLogger(__name__)
 LOG_LINES = 12
@@ -123,7 +125,7 @@ class OwnProcess:
         log = log_of(step)
         log.parent.mkdir(parents=True, exist_ok=True)
         quiet = ["--quiet"] if step.kind == "train" else []  # no progress bar in a log
-        with log.open("a", encoding="utf-8") as file:
+        with log.open("a", encoding="utf-8", newline="\n") as file:
             file.write(f"$ {step.command}\n")
             file.flush()
             process = subprocess.Popen(
@@ -205,9 +207,11 @@ def only_one() -> Iterator[int]:
     Processes of steps inherit the descriptor: a step that outlives its runner keeps the next runner out until the
     step ends.
     """
+    if os.name == "nt":
+        raise LearnedSparseError("leaderboards need a lock that Windows lacks; run them in the Linux subsystem (WSL)")
     path = home() / "reproduce" / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with path.open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -182,7 +182,7 @@ class PartFolder:
 
     def record(self, window: Window, sha256: str, counts: Counts, manifest: Manifest) -> PartRecord:
         """Write the record of a part whose file is complete, with the SHA-256 of the file."""
-        file = str(self.file(window.number).relative_to(self.folder))
+        file = self.file(window.number).relative_to(self.folder).as_posix()
         part = Part(file=file, documents=counts.written, sha256=sha256)
         record = PartRecord(part=part, input=window.digest, counts=counts, environment=environment(manifest))
         write_json(self._record(window.number), dataclasses.asdict(record))

@@ -128,12 +128,16 @@ def _write_texts(documents: Iterable[Document], folder: Path, files: int) -> int
 def _with_anserini(
     files: Sequence[Path], folder: Path, options: Sequence[str], threads: int | None, heap: str | None
 ) -> IndexedCounts:
-    """Anserini reads one folder, each file on one thread: a folder of links with distinct names."""
+    """Anserini reads one folder, each file on one thread: a folder of links (or copies) with distinct names."""
     threads = max(1, min(threads or os.cpu_count() or 1, len(files)))
     source = folder / "source"
     source.mkdir()
     for number, file in enumerate(files):
-        (source / f"{number:05d}-{file.name}").symlink_to(file.resolve())
+        link = source / f"{number:05d}-{file.name}"
+        try:
+            link.symlink_to(file.resolve())
+        except OSError:  # Windows, without the right to create links
+            shutil.copyfile(file, link)
     counts = index_collection("JsonVectorCollection", source, folder, options, threads=threads, heap=heap)
     shutil.rmtree(source)
     return counts

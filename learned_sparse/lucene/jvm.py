@@ -186,7 +186,9 @@ def _run_java(java: Path, source: Source) -> JavaChoice | str:
     """The runtime that a ``java`` command without a ``release`` file reports."""
     command = [str(java), "-XshowSettings:properties", "-version"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
+        answer = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="surrogateescape", timeout=60, check=False
+        ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{java} does not run ({error})"
     home = re.search(r"^\s*java\.home = (.+)$", answer, re.MULTILINE)

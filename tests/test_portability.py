@@ -1,0 +1,120 @@
+"""The static check of portability finds what some systems lack; fallbacks work where a name is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from encoders.training import folder as training_folder
+from eval.reproduce import runner
+from learned_sparse.core import LearnedSparseError, atomic_write
+from learned_sparse.core import files as core_files
+from learned_sparse.index import build
+from learned_sparse.lucene import IndexedCounts
+from tests.checks.portability import problems
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import fcntl", "fcntl: "),
+        ("from resource import setrlimit", "resource: "),
+        ("count = len(os.sched_getaffinity(0))", "os.sched_getaffinity: "),
+        ("os.kill(process, signal.SIGKILL)", "signal.SIGKILL: "),
+        ("link.symlink_to(file)", "symlink_to: "),
+        ("subprocess.run(words, preexec_fn=limit)", "preexec_fn: "),
+        ("lines = Path('/proc/cpuinfo').read_bytes()", "/proc/cpuinfo: "),
+        ("log = Path('/dev/null')", "/dev/null: "),
+        ("text = path.read_text()", "read_text: text without encoding="),
+        ("file = path.open()", "open: text without encoding="),
+        ("file = gzip.open(path, 'rt')", "open: text without encoding="),
+        ("subprocess.run(words, text=True)", "run: text without encoding="),
+        ("path.write_text(text, encoding='utf-8')", "write_text: text written without newline="),
+        ("file = path.open('a', encoding='utf-8')", "open: text written without newline="),
+        ("name = str(path.relative_to(folder))", "str of relative_to: "),
+    ],
+)
+def test_a_problem_is_found(source: str, expected: str) -> None:
+    ((line, problem),) = problems(source)
+    assert line == 1
+    assert problem.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n    import fcntl\nexcept ImportError:\n    fcntl = None",
+        "def count():\n    if hasattr(os, 'sched_getaffinity'):\n        return len(os.sched_getaffinity(0))",
+        "try:\n    pages = os.sysconf('SC_PHYS_PAGES')\nexcept (AttributeError, ValueError):\n    pages = None",
+        "def lock():\n    if os.name == 'nt':\n        return\n    fcntl.flock(file, 2)\n    os.fork()",
+        "count = getattr(os, 'sched_getaffinity', None)",
+        "path.open('rb'), gzip.open(path), directory.open(path), os.open(path, os.O_RDONLY)",
+        "path.write_text(text, encoding='utf-8', newline='')",
+        "name = path.relative_to(folder).as_posix()",
+    ],
+)
+def test_a_fallback_is_no_problem(source: str) -> None:
+    assert list(problems(source)) == []
+
+
+def windows() -> types.SimpleNamespace:
+    """``os`` as Windows has it, where folders cannot be opened."""
+
+    def open_file(path: str | Path, flags: int) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(13, "Permission denied", str(path))
+        return os.open(path, flags)
+
+    return types.SimpleNamespace(**{**vars(os), "name": "nt", "open": open_file})
+
+
+def test_files_are_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_files, "os", windows())
+    with atomic_write(tmp_path / "run.txt") as file:
+        file.write(b"whole")
+    assert (tmp_path / "run.txt").read_bytes() == b"whole"
+    monkeypatch.setattr(training_folder, "os", windows())
+    training_folder._sync(tmp_path)
+    training_folder._sync(tmp_path / "run.txt")
+
+
+def test_vectors_are_copied_where_links_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(1314, "A required privilege is not held by the client")
+
+    seen: list[bytes] = []
+
+    def index_collection(kind: str, source: Path, *rest: object, **options: object) -> IndexedCounts:
+        seen.extend(path.read_bytes() for path in sorted(source.iterdir()))
+        return IndexedCounts(2, 0)
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    monkeypatch.setattr(build, "index_collection", index_collection)
+    files = [tmp_path / "part-0.jsonl", tmp_path / "part-1.jsonl"]
+    for file in files:
+        file.write_bytes(file.name.encode())
+    (tmp_path / "index").mkdir()
+    build._with_anserini(files, tmp_path / "index", [], threads=1, heap=None)
+    assert seen == [b"part-0.jsonl", b"part-1.jsonl"]
+
+
+def test_leaderboards_need_the_lock(tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "os", windows())
+    with pytest.raises(LearnedSparseError, match="a lock that Windows lacks"), runner.only_one():
+        pass
+
+
+def test_variables_of_the_environment_are_documented(root: Path) -> None:
+    sources = [path for package in ("learned_sparse", "encoders", "eval") for path in (root / package).rglob("*.py")]
+    names = {
+        name for path in sources for name in re.findall(r"LEARNED_SPARSE_[A-Z_]+", path.read_text(encoding="utf-8"))
+    }
+    table = re.findall(
+        r"^\| `(LEARNED_SPARSE_[A-Z_]+)` \|", (root / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(names) >= 5
+    assert sorted(names) == sorted(table)
