@@ -7,8 +7,8 @@ MODELS ?=
 BENCH ?=
 WORKERS ?= 2
 
-# The tests of numbers, which `make test` runs a second time in bf16: it computes on every processor, some in software.
-numbers := tests/encoders/encoding tests/encoders/models tests/encoders/head tests/learned_sparse/encode
+# The tests that load encoders; `make test` runs them a second time in bf16, which every processor computes, some slowly.
+numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 
 ready := .venv/.ready
 bin := .venv/bin
