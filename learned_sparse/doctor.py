@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import platform
 import shutil
 import sys
@@ -15,7 +14,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from learned_sparse.core import LearnedSparseError, home, run_main
+from learned_sparse.core import LearnedSparseError, home, memory, processors, run_main
 from learned_sparse.lucene import anserini_jar, find_java
 
 GIGABYTE = 10**9
@@ -42,7 +41,7 @@ def examine() -> list[Finding]:
 
 def check_python() -> Finding:
     """Version and machine of this Python."""
-    value = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    value = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {processors()} processors"
     old = sys.version_info < (3, 11)
     return Finding(name="Python", value=value, problem="needs 3.11 or newer" if old else None)
 
@@ -109,11 +108,11 @@ def processor_bfloat16(flags: Sequence[str]) -> str:
 
 def check_memory() -> Finding:
     """Memory that this process may use."""
-    memory = _memory()
-    if memory is None:
+    available = memory()
+    if available is None:
         return Finding(name="Memory", value="unknown")
     small = f"less than {_gigabytes(MIN_MEMORY)}; use a small model and a small --batch-size"
-    return Finding(name="Memory", value=_gigabytes(memory), problem=small if memory < MIN_MEMORY else None)
+    return Finding(name="Memory", value=_gigabytes(available), problem=small if available < MIN_MEMORY else None)
 
 
 def check_disk() -> Finding:
@@ -160,19 +159,6 @@ def _processor_flags() -> list[str]:
     except OSError:
         return []
     return next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
-
-
-def _memory() -> int | None:
-    """Memory in bytes: the limit of the container (control group) if there is one, else all of the machine."""
-    try:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError):  # not on Windows
-        return None
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return machine
-    return min(machine, int(limit)) if limit.isdigit() else machine
 
 
 if __name__ == "__main__":

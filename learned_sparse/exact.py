@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
-from learned_sparse.core import positive, run_main
+from learned_sparse.core import positive, processors, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--queries", type=Path, required=True, metavar="FILE", help="queries.tsv of learned_sparse.encode --queries")
     add("--output", type=Path, required=True, metavar="RUN", help="run file, in TREC format")
     add("--hits", type=positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
-    add("--threads", type=positive, default=os.cpu_count() or 1, metavar="N", help="default: one per core, %(default)s")
+    add("--threads", type=positive, default=processors(), metavar="N", help="default: one per core, %(default)s")
     add("--tag", default="learned_sparse", help="last column of the run (default %(default)s)")
     return parser
 

@@ -2,7 +2,7 @@
 
 Read ``records`` first (documents, queries, sparse batches), then ``encoder`` (the interface between models and the
 plug-in). ``quantize`` and ``terms`` say which impacts and terms Lucene can store. ``files``, ``settings`` and
-``errors`` write files, check settings and report errors.
+``errors`` write files, check settings and report errors; ``machine`` counts processors and memory.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from learned_sparse.core.files import (
     write_json,
 )
 from learned_sparse.core.lazy import lazy_names
+from learned_sparse.core.machine import memory, processors
 from learned_sparse.core.quantize import MAX_IMPACT, QuantizationStatistics, Quantizer, check_weights
 from learned_sparse.core.records import (
     EXPANDED,
@@ -71,10 +72,12 @@ __all__ = [
     "index_folder",
     "lazy_names",
     "load_encoder",
+    "memory",
     "new_folder",
     "parse",
     "parse_changes",
     "positive",
+    "processors",
     "queries_folder",
     "read_json",
     "read_yaml",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.core import Document, LearnedSparseError, processors
 from learned_sparse.index.direct import index_directly
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.index.vectors import Check, VectorFiles, check_index, open_vectors
@@ -91,7 +90,7 @@ def build_bm25_index(
 
     Documents without text are not in the index: Anserini leaves them out, and BM25 cannot find them.
     """
-    threads = threads or os.cpu_count() or 1
+    threads = threads or processors()
     with new_index(index, overwrite=overwrite) as folder:
         source = folder / "source"
         written = _write_texts(documents, source, threads)
@@ -129,7 +128,7 @@ def _with_anserini(
     files: Sequence[Path], folder: Path, options: Sequence[str], threads: int | None, heap: str | None
 ) -> IndexedCounts:
     """Anserini reads one folder, each file on one thread: a folder of links (or copies) with distinct names."""
-    threads = max(1, min(threads or os.cpu_count() or 1, len(files)))
+    threads = max(1, min(threads or processors(), len(files)))
     source = folder / "source"
     source.mkdir()
     for number, file in enumerate(files):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from learned_sparse.core import MAX_IMPACT, LearnedSparseError
+from learned_sparse.core import MAX_IMPACT, LearnedSparseError, processors
 from learned_sparse.jsonvector import BadLineError, LineReader, numbered_lines
 from learned_sparse.lucene import DELIMITER, LuceneError, LuceneWriter, detach_thread
 
@@ -65,7 +64,7 @@ def index_directly(
     if unknown := [name for name in store if name not in STORABLE]:
         options = ", ".join(f"--store{name}" for name in unknown)
         raise LearnedSparseError(f"{options}: only Anserini's indexing stores this; add --anserini")
-    threads = threads or min(os.cpu_count() or 1, MAX_THREADS)
+    threads = threads or min(processors(), MAX_THREADS)
     batches, lock, stopped = _batches(files), threading.Lock(), threading.Event()
 
     def work(writer: LuceneWriter) -> DirectCounts:

@@ -70,7 +70,7 @@ def without(*names: str) -> Callable[[str], object]:
         (doctor.check_pyserini, (doctor, "anserini_jar", old_pyserini), "2.4.0 wants the network"),
         (doctor.check_pyserini, (importlib.util, "find_spec", without("pyserini")), "not installed; pip install"),
         (doctor.check_packages, (importlib.util, "find_spec", without("jnius")), "jnius missing; pip install"),
-        (doctor.check_memory, (doctor, "_memory", lambda: 10**9), "less than 4.0 GB"),
+        (doctor.check_memory, (doctor, "memory", lambda: 10**9), "less than 4.0 GB"),
         (doctor.check_disk, (shutil, "disk_usage", full_disk), "less than 2.0 GB free; delete files"),
         (doctor.check_python, (sys, "version_info", (3, 10)), "needs 3.11"),
     ],
