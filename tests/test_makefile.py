@@ -49,6 +49,12 @@ def test_checks_run_before_the_tests(folder: Path) -> None:
     assert lines[-1].startswith("LEARNED_SPARSE_DTYPE=bf16 .venv/bin/python -m pytest ")
 
 
+def test_gpu_tests_need_a_gpu(folder: Path) -> None:
+    check, tests = make(folder, "-n", "test-gpu").stdout.splitlines()[-2:]
+    assert "error: torch finds no GPU" in check
+    assert tests == ".venv/bin/python -m pytest -m gpu"
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [((), "python -m eval.demo "), (("MODELS=splade",), "python -m eval.demo --models splade")],

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from encoders.backbone.device import (
     DTYPES,
+    autocast,
     choose_device,
     choose_dtype,
     compile_towers,
     cpu_has_bf16,
     default_batch_size,
+    limit_threads,
+    random_state,
+    set_random_state,
+    tensor_cores,
+    to_device,
 )
 from encoders.backbone.hidden_states import HiddenStates, hidden_states_kind
 from encoders.backbone.masked_lm import MASKED_LM, Tower, load_backbone
@@ -32,6 +38,7 @@ __all__ = [
     "HiddenStates",
     "Tower",
     "TowerKind",
+    "autocast",
     "backbone_folder",
     "choose_device",
     "choose_dtype",
@@ -39,9 +46,14 @@ __all__ = [
     "cpu_has_bf16",
     "default_batch_size",
     "hidden_states_kind",
+    "limit_threads",
     "load_backbone",
     "load_tokenizer",
     "longest_input",
     "minilm_folder",
     "quiet",
+    "random_state",
+    "set_random_state",
+    "tensor_cores",
+    "to_device",
 ]

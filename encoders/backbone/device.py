@@ -1,15 +1,17 @@
-"""Device and data type of a model, and compilation by torch.compile."""
+"""Device, data type and precision of a model, its random numbers, and compilation by torch.compile."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from encoders.backbone.hidden_states import HiddenStates
 from encoders.backbone.masked_lm import Tower
-from learned_sparse.core import LearnedSparseError, did_you_mean
+from learned_sparse.core import LearnedSparseError, did_you_mean, processors
 
 DTYPE_VARIABLE = "LEARNED_SPARSE_DTYPE"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -28,6 +30,15 @@ def choose_device(name: str | None) -> torch.device:
         reason = str(error).splitlines()[0]
         raise LearnedSparseError(f"device {name!r}: {reason}; omit --device to have one chosen") from error
     return device
+
+
+def limit_threads() -> None:
+    """Let torch use no more threads than this process has processors: in a container, torch counts those of the host.
+
+    ``OMP_NUM_THREADS`` and a smaller number set before are kept.
+    """
+    if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > processors():
+        torch.set_num_threads(processors())
 
 
 def default_batch_size(device: torch.device) -> str:
@@ -56,6 +67,56 @@ def cpu_has_bf16() -> bool:
     """Whether this CPU multiplies bf16 matrices in hardware."""
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """``tensor`` on ``device``; the copy to a CUDA device is asynchronous, from page-locked memory."""
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
+    """Matrix products in bfloat16 if ``precision`` is ``bf16``; the weights keep their data type."""
+    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
+
+
+@contextmanager
+def tensor_cores(precision: str, device: torch.device) -> Iterator[None]:
+    """On CUDA devices, float32 matrix products in TF32 (10 bits of mantissa) unless ``precision`` is ``fp32-strict``.
+
+    Other devices have no TF32. The setting of the process is restored at the end.
+    """
+    before = torch.get_float32_matmul_precision()
+    if precision == "fp32-strict":
+        torch.set_float32_matmul_precision("highest")
+    elif device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def random_state(device: torch.device) -> Tensor:
+    """State of torch's random numbers on the CPU, then on ``device``, as bytes ``(n,)``."""
+    states = [torch.get_rng_state()]
+    if device.type != "cpu":
+        states.append(torch.get_device_module(device).get_rng_state(device).cpu())
+    return torch.cat(states)
+
+
+def set_random_state(state: Tensor, device: torch.device) -> bool:
+    """Restore ``random_state(device)``; False if ``state`` is of another kind of device: only the CPU's is restored."""
+    cpu, of_device = state.cpu().split([size := len(torch.get_rng_state()), len(state) - size])
+    torch.set_rng_state(cpu)
+    if device.type == "cpu":
+        return len(of_device) == 0
+    module = torch.get_device_module(device)
+    if len(of_device) != len(module.get_rng_state(device)):
+        return False
+    module.set_rng_state(of_device, device)
+    return True
 
 
 def compile_towers(weigher: nn.Module, name: str) -> None:

@@ -19,7 +19,9 @@ from encoders.backbone import (
     choose_dtype,
     compile_towers,
     default_batch_size,
+    limit_threads,
     load_tokenizer,
+    to_device,
 )
 from encoders.checkpoints import (
     CheckpointNotes,
@@ -131,8 +133,8 @@ class CheckpointEncoder(Encoder):
         batch, tokenized = self.encode([text]), self._tokenized([text])
         if tokenized.encodings is None:
             raise LearnedSparseError("this tokenizer does not report token positions: save it as a tokenizer.json")
-        input_ids = self._to_device(torch.tensor(tokenized["input_ids"]))
-        columns = self._to_device(torch.from_numpy(batch.indices.astype(np.int64)))
+        input_ids = to_device(torch.tensor(tokenized["input_ids"]), self._device)
+        columns = to_device(torch.from_numpy(batch.indices.astype(np.int64)), self._device)
         shares = attribute(self.weigher, input_ids, torch.ones_like(input_ids), columns)
         return make_reading(
             tokenized.encodings[0],
@@ -165,18 +167,12 @@ class CheckpointEncoder(Encoder):
     ) -> SparseBatch:
         input_ids, mask = map(torch.from_numpy, pad(tokens, starts, lengths, self.tokenizer.pad_token_id or 0))
         with torch.inference_mode():
-            weights = self.weigher(self._to_device(input_ids), self._to_device(mask))
+            weights = self.weigher(to_device(input_ids, self._device), to_device(mask, self._device))
             if self.unwritable:
                 self.dropped += int(torch.count_nonzero(weights[:, self._blocked]))
                 weights[:, self._blocked] = 0
             batch = to_sparse(weights, self.terms)
         return batch if self._top_k is None else keep_top_k(batch, self._top_k)
-
-    def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Copy asynchronously to CUDA devices, which can read page-locked memory."""
-        if self._device.type == "cuda":
-            return tensor.pin_memory().to(self._device, non_blocking=True)
-        return tensor.to(self._device)
 
 
 def to_sparse(weights: torch.Tensor, terms: Sequence[str]) -> SparseBatch:
@@ -215,6 +211,7 @@ def load_checkpoint_encoder(
     towers = {
         tower: family.tower(chosen, tower).load(tower_folder(folder, tower)) for tower in family.towers(chosen, side)
     }
+    limit_threads()
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(dtype, chosen_device) if towers else "fp32"
     length = notes.max_length[side] if max_length is None else max_length

@@ -64,8 +64,8 @@ def new_model(
     family = architecture_named(architecture)
     parsed = parse(family.settings, settings, f"settings of {architecture}")
     folder = backbone_folder(backbone)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
+        torch.default_generator.manual_seed(seed)
         towers = {
             name: family.tower(parsed, name).from_backbone(
                 folder, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias

@@ -22,6 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from encoders.backbone import set_random_state
+from encoders.training.optimizing import state_device
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
 from learned_sparse.core import LearnedSparseError, parse, read_json, write_json
@@ -132,7 +134,7 @@ class RunFolder:
     ) -> None:
         """Write the state of ``progress``, then remove earlier states and best weights that it does not name.
 
-        ``random_states``: one row of ``random_state()`` for each process. ``extra`` writes further files into the
+        ``random_states``: one row of ``random_state`` for each process. ``extra`` writes further files into the
         state's folder.
         """
         final = self._states / progress.name
@@ -260,21 +262,24 @@ def load_state(
 ) -> None:
     """Put weights, optimizer and random numbers of a saved state back.
 
-    With another number of ``processes`` than before, the random numbers are not restored and the results differ.
+    With another number of ``processes`` or another kind of device than before, the random numbers are not restored: the
+    results differ, and a warning says so.
     """
     load_weights(state / "weights.safetensors", module)
     tensors = parameters_and_buffers(module)
+    groups = {id(parameter): group for group in optimizer.param_groups for parameter in group["params"]}
     for key, value in load_file(state / "optimizer.safetensors").items():
         name, _, field_name = key.rpartition("/")
         parameter = tensors[name]
-        # Adam keeps its step count on the CPU
-        optimizer.state[parameter][field_name] = value.to("cpu" if field_name == "step" else parameter.device)
+        device_of_field = state_device(groups[id(parameter)], parameter, field_name)
+        optimizer.state[parameter][field_name] = value.to(device_of_field)
     rows = load_file(state / "random.safetensors")["states"]
-    if len(rows) == processes:
-        length = len(torch.get_rng_state())
-        torch.set_rng_state(rows[process][:length].cpu())
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(rows[process][length:].cpu(), device)
+    if len(rows) != processes or not set_random_state(rows[process], device):
+        _logger.warning(
+            "%s: saved with another number of processes or on another kind of device; its random numbers are not "
+            "restored, and the weights will differ from those of an undisturbed run",
+            state,
+        )
 
 
 def parameters_and_buffers(module: nn.Module) -> dict[str, Tensor]:
@@ -300,14 +305,6 @@ def load_weights(path: Path, module: nn.Module) -> None:
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(saved[name])
-
-
-def random_state(device: torch.device) -> Tensor:
-    """The state of torch's random numbers on CPU and ``device``, as one row of bytes."""
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    return torch.cat(states)
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:

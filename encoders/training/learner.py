@@ -76,7 +76,7 @@ class Learner:
         logs: list[dict[str, Tensor]] = []
         if self.stage.scope == "batch":
             loss = self._loss(batch.examples, batch.step, logs)
-            over_batch(forwards, loss, self._session.gather, self._session.process_index)
+            over_batch(forwards, loss, self._session.gather, self._session.process_index, self._session.device)
         else:
             start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
             # in-batch negatives and FLOPS see one micro-batch (one GPU in the papers): they depend on its size

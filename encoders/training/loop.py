@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from encoders.backbone import random_state, tensor_cores
 from encoders.checkpoints import tokenizer_sha256
 from encoders.encoding import save_checkpoint
 from encoders.training.data import (
@@ -25,7 +26,7 @@ from encoders.training.data import (
     sample_documents,
     sample_texts,
 )
-from encoders.training.folder import Journal, Progress, RunFolder, load_state, random_state
+from encoders.training.folder import Journal, Progress, RunFolder, load_state
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
 from encoders.training.pruning import Pruner, save_pruning
@@ -108,7 +109,7 @@ def run_recipe(
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
     session = Session(recipe, device)
-    with Stopping(max_seconds, session) as stopping:
+    with tensor_cores(recipe.precision, session.device), Stopping(max_seconds, session) as stopping:
         return _Run(recipe, folder, session, progress, stopping, quiet=quiet).run()
 
 

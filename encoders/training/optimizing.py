@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from encoders.backbone import random_state, set_random_state
 from encoders.encoding import LoadedModel, architecture_named
 from encoders.models import Objective
 from encoders.training.recipe import Stage
@@ -77,6 +78,17 @@ def make_optimizer(
     return _KINDS[stage.optimizer](described, lr=stage.learning_rate, fused=True)
 
 
+def state_device(group: Mapping[str, object], parameter: Tensor, name: str) -> torch.device:
+    """Device of the field ``name`` of a parameter's optimizer state; ``group`` is its parameter group.
+
+    The rule of ``torch.optim.Optimizer.load_state_dict``: a fused or capturable optimizer reads its step count on the
+    parameter's device, any other one on the CPU.
+    """
+    if name == "step" and not (group.get("fused") or group.get("capturable")):
+        return torch.device("cpu")
+    return parameter.device
+
+
 def _learning_rates(stage: Stage, model: LoadedModel) -> dict[int, float]:
     """By the id of the parameter, where it is not the stage's own; rates of heads override those of components."""
     family = architecture_named(model.architecture)
@@ -127,18 +139,21 @@ def quadratic_ramp(step: int, ramp_steps: int) -> float:
     return 1.0 if ramp_steps <= 0 else min(1.0, (step + 1) / ramp_steps) ** 2
 
 
-def over_batch(forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor], Tensor], process: int) -> None:
+def over_batch(
+    forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor], Tensor], process: int, device: torch.device
+) -> None:
     """Accumulate this process's share of the gradient of ``loss`` over all micro-batches of all processes.
 
     The result does not depend on how the batch is cut; the shares of the processes have to be summed. Several
     micro-batches are passed forward twice, with the same dropout: first for the outputs alone, then, with the gradient
     of the loss by these, for the gradient of the parameters (gradient caching). Memory is that of one micro-batch.
+    ``device``: that of the forward passes, whose random numbers are repeated.
     """
     once = len(forwards) == 1
     states, parts = [], []
     with torch.set_grad_enabled(once):
         for forward in forwards:
-            states.append(_random_state())
+            states.append(random_state(device))
             parts.append(forward())
     local = {name: torch.cat([part[name].detach() for part in parts]) for name in parts[0]}
     everything = {name: gather(tensor) if tensor.numel() else tensor for name, tensor in local.items()}
@@ -148,7 +163,7 @@ def over_batch(forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor
     starts = {name: process * len(tensor) for name, tensor in local.items()}
     for number, forward in enumerate(forwards):
         if not once:
-            _restore_random_state(states[number])
+            set_random_state(states[number], device)
         live, tensors, gradients = parts[number] if once else forward(), [], []
         for name, output in live.items():
             gradient = everything[name].grad
@@ -158,13 +173,3 @@ def over_batch(forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor
             starts[name] += len(output)
         if tensors:
             torch.autograd.backward(tensors, gradients)
-
-
-def _random_state() -> tuple[Tensor, Tensor | None]:
-    return torch.get_rng_state(), torch.cuda.get_rng_state() if torch.cuda.is_available() else None
-
-
-def _restore_random_state(state: tuple[Tensor, Tensor | None]) -> None:
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state(state[1])

@@ -238,7 +238,8 @@ class Recipe:
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to the output bias of each term before training
     seed: int = 0
     max_length: MaxLength = field(default_factory=MaxLength)
-    precision: Literal["fp32", "bf16"] = "fp32"  # bf16: autocast, weights stay fp32
+    # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast
+    precision: Literal["fp32", "fp32-strict", "bf16"] = "fp32"
     data: tuple[Source, ...]
     negatives: Negatives = field(default_factory=Negatives)
     stages: tuple[Stage, ...]

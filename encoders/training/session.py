@@ -7,7 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
@@ -17,7 +18,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from encoders.backbone import Tower
+from encoders.backbone import Tower, autocast, choose_device, limit_threads
 from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
 from encoders.encoding import CheckpointEncoder, LoadedModel, architecture_named, default_quantizer, new_model
 from encoders.models import SIDES
@@ -33,16 +34,22 @@ _logger = logging.getLogger(__name__)
 IDF_DOCUMENTS = 20_000
 """Maximum number of documents of each source that document frequencies are counted in for ``idf_bias``."""
 
+TIMEOUT = timedelta(days=2)
+"""Time that processes wait for each other: the main process validates, mines and writes alone. NCCL's 10 minutes end a
+run whose validation takes longer; a process that fails is noticed at once by the launcher, which ends all others."""
+
 
 class Session:
     """The processes of a run and the model that each of them holds; usually there is one process."""
 
     def __init__(self, recipe: Recipe, device: str | None) -> None:
-        self.processes = accelerate.Accelerator(cpu=device == "cpu")
+        limit_threads()
+        waiting = accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)
+        self.processes = accelerate.Accelerator(cpu=device == "cpu", kwargs_handlers=[waiting])
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
-        self.device = assigned if device is None or self.num_processes > 1 else torch.device(device)
+        self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
         self._recipe = recipe
         self.model = _new_model(recipe)
         self.family = architecture_named(self.model.architecture)
@@ -82,9 +89,7 @@ class Session:
 
     def autocast(self) -> AbstractContextManager[None]:
         """bfloat16 for matrix products if the recipe has ``precision: bf16``; the weights stay float32."""
-        if self._recipe.precision == "bf16":
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
-        return nullcontext()
+        return autocast(self._recipe.precision, self.device)
 
     def micro_batch_size(self, stage: Stage) -> int:
         """Queries in one forward pass of one process."""

@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from tests.fake_device import FakeDevice
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
@@ -19,6 +21,18 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
+    """Torch's module for every device but the CPU."""
+    import torch
+
+    from tests.fake_device import FakeDevice
+
+    module = FakeDevice()
+    monkeypatch.setattr(torch, "get_device_module", lambda _: module)
+    return module
 
 
 @pytest.fixture(params=["as on a CPU", "as on a GPU"])

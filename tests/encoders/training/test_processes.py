@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from encoders.training import Recipe
+from encoders.training.session import TIMEOUT
 from learned_sparse.core import parse
 
 PROGRAM = Path(__file__).with_name("train_tiny.py")
@@ -106,7 +107,10 @@ def test_two_processes_equal_one(
     tmp_path: Path,
     root: Path,
 ) -> None:
-    """If in-batch negatives and the regulariser are taken over the whole batch."""
+    """If in-batch negatives and the regulariser are taken over the whole batch.
+
+    While the main process validates, the other waits for more than NCCL's 10 minutes.
+    """
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None}
     regularizer = {"kind": "flops", "lambda_query": 1e-2, "lambda_document": 1e-2, "ramp_steps": 0}
     stage = {"steps": 4, "scope": "batch", "dropout": False, "learning_rate": 1e-4, "regularizer": regularizer}
@@ -117,6 +121,7 @@ def test_two_processes_equal_one(
     command = [*launcher, str(PROGRAM), str(recipe), str(tmp_path / "two")]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"processes wait for {TIMEOUT}"] * 2
     trained(parse(Recipe, values, "recipe"), "one")
     logs = {}
     for name in ("one", "two"):

@@ -2,7 +2,7 @@
 
 ``train_tiny.py RECIPE.json OUTPUT`` trains once. With only the recipe it reads output folders from standard input, and
 for each it forks a process that trains into it, prints the process id, waits for its end and prints its status. A test
-can so kill training many times and import torch once.
+can so kill training many times and import torch once. Processes of a group print how long they wait for each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from learned_sparse.core import parse
 
 def main(recipe: Path, output: Path) -> None:
     values = json.loads(recipe.read_text(encoding="utf-8"))
-    run_recipe(parse(Recipe, values, str(recipe)), output, resume=True, device="cpu", quiet=True)
+    device = os.environ.get("TRAIN_DEVICE", "cpu")
+    run_recipe(parse(Recipe, values, str(recipe)), output, resume=True, device=device, quiet=True)
+    if torch.distributed.is_initialized():
+        backend = torch.distributed.group.WORLD._get_backend(torch.device(device))  # type: ignore[union-attr]
+        print(f"processes wait for {backend.options._timeout}", flush=True)
 
 
 def serve(recipe: Path) -> None:

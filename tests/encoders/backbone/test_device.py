@@ -1,0 +1,136 @@
+"""Device functions, with a device module of our own in place of a GPU's."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from encoders.backbone import (
+    autocast,
+    choose_device,
+    device,
+    limit_threads,
+    random_state,
+    set_random_state,
+    tensor_cores,
+    to_device,
+)
+from learned_sparse.core import LearnedSparseError
+from tests.fake_device import SECOND, FakeDevice
+
+CPU = torch.device("cpu")
+
+
+def test_random_numbers_of_the_cpu_are_repeated() -> None:
+    state = random_state(CPU)
+    first = torch.rand(3)
+    assert set_random_state(state, CPU)
+    assert torch.rand(3).equal(first)
+
+
+def test_random_numbers_of_the_models_device_are_repeated(fake_device: FakeDevice) -> None:
+    state = random_state(SECOND)
+    on_cpu, on_device = torch.rand(3), fake_device.rand(SECOND)
+    before = fake_device.generators[0].get_state()
+    assert set_random_state(state, SECOND)
+    assert torch.rand(3).equal(on_cpu)
+    assert fake_device.rand(SECOND).equal(on_device)
+    assert fake_device.generators[0].get_state().equal(before)  # the current device is another one
+
+
+@pytest.mark.usefixtures("fake_device")
+def test_a_random_state_of_another_kind_of_device_is_restored_on_the_cpu_only() -> None:
+    state, on_cpu = random_state(CPU), torch.rand(3)
+    assert not set_random_state(state, SECOND)
+    assert torch.rand(3).equal(on_cpu)
+    assert not set_random_state(random_state(SECOND), CPU)
+
+
+class Recorded:
+    """A tensor that records how it is copied."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def pin_memory(self) -> Recorded:
+        self.calls.append("pin_memory")
+        return self
+
+    def to(self, device: torch.device, **options: bool) -> Recorded:
+        self.calls.append((str(device), options))
+        return self
+
+
+def test_copies_to_cuda_are_asynchronous_from_pinned_memory() -> None:
+    for_cuda, for_mps = Recorded(), Recorded()
+    to_device(for_cuda, torch.device("cuda", 1))  # type: ignore[arg-type]
+    to_device(for_mps, torch.device("mps"))  # type: ignore[arg-type]
+    assert for_cuda.calls == ["pin_memory", ("cuda:1", {"non_blocking": True})]
+    assert for_mps.calls == [("mps", {})]
+
+
+def test_meta_tensors_are_copied() -> None:
+    assert to_device(torch.ones(2, 3), torch.device("meta")).shape == (2, 3)
+
+
+def product() -> Tensor:
+    return torch.ones(2, 2) @ torch.ones(2, 2)
+
+
+def test_autocast() -> None:
+    with autocast("bf16", CPU):
+        assert product().dtype == torch.bfloat16
+    for precision in ("fp32", "fp32-strict"):
+        with autocast(precision, CPU):
+            assert product().dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("precision", "name", "expected"),
+    [
+        ("fp32", "cuda:1", "high"),
+        ("bf16", "cuda", "high"),
+        ("fp32-strict", "cuda", "highest"),
+        ("fp32", "cpu", "medium"),  # as before
+        ("fp32-strict", "cpu", "highest"),
+    ],
+)
+def test_tensor_cores(precision: str, name: str, expected: str) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with tensor_cores(precision, torch.device(name)):
+            assert torch.get_float32_matmul_precision() == expected
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(
+    ("has_bf16", "name", "expected"), [(True, "cuda", "bf16"), (False, "cuda:1", "fp16"), (True, "mps", "fp32")]
+)
+def test_data_type_of_a_gpu(has_bf16: bool, name: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
+    assert device.choose_dtype(None, torch.device(name)) == expected
+
+
+def test_an_unknown_device() -> None:
+    with pytest.raises(LearnedSparseError, match=r"device 'gpu'.*omit --device"):
+        choose_device("gpu")
+
+
+def test_torch_uses_no_more_threads_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[int] = []
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    monkeypatch.setattr(torch, "set_num_threads", numbers.append)
+    monkeypatch.setattr(device, "processors", lambda: 2)
+    limit_threads()
+    assert numbers == [2]
+    monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "64")
+    limit_threads()
+    assert numbers == [2]

@@ -1,0 +1,116 @@
+"""Training on GPUs: resuming, random numbers, precisions, validation, mining, processes. ``make test-gpu`` runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from encoders.backbone import random_state, set_random_state
+from encoders.training import Recipe, run_recipe
+from encoders.training.optimizing import over_batch
+
+pytestmark = pytest.mark.gpu
+DEVICE = "cuda"
+Recipes = Callable[..., Recipe]
+
+
+def last_device() -> torch.device:
+    """Not the current device if there are several."""
+    return torch.device("cuda", torch.cuda.device_count() - 1)
+
+
+def losses(recipe: Recipe, output: Path, device: str = DEVICE, **options: Any) -> list[float]:
+    run_recipe(recipe, output, device=device, quiet=True, **options)
+    lines = (output / "training" / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+
+
+def test_resumed_training_equals_an_undisturbed_run(
+    tiny_recipe: Recipes, stop_after: Callable[[int], None], tmp_path: Path
+) -> None:
+    """With the fused optimizer and with dropout."""
+    recipe = tiny_recipe({"steps": 12}, precision="fp32-strict")
+    stop_after(5)
+    assert len(losses(recipe, tmp_path / "run")) == 5
+    stop_after(0)
+    resumed = losses(recipe, tmp_path / "run", resume=True)
+    assert resumed == pytest.approx(losses(recipe, tmp_path / "whole"), rel=1e-3)
+
+
+def test_random_numbers_of_the_last_device_are_repeated() -> None:
+    device = last_device()
+    state, first = random_state(device), torch.rand(9, device=device)
+    assert set_random_state(state, device)
+    assert torch.rand(9, device=device).equal(first)
+
+
+def test_gradient_caching_repeats_dropout_on_the_last_device() -> None:
+    device, outputs = last_device(), []
+    parameter = nn.Parameter(torch.ones(1, 1000, device=device))
+
+    def forward() -> dict[str, Tensor]:
+        outputs.append(functional.dropout(parameter, 0.5))
+        return {"queries": outputs[-1]}
+
+    def loss(gathered: dict[str, Tensor]) -> Tensor:
+        return gathered["queries"].square().sum()
+
+    over_batch([forward, forward], loss, lambda tensor: tensor, 0, device)
+    assert outputs[0].equal(outputs[2])
+    assert outputs[1].equal(outputs[3])
+    assert not outputs[0].equal(outputs[1])
+
+
+def test_strict_fp32_equals_the_cpu(tiny_recipe: Recipes, tmp_path: Path) -> None:
+    recipe = tiny_recipe({"steps": 5, "dropout": False}, precision="fp32-strict")
+    assert losses(recipe, tmp_path / "gpu") == pytest.approx(losses(recipe, tmp_path / "cpu", "cpu"), rel=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_tensor_cores_are_near_the_cpu(precision: str, tiny_recipe: Recipes, tmp_path: Path) -> None:
+    recipe = tiny_recipe({"steps": 2, "dropout": False}, precision=precision)
+    expected = losses(tiny_recipe({"steps": 2, "dropout": False}), tmp_path / "cpu", "cpu")
+    assert losses(recipe, tmp_path / "gpu") == pytest.approx(expected, rel=0.1)
+
+
+def test_validation_mining_and_micro_batches(tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path) -> None:
+    """Nothing but the loss is compared: scores have ties, which rounding breaks."""
+    recipe = tiny_recipe(
+        {"steps": 6, "dropout": False, "scope": "batch", "micro_batch_size": 2},
+        precision="fp32-strict",
+        data=[{"collection": str(tiny_collection)}],
+        negatives={"kind": "self", "every": 3, "last_rank": 10},
+        validation={"collection": str(tiny_collection), "every": 2, "queries": None},
+    )
+    on_gpu, on_cpu = losses(recipe, tmp_path / "gpu"), losses(recipe, tmp_path / "cpu", "cpu")
+    assert len(on_gpu) == 6
+    assert on_gpu[0] == pytest.approx(on_cpu[0], rel=0.2)
+    assert (tmp_path / "gpu" / "learned_sparse.json").exists()
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_two_gpus_equal_one_cpu(
+    recipe_values: Callable[..., dict[str, Any]], tiny_recipe: Recipes, tmp_path: Path, root: Path
+) -> None:
+    stage = {"steps": 4, "scope": "batch", "dropout": False}
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps(recipe_values(stage, precision="fp32-strict")), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(root), "TRAIN_DEVICE": "cuda"}
+    program = str(Path(__file__).with_name("train_tiny.py"))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", program]
+    command += [str(recipe), str(tmp_path / "two")]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    log = (tmp_path / "two" / "training" / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    two = [line["loss"] for line in map(json.loads, log) if "loss" in line]
+    assert two == pytest.approx(losses(tiny_recipe(stage), tmp_path / "cpu", "cpu"), rel=1e-3)

@@ -1,0 +1,111 @@
+"""Optimizer state and random numbers on the model's device: checked on the meta device and on a fake one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from encoders.backbone import random_state
+from encoders.training.folder import load_state, parameters_and_buffers
+from encoders.training.optimizing import over_batch, state_device
+from tests.fake_device import SECOND, FakeDevice
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+
+
+@pytest.mark.parametrize("options", [{"fused": True}, {"capturable": True}, {"fused": False}, {}, {"fused": None}])
+@pytest.mark.parametrize("name", ["step", "exp_avg"])
+def test_state_is_where_torch_puts_it(name: str, options: dict[str, Any]) -> None:
+    parameter, value = torch.zeros(2, device=META), torch.zeros(())
+    group = {"params": [7], **options}
+    theirs = torch.optim.Optimizer._process_value_according_to_param_policy(parameter, value, 7, [group], name)
+    assert state_device(group, parameter, name) == theirs.device
+
+
+def state_folder(folder: Path, module: nn.Module, random_states: Tensor) -> Path:
+    """A saved state of ``module``, trained with Adam."""
+    folder.mkdir()
+    tensors = {name: torch.ones(tensor.shape) for name, tensor in parameters_and_buffers(module).items()}
+    save_file(tensors, folder / "weights.safetensors")
+    fields = {
+        f"{name}/{field}": tensor.clone() for name, tensor in tensors.items() for field in ("exp_avg", "exp_avg_sq")
+    }
+    steps = {f"{name}/step": torch.tensor(5.0) for name in tensors}
+    save_file({**fields, **steps}, folder / "optimizer.safetensors")
+    save_file({"states": random_states}, folder / "random.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize(("fused", "device"), [(True, META), (False, CPU)])
+def test_a_resumed_fused_optimizer_counts_on_the_device(fused: bool, device: torch.device, tmp_path: Path) -> None:
+    module = nn.Linear(3, 2, device=META)
+    optimizer = torch.optim.AdamW(module.parameters())
+    optimizer.param_groups[0]["fused"] = fused
+    load_state(state_folder(tmp_path / "state", module, random_state(CPU)[None]), module, optimizer, CPU, 0, 1)
+    for parameter in module.parameters():
+        state = optimizer.state[parameter]
+        assert state["step"].device == device
+        assert state["exp_avg"].device == state["exp_avg_sq"].device == META
+
+
+@pytest.mark.parametrize(("device", "processes", "warns"), [("cpu", 1, False), ("cpu", 2, True), (SECOND, 1, True)])
+@pytest.mark.usefixtures("fake_device")
+def test_random_numbers_that_are_not_restored_are_reported(
+    device: str, processes: int, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(module.parameters())
+    state = state_folder(tmp_path / "state", module, random_state(CPU)[None])
+    load_state(state, module, optimizer, torch.device(device), 0, processes)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == warns
+    assert all(warning.startswith(f"{state}: saved with another") for warning in warnings)
+
+
+def test_gradient_caching_repeats_the_dropout_of_the_models_device(fake_device: FakeDevice) -> None:
+    parameter, masks = nn.Parameter(torch.ones(3)), []
+
+    def forward() -> dict[str, Tensor]:
+        masks.append(fake_device.rand(SECOND))
+        return {"queries": (parameter * masks[-1])[None]}
+
+    def loss(outputs: dict[str, Tensor]) -> Tensor:
+        return outputs["queries"].sum()
+
+    current = fake_device.generators[0].get_state()
+    over_batch([forward, forward], loss, _same, 0, SECOND)
+    assert len(masks) == 4
+    assert masks[0].equal(masks[2])
+    assert masks[1].equal(masks[3])
+    assert not masks[0].equal(masks[1])
+    torch.testing.assert_close(parameter.grad, masks[0] + masks[1])
+    assert fake_device.generators[0].get_state().equal(current)
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def test_copies_from_the_device_are_as_large_as_the_non_zeros(
+    tiny_recipe: Callable[..., Any], begun: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation and mining encode with ``Session.encode``; no dense (texts, vocabulary) may reach the host."""
+    session, _, _ = begun(tiny_recipe())
+    copied: list[int] = []
+    cpu = Tensor.cpu
+
+    def recorded(tensor: Tensor) -> Tensor:
+        copied.append(tensor.numel())
+        return cpu(tensor)
+
+    monkeypatch.setattr(Tensor, "cpu", recorded)
+    texts = ["w1 w2 w3", "w4", "w5 w6 w7 w8"]
+    vectors = session.encode("document", texts)
+    assert vectors.nnz < 0.9 * len(texts) * vectors.shape[1]
+    assert sum(copied) == len(texts) + 2 * vectors.nnz
