@@ -85,7 +85,7 @@ class CrossEncoder:
         folder = locate(name, revision)
         self._model = _load_classifier(folder, name)
         self._tokenizer = load_tokenizer(folder)
-        longest = longest_input(self._model.config)
+        longest = longest_input(self._model)
         default = min(longest or MAX_LENGTH, self._tokenizer.model_max_length, MAX_LENGTH)
         self._max_length = default if max_length is None else max_length
         check_sizes(name, self._max_length, None, longest)

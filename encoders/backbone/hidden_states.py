@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from encoders.backbone.pretrained import (
     TowerKind,
     backbone_folder,
+    keep_layers,
     load_pretrained,
     longest_input,
     pretrained_config,
+    probe,
     quiet,
 )
 from learned_sparse.core import LearnedSparseError, atomic_write
@@ -34,11 +36,15 @@ class HiddenStates(nn.Module):
     """
 
     def __init__(self, model: Any, head: nn.Module, layers: Sequence[int]) -> None:
-        """Remove the pooler of ``model``, which is changed in place."""
+        """Remove the pooler of ``model``, which is changed in place.
+
+        Raises for a model that does not give one state for each token.
+        """
         super().__init__()
         if getattr(model, "pooler", None) is not None:
             model.pooler = None
         self.model, self.head, self.layers = model, head, tuple(layers)
+        probe(model, lambda ids, mask: torch.cat([*self._states(ids, mask)], dim=-1))
 
     @property
     def hidden_size(self) -> int:
@@ -55,19 +61,19 @@ class HiddenStates(nn.Module):
     @property
     def longest_input(self) -> int | None:
         """Maximum number of tokens that the position embeddings allow; None without a limit."""
-        return longest_input(self.model.config)
+        return longest_input(self.model)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor | tuple[Tensor, ...]:
         """States of the one layer, or of each of ``layers`` in order; those of padding have no meaning."""
+        states = self._states(input_ids, attention_mask)
+        return states[0] if len(states) == 1 else states
+
+    def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         only_last = self.layers == (self.model.config.num_hidden_layers,)
         output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True
         )
-        if only_last:
-            last: Tensor = output.last_hidden_state
-            return last
-        states = tuple(output.hidden_states[layer] for layer in self.layers)
-        return states[0] if len(states) == 1 else states
+        return (output.last_hidden_state,) if only_last else tuple(output.hidden_states[layer] for layer in self.layers)
 
     def new_parameters(self) -> list[nn.Parameter]:
         """The parameters of the head, which no backbone contains; they may need a higher learning rate."""
@@ -91,7 +97,7 @@ def hidden_states_kind(make_head: Callable[[int], nn.Module], layers: Sequence[i
     """
 
     def load(folder: Path) -> HiddenStates:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             tower = from_backbone(folder)
         _load_head(tower.head, folder)
         return tower
@@ -106,7 +112,7 @@ def hidden_states_kind(make_head: Callable[[int], nn.Module], layers: Sequence[i
         del output_bias  # there are no outputs over the vocabulary
         folder, config = pretrained_config(backbone_folder(name), revision, num_hidden_layers)
         chosen = [config.num_hidden_layers] if layers is None else layers
-        config.num_hidden_layers = _highest(name, chosen, config.num_hidden_layers)
+        keep_layers(config, _highest(name, chosen, config.num_hidden_layers))
         model, missing = load_pretrained(transformers.AutoModel, name, folder, config)
         _check_complete(name, missing)
         return HiddenStates(model, make_head(config.hidden_size), chosen)

@@ -16,12 +16,14 @@ from encoders.backbone.pretrained import (
     backbone_folder,
     load_pretrained,
     longest_input,
+    nearly_equal,
     pretrained_config,
+    probe,
     quiet,
+    unsupported,
 )
 from learned_sparse.core import LearnedSparseError
 
-_UNSUITABLE = ("mobilebert",)  # multiplies with two matrices, of which the decoder is one
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
 
 
@@ -34,18 +36,16 @@ class Tower(nn.Module):
     """
 
     def __init__(self, model: Any) -> None:
-        """Take the decoder out of ``model``, which is changed in place."""
+        """Take the decoder out of ``model``, which is changed in place.
+
+        Raises unless the logits of ``model`` are the states times the decoder.
+        """
         super().__init__()
         decoder: Any = model.get_output_embeddings()
-        if (
-            not isinstance(decoder, nn.Linear)
-            or decoder.out_features != model.get_input_embeddings().num_embeddings
-            or model.config.model_type in _UNSUITABLE
-        ):
-            raise LearnedSparseError(
-                f"{type(model).__name__}: its output embedding is not a linear layer with one output per token of the "
-                "vocabulary; use a masked-LM such as BERT, RoBERTa or DistilBERT"
-            )
+        not_linear = "its output embedding is not a linear layer with one output per token of the vocabulary"
+        if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
+            raise unsupported(model, not_linear)
+        logits = probe(model, lambda ids, mask: _logits(model, ids, mask))
         self.decoder = decoder
         bias: Tensor | None = decoder.bias
         if bias is None:
@@ -53,6 +53,9 @@ class Tower(nn.Module):
         self.model = model
         self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
         model.set_submodule(self._decoder_name, nn.Identity())
+        states = probe(model, self)
+        if states.shape[-1] != decoder.in_features or not nearly_equal(logits, decoder(states)):
+            raise unsupported(model, not_linear)
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -73,12 +76,11 @@ class Tower(nn.Module):
     @property
     def longest_input(self) -> int | None:
         """Maximum number of tokens that the position embeddings allow; None without a limit."""
-        return longest_input(self.model.config)
+        return longest_input(self.model)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
-        states: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True).logits
-        return states
+        return _logits(self.model, input_ids, attention_mask)
 
     def new_parameters(self) -> list[nn.Parameter]:
         """Randomly initialised parameters: none, because an added head starts as lexical matching."""
@@ -103,6 +105,11 @@ class Tower(nn.Module):
                 "train from it with encoders.train, which adds a head"
             )
         return cls(model)
+
+
+def _logits(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    logits: Tensor = model(input_ids=input_ids, attention_mask=attention_mask, return_dict=True).logits
+    return logits
 
 
 def load_backbone(

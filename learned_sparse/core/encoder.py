@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -15,11 +16,33 @@ Word = tuple[int, int, int]
 """``(start, end, tokens)`` of one word: character offsets (``end`` is exclusive) and number of tokens."""
 
 
+class _ThreadCount:
+    """Integer attribute with one value for each thread: a difference around a call counts that call alone."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type) -> int:
+        return 0 if instance is None else self._counts(instance).get(threading.get_ident(), 0)
+
+    def __set__(self, instance: object, value: int) -> None:
+        self._counts(instance)[threading.get_ident()] = value
+
+    def _counts(self, instance: object) -> dict[int, int]:
+        counts: dict[int, int] = vars(instance).setdefault(self._name, {})
+        return counts
+
+
+def _thread_count() -> Any:
+    return _ThreadCount()
+
+
 class Encoder(Protocol):
     """One side (documents or queries) of a model, which turns texts into sparse weights.
 
     Subclass it. ``terms``, ``description`` and ``encode`` are required; all other members have defaults. The plug-in
-    uses no other member, so any subclass can encode, index and search.
+    uses no other member, so any subclass can encode, index and search. Several threads may encode with one encoder of
+    this package.
     """
 
     terms: Sequence[str]
@@ -35,10 +58,10 @@ class Encoder(Protocol):
     """Whether ``encode`` gets ``Document.with_expanded`` instead of ``Document.text``."""
     query_only_settings: frozenset[str] = frozenset()
     """Settings that affect queries but not documents, so that a search may change them."""
-    truncated: int = 0
-    """Texts truncated at the maximum length since the encoder was created."""
-    dropped: int = 0
-    """Weights left out since the encoder was created because Lucene cannot store their terms."""
+    truncated: int = _thread_count()
+    """Texts of this thread truncated at the maximum length since the encoder was created."""
+    dropped: int = _thread_count()
+    """Weights of this thread left out since the encoder was created because Lucene cannot store their terms."""
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts``, one row each, in order."""

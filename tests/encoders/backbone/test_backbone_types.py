@@ -1,0 +1,114 @@
+"""Each type of masked-LM in transformers gives its own logits through a tower, or is refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from encoders.backbone import Tower, hidden_states_kind, load_backbone
+from encoders.head import pool
+from learned_sparse.core import LearnedSparseError
+
+LONGEST = 32
+SIZES: dict[str, Any] = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "embedding_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": LONGEST,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+FUNNEL = {"d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32, "block_sizes": [1, 1]}
+OTHERS: dict[str, dict[str, Any]] = {
+    "bart": {"d_model": 16},
+    "esm": {"mask_token_id": 3},
+    "funnel": FUNNEL,
+    "longformer": {"attention_window": 4},
+    "mobilebert": {"intra_bottleneck_size": 8, "true_hidden_size": 8},
+    "deberta-v2, new head": {"legacy": False},
+}
+EQUAL = {
+    "albert": 32, "bert": 32, "big_bird": 32, "camembert": 31, "data2vec-text": 31, "deberta": 32, "deberta-v2": 32,
+    "distilbert": 32, "electra": 32, "ernie": 32, "eurobert": 32, "flaubert": 32, "ibert": 31, "longformer": 31,
+    "megatron-bert": 32, "modernbert": 32, "mpnet": 30, "nomic_bert": 32, "roberta": 31,
+    "roformer": 32, "squeezebert": 32, "xlm": 32, "xlm-roberta": 31,
+}  # fmt: skip
+"""Longest input. RoBERTa's positions start after the padding id (0 here), MPNet's after 1."""
+REFUSED = {
+    "bart": "read token ids",
+    "convbert": "depend on the padding",
+    "deberta-v2, new head": "not a linear layer",
+    "esm": "token ids and a mask alone",
+    "fnet": "depend on the padding",
+    "funnel": "depend on the padding",
+    "mobilebert": "depend on the padding",
+    "nystromformer": "depend on the padding",
+}
+IDS, MASK = torch.tensor([[20, 21, 22, 23, 24], [25, 26, 27, 0, 0]]), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+
+
+def random_model(kind: str, auto_class: Any = transformers.AutoModelForMaskedLM) -> Any:
+    sizes = {**SIZES, **OTHERS.get(kind, {})}
+    if kind == "funnel":
+        del sizes["num_hidden_layers"]
+    config = transformers.CONFIG_MAPPING[kind.partition(",")[0]](**sizes)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = auto_class.from_config(config)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.float().eval()
+
+
+@pytest.mark.parametrize("kind", EQUAL)
+def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
+    model = random_model(kind)
+    with torch.no_grad():
+        logits = model(input_ids=IDS, attention_mask=MASK).logits
+    model.save_pretrained(tmp_path)
+    tower = Tower.load(tmp_path)
+    with torch.no_grad():
+        states = tower(IDS, MASK)
+        weights = pool(states, MASK, tower.decoder_weight, tower.decoder_bias, pooling="max", relu=False)
+    expected = logits.masked_fill(MASK[:, :, None] == 0, -torch.inf).amax(1)
+    torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", EQUAL)
+def test_longest_input(kind: str) -> None:
+    tower = Tower(random_model(kind))
+    assert tower.longest_input == EQUAL[kind]
+    ids = torch.full((1, EQUAL[kind]), 20)
+    with torch.no_grad():
+        assert tower(ids, torch.ones_like(ids)).shape[:2] == ids.shape
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refused(kind: str) -> None:
+    model = random_model(kind)
+    with pytest.raises(
+        LearnedSparseError, match=f"'{model.config.model_type}' is not supported: .*{REFUSED[kind]}"
+    ) as info:
+        Tower(model)
+    assert "\n" not in str(info.value)
+
+
+def test_layers_of_funnel_cannot_be_left_out(tmp_path: Path) -> None:
+    random_model("funnel").save_pretrained(tmp_path)
+    with pytest.raises(LearnedSparseError, match="'funnel': layers cannot be left out"):
+        load_backbone(tmp_path, num_hidden_layers=1)
+
+
+@pytest.mark.parametrize("kind", ["mobilebert", "convbert"])
+def test_hidden_states_are_refused_too(kind: str, tmp_path: Path) -> None:
+    random_model(kind, transformers.AutoModel).save_pretrained(tmp_path)
+    with pytest.raises(LearnedSparseError, match=f"'{kind}' is not supported"):
+        hidden_states_kind(torch.nn.Identity).from_backbone(tmp_path)
