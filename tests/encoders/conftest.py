@@ -1,4 +1,4 @@
-"""Fixtures of these tests. One thread: a second one costs more than it gains for models this small."""
+"""Fixtures of these tests. They use one thread, which is fastest for models this small."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
 
 @pytest.fixture(params=["as on a CPU", "as on a GPU"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test of the vocabulary head on the CPU with the row layout of CPUs, then with that of GPUs."""
+    """Run a test of the vocabulary head on the CPU, once with the row layout of CPUs and once with that of GPUs."""
     from encoders.head import tiled_scores, vocabulary_head
 
     if request.param == "as on a GPU":

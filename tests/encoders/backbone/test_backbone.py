@@ -1,4 +1,4 @@
-"""Loading of backbones, and the masked-LM head that is added where it is missing."""
+"""Loading of backbones, and the masked-LM head that is added if the checkpoint has none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def states(tower: Tower) -> torch.Tensor:
     return hidden
 
 
-def test_a_missing_head_is_nearly_the_identity(tiny_headless: Path) -> None:
+def test_an_added_head_is_nearly_the_identity(tiny_headless: Path) -> None:
     tower = load_backbone(tiny_headless, output_bias=-2.5)
     body = transformers.AutoModel.from_pretrained(tiny_headless).eval()
     with torch.no_grad():
@@ -36,7 +36,7 @@ def test_a_missing_head_is_nearly_the_identity(tiny_headless: Path) -> None:
     assert all(parameter.requires_grad for parameter in tower.parameters())
 
 
-def test_it_is_saved_as_a_whole_masked_lm(tiny_headless: Path, tmp_path: Path) -> None:
+def test_a_backbone_with_an_added_head_is_saved_as_a_masked_lm(tiny_headless: Path, tmp_path: Path) -> None:
     tower = load_backbone(tiny_headless)
     tower.save(tmp_path)
     torch.testing.assert_close(states(Tower.load(tmp_path)), states(tower))
@@ -50,10 +50,10 @@ def test_an_existing_head_is_kept(tiny_bert: Path) -> None:
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_fewer_layers(kind: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(f"tiny_{kind}")
-    whole, cut = load_backbone(folder), load_backbone(folder, num_hidden_layers=1)
-    assert sum(p.numel() for p in cut.parameters()) < sum(p.numel() for p in whole.parameters())
-    assert cut.model.config.num_hidden_layers == 1
-    assert not torch.allclose(states(cut), states(whole))
+    full, shortened = load_backbone(folder), load_backbone(folder, num_hidden_layers=1)
+    assert sum(p.numel() for p in shortened.parameters()) < sum(p.numel() for p in full.parameters())
+    assert shortened.model.config.num_hidden_layers == 1
+    assert not torch.allclose(states(shortened), states(full))
     with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
         load_backbone(folder, num_hidden_layers=3)
 

@@ -1,4 +1,4 @@
-"""Towers of chosen layers give the hidden states of the whole model, before and after saving."""
+"""Towers of chosen layers give the hidden states of the full model, before and after saving."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ class Head(nn.Module):
         self.register_buffer("mask", (torch.rand(hidden) < 0.5).float())
 
 
-def made(folder: Path, layers: tuple[int, ...] | None, **options: Any) -> HiddenStates:
+def new_tower(folder: Path, layers: tuple[int, ...] | None, **options: Any) -> HiddenStates:
     tower: HiddenStates = hidden_states_kind(Head, layers).from_backbone(folder, **options)
     return tower.eval()
 
 
 def states(tower: HiddenStates) -> tuple[torch.Tensor, ...]:
     with torch.no_grad():
-        found = tower(IDS, MASK)
-    return (found,) if isinstance(found, torch.Tensor) else found
+        outputs = tower(IDS, MASK)
+    return (outputs,) if isinstance(outputs, torch.Tensor) else outputs
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "headless"])
 @pytest.mark.parametrize("layers", [None, (0,), (1,), (2,), (1, 2), (2, 0, 1)])
-def test_states_are_the_whole_models(
+def test_states_equal_those_of_the_full_model(
     kind: str, layers: tuple[int, ...] | None, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     folder = request.getfixturevalue(f"tiny_{kind}")
     with torch.no_grad():
-        whole = transformers.AutoModel.from_pretrained(folder).eval()(IDS, MASK, output_hidden_states=True)
-    tower = made(folder, layers)
-    found = states(tower)
+        reference = transformers.AutoModel.from_pretrained(folder).eval()(IDS, MASK, output_hidden_states=True)
+    tower = new_tower(folder, layers)
+    outputs = states(tower)
     expected = (2,) if layers is None else layers
     assert isinstance(tower(IDS, MASK), tuple) == (len(expected) > 1)
-    for layer, state in zip(expected, found, strict=True):
-        torch.testing.assert_close(state[MASK.bool()], whole.hidden_states[layer][MASK.bool()])
+    for layer, state in zip(expected, outputs, strict=True):
+        torch.testing.assert_close(state[MASK.bool()], reference.hidden_states[layer][MASK.bool()])
     assert tower.layers == expected
     assert tower.model.config.num_hidden_layers == max(expected)  # layers above are not loaded
     assert not any("pooler" in name for name, _ in tower.named_parameters())
     tower.save(tmp_path)
-    again: HiddenStates = hidden_states_kind(Head, layers).load(tmp_path).eval()
-    for first, second in zip(found, states(again), strict=True):
+    loaded: HiddenStates = hidden_states_kind(Head, layers).load(tmp_path).eval()
+    for first, second in zip(outputs, states(loaded), strict=True):
         assert torch.equal(first, second)
     for name, tensor in tower.state_dict().items():
-        assert torch.equal(again.state_dict()[name], tensor), name
+        assert torch.equal(loaded.state_dict()[name], tensor), name
 
 
-def test_it_is_a_tower(tiny_bert: Path, tmp_path: Path) -> None:
-    tower = made(tiny_bert, (1,))
+def test_hidden_states_are_a_tower(tiny_bert: Path, tmp_path: Path) -> None:
+    tower = new_tower(tiny_bert, (1,))
     assert (tower.hidden_size, tower.vocabulary_size, tower.longest_input) == (16, len(VOCABULARY), 64)
     assert {id(parameter) for parameter in tower.new_parameters()} == set(map(id, tower.head.parameters()))
     tower.save(tmp_path)
@@ -78,26 +78,26 @@ def test_it_is_a_tower(tiny_bert: Path, tmp_path: Path) -> None:
     hidden_states_kind(Head).from_backbone(tiny_bert, **dict.fromkeys(options - {"output_bias"}), output_bias=1.0)
 
 
-def test_every_parameter_learns(tiny_bert: Path) -> None:
-    tower = made(tiny_bert, (1, 2))
+def test_every_parameter_gets_a_gradient(tiny_bert: Path) -> None:
+    tower = new_tower(tiny_bert, (1, 2))
     (sum(state.square().sum() for state in tower(IDS, MASK)) + sum(p.sum() for p in tower.head.parameters())).backward()
     assert all(parameter.grad is not None for parameter in tower.parameters())
 
 
 def test_padding_changes_nothing(tiny_bert: Path) -> None:
-    tower = made(tiny_bert, (1,))
+    tower = new_tower(tiny_bert, (1,))
     with torch.no_grad():
-        alone = tower(IDS[1:, :3], MASK[1:, :3])
-    torch.testing.assert_close(states(tower)[0][1:, :3], alone)
+        unpadded = tower(IDS[1:, :3], MASK[1:, :3])
+    torch.testing.assert_close(states(tower)[0][1:, :3], unpadded)
 
 
 def test_missing_layers(tiny_bert: Path) -> None:
     for layers, options in (((3,), {}), ((1, 2), {"num_hidden_layers": 1}), ((-1,), {})):
         with pytest.raises(LearnedSparseError, match=rf"no layer {layers[-1]}; give layers from 0 to"):
-            made(tiny_bert, layers, **options)
-    assert made(tiny_bert, None, num_hidden_layers=1).layers == (1,)
+            new_tower(tiny_bert, layers, **options)
+    assert new_tower(tiny_bert, None, num_hidden_layers=1).layers == (1,)
     with pytest.raises(LearnedSparseError, match="1 to 2, not 3"):
-        made(tiny_bert, None, num_hidden_layers=3)
+        new_tower(tiny_bert, None, num_hidden_layers=3)
 
 
 class Heads(nn.ModuleDict):
@@ -119,7 +119,7 @@ def test_fewer_layers_than_were_saved(tiny_bert: Path, tmp_path: Path) -> None:
 
 
 def test_loading_keeps_the_random_state(tiny_bert: Path, tmp_path: Path) -> None:
-    made(tiny_bert, None).save(tmp_path)
+    new_tower(tiny_bert, None).save(tmp_path)
     before = torch.random.get_rng_state()
     hidden_states_kind(Head).load(tmp_path)
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -127,9 +127,9 @@ def test_loading_keeps_the_random_state(tiny_bert: Path, tmp_path: Path) -> None
 
 def test_damaged_heads(tiny_bert: Path, tmp_path: Path) -> None:
     kind = hidden_states_kind(Head)
-    made(tiny_bert, None).save(tmp_path)
-    whole = (tmp_path / HEAD).read_bytes()
-    (tmp_path / HEAD).write_bytes(whole[: len(whole) // 2])
+    new_tower(tiny_bert, None).save(tmp_path)
+    content = (tmp_path / HEAD).read_bytes()
+    (tmp_path / HEAD).write_bytes(content[: len(content) // 2])
     with pytest.raises(LearnedSparseError, match="not this model's head"):
         kind.load(tmp_path)
     save_file({"linear.weight": torch.zeros(1, 3)}, tmp_path / HEAD)
@@ -142,25 +142,25 @@ def test_damaged_heads(tiny_bert: Path, tmp_path: Path) -> None:
 
 def test_damaged_backbones(tiny_bert: Path, tmp_path: Path) -> None:
     weights = load_file(tiny_bert / "model.safetensors")
-    lost = {name: tensor for name, tensor in weights.items() if "layer.1.output.dense.weight" not in name}
-    save_file(lost, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    incomplete = {name: tensor for name, tensor in weights.items() if "layer.1.output.dense.weight" not in name}
+    save_file(incomplete, tmp_path / "model.safetensors", metadata={"format": "pt"})
     (tmp_path / "config.json").write_bytes((tiny_bert / "config.json").read_bytes())
     with pytest.raises(LearnedSparseError, match=r"no weights for encoder\.layer\.1\.output\.dense\.weight"):
-        made(tmp_path, None)
-    made(tmp_path, (1,))  # the incomplete layer is not loaded
+        new_tower(tmp_path, None)
+    new_tower(tmp_path, (1,))  # the incomplete layer is not loaded
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(LearnedSparseError, match="never read because they can run code"):
-        made(tmp_path, None)
+        new_tower(tmp_path, None)
 
 
 def test_a_causal_model_has_no_states(tmp_path: Path) -> None:
     config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2Model(config).save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match="not a masked-LM"):
-        made(tmp_path, None)
+        new_tower(tmp_path, None)
 
 
 def test_states_of_layers_differ(tiny_bert: Path) -> None:
-    """A test of equality means nothing on constant states."""
-    first, second = states(made(tiny_bert, (1, 2)))
+    """Guards the fixture: tests of equality are meaningless if all states are equal."""
+    first, second = states(new_tower(tiny_bert, (1, 2)))
     assert not torch.allclose(first, second)

@@ -1,4 +1,4 @@
-"""A tower equals the whole model, before and after saving."""
+"""A tower equals the full model, before and after saving."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def test_only_pickled_weights(tiny_bert: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_files(tiny_bert: Path, tmp_path: Path) -> None:
-    whole = (tiny_bert / "model.safetensors").read_bytes()
+    content = (tiny_bert / "model.safetensors").read_bytes()
     shutil.copy(tiny_bert / "config.json", tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
     with pytest.raises(LearnedSparseError, match="weights cannot be read"):
         Tower.load(tmp_path)
     (tmp_path / "config.json").write_text("{")
@@ -135,7 +135,7 @@ def test_a_model_without_trained_head(tiny_headless: Path) -> None:
         Tower.load(tiny_headless)
 
 
-def test_a_causal_model_is_no_masked_lm(tmp_path: Path) -> None:
+def test_a_causal_model_is_refused(tmp_path: Path) -> None:
     config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
     with pytest.raises(LearnedSparseError, match="not a masked-LM"):
@@ -153,13 +153,13 @@ def test_the_hub_is_unreachable() -> None:
         Tower.load("nobody/no-such-model-anywhere")  # offline, as conftest.py sets it
 
 
-def test_quiet(tiny_bert: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_loading_prints_nothing(tiny_bert: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Tower.load(tiny_bert).save(tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
 def test_random_models_differ_by_seed(tmp_path: Path) -> None:
-    """The fixture itself: a test of equality means nothing on constant models."""
+    """Guards the fixture: tests of equality are meaningless if all models are equal."""
     first, second = (Tower.load(save_tiny("bert", tmp_path / str(seed), seed)) for seed in (0, 1))
     inputs = tokens(tmp_path / "0")
     assert not torch.allclose(logits(first, inputs), logits(second, inputs))

@@ -1,4 +1,4 @@
-"""The notes of a checkpoint are read without torch, those of earlier versions too."""
+"""The notes of a checkpoint are read without torch; earlier formats are supported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from learned_sparse.core.quantize import Quantizer
 from tests.conftest import Python
 
 BAG = BagNotes(weighting="binary", excluded=(0, 4), scoring="impact", scale=1.0, changeable=("k",))
-WHOLE = CheckpointNotes(
+ALL_FIELDS = CheckpointNotes(
     format=FORMAT,
     architecture="spade",
     settings={"k": 10, "frequencies": {"wing": 0.25}},
@@ -28,13 +28,13 @@ WHOLE = CheckpointNotes(
 
 
 def test_written_and_read(tmp_path: Path) -> None:
-    write_notes(tmp_path, WHOLE)
-    assert read_notes(tmp_path) == WHOLE
-    assert (WHOLE.quantizer("query"), WHOLE.quantizer("document")) == (Quantizer(1.0), None)
+    write_notes(tmp_path, ALL_FIELDS)
+    assert read_notes(tmp_path) == ALL_FIELDS
+    assert (ALL_FIELDS.quantizer("query"), ALL_FIELDS.quantizer("document")) == (Quantizer(1.0), None)
 
 
 def test_notes_without_bags_have_the_earlier_format(tmp_path: Path) -> None:
-    write_notes(tmp_path, dataclasses.replace(WHOLE, bags={}))
+    write_notes(tmp_path, dataclasses.replace(ALL_FIELDS, bags={}))
     written = json.loads((tmp_path / NOTES).read_text())
     assert set(written) == {
         "format", "architecture", "settings", "vocabulary_size", "max_length", "quantizers", "recipe", "training",
@@ -51,7 +51,7 @@ def test_notes_without_bags_have_the_earlier_format(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_notes(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    write_notes(tmp_path, WHOLE)
+    write_notes(tmp_path, ALL_FIELDS)
     content = json.loads((tmp_path / NOTES).read_text())
     (tmp_path / NOTES).write_text(json.dumps({**content, **changes}))
     with pytest.raises(LearnedSparseError, match=message):
@@ -86,7 +86,7 @@ def test_settings_as_json() -> None:
 
 
 def test_no_torch(tmp_path: Path, python: Python) -> None:
-    write_notes(tmp_path, WHOLE)
+    write_notes(tmp_path, ALL_FIELDS)
     code = (
         "import sys; from pathlib import Path; from encoders.checkpoints.notes import read_notes;"
         "read_notes(Path(sys.argv[1])); print('torch' in sys.modules, 'transformers' in sys.modules)"

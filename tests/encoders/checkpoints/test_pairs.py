@@ -44,8 +44,8 @@ def test_texts_without_expansion_are_unchanged(tokenizer: Any) -> None:
 def test_the_longer_part_is_cut_first(tokenizer: Any) -> None:
     long, short = "wing lift drag flow heat", "hot skin"
     for text, cut in ((long, "wing lift drag"), (long[:14], "wing lift drag")):
-        found = pieces(tokenizer, [f"{text}{EXPANDED}{short}"], truncation=True, max_length=8)
-        assert found == [f"[CLS] {cut} [SEP] hot skin [SEP]"]
+        tokens = pieces(tokenizer, [f"{text}{EXPANDED}{short}"], truncation=True, max_length=8)
+        assert tokens == [f"[CLS] {cut} [SEP] hot skin [SEP]"]
     assert pieces(tokenizer, [f"{short}{EXPANDED}{long}"], truncation=True, max_length=8) == [
         "[CLS] hot skin [SEP] wing lift drag [SEP]"
     ]

@@ -27,7 +27,7 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
 
-STRANGE = [
+UNUSUAL = [
     "[CLS] wing [SEP] wing [PAD] [MASK] [UNK]",
     "[unused0] zzz ☃ \x00 \x1e \x7f \ufeff",
     f"wing lift{EXPANDED}drag lift",
@@ -36,7 +36,7 @@ STRANGE = [
     "ÉTÉ été e\u0301te\u0301 ﬁn 　 ",
     "the wing-tip's wing, wings; winged?",
 ]
-MANY = [*TEXTS, *STRANGE]
+ALL_TEXTS = [*TEXTS, *UNUSUAL]
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tf": ("sparterm", {"query": "tf"}),
     "bm25": ("sparterm", {"query": "tf", "mode": "expansion-only", "bow_special_tokens": "unknown"}),
@@ -64,23 +64,23 @@ def both(folder: Path, **options: Any) -> tuple[BagOfWordsEncoder, CheckpointEnc
     return bag, plain
 
 
-def same(first: SparseBatch, second: SparseBatch) -> None:
+def assert_equal(first: SparseBatch, second: SparseBatch) -> None:
     assert list(first.terms) == list(second.terms)
     for name in ("indptr", "indices", "values"):
-        found, expected = getattr(first, name), getattr(second, name)
-        assert found.dtype == expected.dtype, name
-        np.testing.assert_array_equal(found, expected)
+        actual, expected = getattr(first, name), getattr(second, name)
+        assert actual.dtype == expected.dtype, name
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("options", [{}, {"max_length": 5}, {"top_k": 2}, {"max_length": 3, "top_k": 1}], ids=str)
 def test_vectors_and_attributes_are_equal(saved: dict[str, Path], name: str, options: dict[str, Any]) -> None:
     bag, plain = both(saved[name], **options)
-    same(bag.encode(MANY), plain.encode(MANY))
+    assert_equal(bag.encode(ALL_TEXTS), plain.encode(ALL_TEXTS))
     for attribute in ("description", "quantizer", "unwritable", "truncated", "dropped", "uses_expanded", "max_length"):
         assert getattr(bag, attribute) == getattr(plain, attribute), attribute
     assert bag.truncated >= 1
-    same(bag.encode([]), plain.encode([]))
+    assert_equal(bag.encode([]), plain.encode([]))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ some_text = st.lists(words | st.characters(codec="utf-8"), max_size=25).map("".j
 @given(texts=st.lists(some_text, max_size=4))
 def test_any_text(pair: tuple[BagOfWordsEncoder, CheckpointEncoder], texts: list[str]) -> None:
     bag, plain = pair
-    same(bag.encode(texts), plain.encode(texts))
+    assert_equal(bag.encode(texts), plain.encode(texts))
     assert (bag.truncated, bag.dropped) == (plain.truncated, plain.dropped)
 
 
@@ -158,7 +158,7 @@ def test_changed_settings(changeable: Path) -> None:
         "settings": {**load().description["settings"], "threshold": 0.5},
     }
     assert load(**load(threshold=0.5).description["settings"]).description == load(threshold=0.5).description
-    same(load(threshold=0.5).encode(MANY), load().encode(MANY))
+    assert_equal(load(threshold=0.5).encode(ALL_TEXTS), load().encode(ALL_TEXTS))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_damaged_or_missing_tokenizer_file(saved: dict[str, Path], tmp_path: P
         load_encoder(str(folder), "query")
 
 
-def test_no_notes_if_the_tokenizers_could_differ(tiny_bert: Path, tmp_path: Path) -> None:
+def test_bag_notes_are_omitted_if_the_tokenizers_could_differ(tiny_bert: Path, tmp_path: Path) -> None:
     def bags(name: str, **changes: Any) -> set[str]:
         model = new_model(*CASES["tf"], str(tiny_bert))
         model.tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_bert, **changes)
@@ -209,7 +209,7 @@ def test_older_checkpoints_have_no_bags(saved: dict[str, Path], tmp_path: Path) 
     older, newer = load_encoder(str(folder), "query"), load_encoder(str(saved["all"]), "query")
     assert isinstance(older, CheckpointEncoder)
     assert older.description == newer.description
-    same(older.encode(MANY), newer.encode(MANY))
+    assert_equal(older.encode(ALL_TEXTS), newer.encode(ALL_TEXTS))
 
 
 def test_the_notes_are_complete(saved: dict[str, Path]) -> None:

@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_model(tiny_headless: Path) -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_the_towers_of_a_new_model_share_nothing(tiny_bert: Path) -> None:
+def test_the_towers_of_a_new_model_share_no_tensors(tiny_bert: Path) -> None:
     towers = new_model("sparterm", {}, str(tiny_bert)).towers
     shared = set(map(id, towers["importance"].parameters())) & set(map(id, towers["gate"].parameters()))
     assert not shared
@@ -81,7 +81,7 @@ def test_a_plain_masked_lm_is_splade_max(tiny_distilbert: Path) -> None:
         load_checkpoint(tiny_distilbert, architecture="sparterm")
 
 
-def test_an_unfinished_save_is_no_checkpoint(
+def test_an_unfinished_save_leaves_no_checkpoint(
     model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_checkpoint(tmp_path, model)
@@ -117,7 +117,7 @@ def test_damaged_notes(model: LoadedModel, tmp_path: Path, changes: dict[str, An
         load_checkpoint(tmp_path)
 
 
-def test_missing_pieces(model: LoadedModel, tmp_path: Path) -> None:
+def test_missing_parts_of_a_checkpoint_are_errors(model: LoadedModel, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, model)
     (tmp_path / "towers" / "gate" / "model.safetensors").unlink()
     with pytest.raises(LearnedSparseError, match=r"gate: no \*\.safetensors"):

@@ -27,7 +27,7 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY
 
-MANY = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
+MANY_TEXTS = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +46,14 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
     return folders
 
 
-def same(first: SparseBatch, second: SparseBatch) -> None:
+def assert_equal(first: SparseBatch, second: SparseBatch) -> None:
     assert first.terms == second.terms
     np.testing.assert_array_equal(first.indptr, second.indptr)
     np.testing.assert_array_equal(first.indices, second.indices)
     np.testing.assert_allclose(first.values, second.values, rtol=1e-4, atol=1e-5)
 
 
-def test_it_is_an_encoder(saved: dict[str, str]) -> None:
+def test_a_loaded_checkpoint_implements_the_encoder_protocol(saved: dict[str, str]) -> None:
     encoder: Encoder = load_encoder(saved["splade"], "document")
     assert list(encoder.terms) == VOCABULARY
     assert json.loads(json.dumps(encoder.description)) == encoder.description
@@ -64,11 +64,11 @@ def test_it_is_an_encoder(saved: dict[str, str]) -> None:
 @pytest.mark.parametrize("batch_size", ["64t", 1, "5"])
 def test_rows_are_in_the_order_of_texts(saved: dict[str, str], name: str, side: Side, batch_size: str | int) -> None:
     encoder = load_encoder(saved[name], side, batch_size=batch_size, dtype="fp32")
-    together = encoder.encode(MANY)
-    assert len(together) == len(MANY)
-    same(together, SparseBatch.concatenate([encoder.encode([text]) for text in MANY]))
-    again = encoder.encode(MANY)
-    assert together.values.tobytes() == again.values.tobytes()  # identical in every run
+    batch = encoder.encode(MANY_TEXTS)
+    assert len(batch) == len(MANY_TEXTS)
+    assert_equal(batch, SparseBatch.concatenate([encoder.encode([text]) for text in MANY_TEXTS]))
+    repeated = encoder.encode(MANY_TEXTS)
+    assert batch.values.tobytes() == repeated.values.tobytes()  # identical in every run
 
 
 @pytest.mark.parametrize("name", ["splade", "sparterm"])
@@ -86,7 +86,7 @@ def test_weights_equal_those_of_the_module(saved: dict[str, str], name: str, tin
         assert batch.row(row) == pytest.approx(expected, rel=1e-4)
 
 
-def test_no_texts(saved: dict[str, str]) -> None:
+def test_an_empty_list_of_texts_gives_an_empty_batch(saved: dict[str, str]) -> None:
     encoder = load_encoder(saved["splade"], "document")
     batch = encoder.encode([])
     assert len(batch) == 0
@@ -99,14 +99,14 @@ def test_truncation(saved: dict[str, str]) -> None:
     assert encoder.truncated == 1
     encoder.encode(["wing lift drag flow heat"])
     assert encoder.truncated == 2
-    same(encoder.encode(["wing lift drag flow"]), encoder.encode(["wing lift drag"]))
+    assert_equal(encoder.encode(["wing lift drag flow"]), encoder.encode(["wing lift drag"]))
 
 
-def test_preparing_uses_neither_counters_nor_weights(saved: dict[str, str]) -> None:
+def test_prepare_uses_neither_counters_nor_weights(saved: dict[str, str]) -> None:
     encoder = load_encoder(saved["splade"], "document", max_length=5, dtype="fp32")
     assert isinstance(encoder, CheckpointEncoder)
     weigher, encoder.weigher = encoder.weigher, torch.nn.Identity()
-    first, second, none = (encoder.prepare(texts) for texts in (MANY[:7], ["wing lift drag flow heat"], []))
+    first, second, none = (encoder.prepare(texts) for texts in (MANY_TEXTS[:7], ["wing lift drag flow heat"], []))
     assert encoder.truncated == 0
     assert (len(first), len(second), second.truncated, len(none)) == (7, 1, 1, 0)
     encoder.weigher = weigher
@@ -114,12 +114,12 @@ def test_preparing_uses_neither_counters_nor_weights(saved: dict[str, str]) -> N
     encoder.encode_prepared(second)
     assert encoder.truncated == first.truncated + 1
     assert len(encoder.encode_prepared(none)) == 0
-    same(one_by_one, encoder.encode(MANY[:7]))
+    assert_equal(one_by_one, encoder.encode(MANY_TEXTS[:7]))
 
 
 def test_top_k(saved: dict[str, str]) -> None:
-    everything, few = (load_encoder(saved["splade"], "document", top_k=k, dtype="fp32") for k in (None, 4))
-    all_terms, four = everything.encode(TEXTS), few.encode(TEXTS)
+    unlimited, limited = (load_encoder(saved["splade"], "document", top_k=k, dtype="fp32") for k in (None, 4))
+    all_terms, four = unlimited.encode(TEXTS), limited.encode(TEXTS)
     for row in range(len(TEXTS)):
         ranked = sorted(all_terms.row(row).items(), key=lambda item: -item[1])
         assert four.row(row) == pytest.approx(dict(ranked[:4]))
@@ -135,18 +135,18 @@ def test_top_k_breaks_ties_by_term_id(rows: list[list[float]], count: int) -> No
     for number, row in enumerate(rows):
         ranked = sorted((-value, "abcdef"[j]) for j, value in enumerate(row) if value)
         assert kept.row(number) == {term: -value for value, term in ranked[:count]}
-        own = kept.indices[kept.indptr[number] : kept.indptr[number + 1]]
-        assert (np.diff(own) > 0).all()
+        columns = kept.indices[kept.indptr[number] : kept.indptr[number + 1]]
+        assert (np.diff(columns) > 0).all()
 
 
 def test_only_the_towers_of_the_side_are_loaded(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
 
-    def noted(folder: Path) -> Any:
+    def record(folder: Path) -> Any:
         loaded.append(folder.name)
         return MASKED_LM.load(folder)
 
-    kind = dataclasses.replace(MASKED_LM, load=noted)
+    kind = dataclasses.replace(MASKED_LM, load=record)
     changed = dataclasses.replace(ARCHITECTURES["sparterm"], tower=lambda *_: kind)
     monkeypatch.setitem(ARCHITECTURES, "sparterm", changed)
     load_encoder(saved["sparterm"], "query")
@@ -183,7 +183,7 @@ def test_other_weights_have_another_description(saved: dict[str, str], tmp_path:
     with torch.no_grad():
         model.towers["document"].decoder_bias[7] += 1e-3
     save_checkpoint(tmp_path, model)
-    first, second = (load_encoder(place, "document").description for place in (saved["splade"], str(tmp_path)))
+    first, second = (load_encoder(folder, "document").description for folder in (saved["splade"], str(tmp_path)))
     assert {key for key in first if first[key] != second[key]} == {"weights_sha256"}
 
 
@@ -253,7 +253,7 @@ def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.Mon
         device.choose_dtype("auto", torch.device("cpu"))
 
 
-def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, str]) -> None:
+def test_a_model_in_memory_can_be_an_encoder(tiny_bert: Path, saved: dict[str, str]) -> None:
     model: LoadedModel = new_model("splade", {}, str(tiny_bert))
     encoder = CheckpointEncoder(
         model.weighers.document,
@@ -263,11 +263,11 @@ def test_a_model_in_memory_is_an_encoder_too(tiny_bert: Path, saved: dict[str, s
         device=torch.device("cpu"),
         dtype="fp32",
     )
-    same(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
+    assert_equal(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
 
 
 def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise half a million dimensions would take gigabytes for short texts."""
+    """Larger batches of short texts with half a million dimensions would take gigabytes."""
     lengths = np.full(300, 3)
     assert [len(batch) for batch in BatchSize.parse("4096t").batches(lengths, max_texts=136)] == [136, 136, 28]
     assert [len(batch) for batch in BatchSize.parse("300").batches(lengths, max_texts=136)] == [300]

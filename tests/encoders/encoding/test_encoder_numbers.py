@@ -19,15 +19,15 @@ UHD = {"dimensions": 48, "k": 4, "layers": [1, 2], "weight_sparsity": 0.3}
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, str]:
-    found = {}
+    paths = {}
     for name, settings in (
         ("splade", {"pooling": "max"}),
         ("uhd", UHD),
     ):
         folder = tmp_path_factory.mktemp("numbers") / name
         save_checkpoint(folder, new_model(name, settings, str(tiny_bert)))
-        found[name] = str(folder)
-    return found
+        paths[name] = str(folder)
+    return paths
 
 
 def loaded(folder: str, **options: Any) -> CheckpointEncoder:
@@ -49,11 +49,14 @@ def test_compiled_towers_give_the_same_weights(folders: dict[str, str], monkeypa
         compile_module(module, backend="eager", **options)
 
     monkeypatch.setattr(nn.Module, "compile", traced)
-    plain, fast = loaded(folders["splade"], dtype="fp32"), loaded(folders["splade"], dtype="fp32", compile=True)
-    assert compiled == [(towers(fast)[0].model, {"dynamic": True})]
-    assert fast.description == plain.description
+    plain, compiled_encoder = (
+        loaded(folders["splade"], dtype="fp32"),
+        loaded(folders["splade"], dtype="fp32", compile=True),
+    )
+    assert compiled == [(towers(compiled_encoder)[0].model, {"dynamic": True})]
+    assert compiled_encoder.description == plain.description
     for text in TEXTS[:2]:
-        assert fast.encode([text]).row(0) == pytest.approx(plain.encode([text]).row(0), rel=1e-4, abs=1e-5)
+        assert compiled_encoder.encode([text]).row(0) == pytest.approx(plain.encode([text]).row(0), rel=1e-4, abs=1e-5)
 
 
 def test_all_towers_are_compiled(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,10 +81,10 @@ def test_no_compiler(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -
 def test_the_default_batch_size_depends_on_the_device(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = {device: int(default_batch_size(torch.device(device)).removesuffix("t")) for device in ("cpu", "cuda")}
     assert tokens["cpu"] < tokens["cuda"]
-    seen: list[int] = []
+    sizes: list[int] = []
     monkeypatch.setattr("encoders.encoding.encoder.default_batch_size", lambda _: "20t")
     for options in ({}, {"batch_size": "40t"}):
         encoder = loaded(folders["splade"], **options)
-        encoder.weigher.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+        encoder.weigher.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
         encoder.encode(["wing lift drag"] * 8)  # five tokens each
-    assert seen == [4, 4, 8]
+    assert sizes == [4, 4, 8]

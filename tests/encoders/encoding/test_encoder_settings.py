@@ -1,4 +1,4 @@
-"""An encoder follows its architecture: changeable settings, terms, and expanded text."""
+"""What an architecture decides for its encoders: changeable settings, terms, and expanded text."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ def test_settings_can_be_changed(scaled: str) -> None:
     encoder = load_encoder(scaled, "document", settings={"factor": 2, "layers": [2]})
     assert encoder.encode(["wing"]).row(0) == {"b2": 6.0}
     assert encoder.description["settings"] == {"factor": 2.0, "cut": 9, "layers": [2], "seed": 0}
-    whole = encoder.description["settings"]
-    assert load_encoder(scaled, "document", settings=whole).description == encoder.description
+    settings = encoder.description["settings"]
+    assert load_encoder(scaled, "document", settings=settings).description == encoder.description
 
 
 def test_query_only_settings_do_not_change_the_weights_hash(scaled: str) -> None:
-    """A query side without a tower still names the model that encoded the documents."""
-    all_of_it, none = (load_encoder(scaled, "query", settings={"cut": cut}) for cut in (9, 1))
-    assert all_of_it.description["weights_sha256"].keys() == {"body"}
-    assert none.description["weights_sha256"] == all_of_it.description["weights_sha256"]
+    """The description of a query side without a tower has the weights hash of the document side."""
+    large, small = (load_encoder(scaled, "query", settings={"cut": cut}) for cut in (9, 1))
+    assert large.description["weights_sha256"].keys() == {"body"}
+    assert small.description["weights_sha256"] == large.description["weights_sha256"]
 
 
 @pytest.mark.parametrize(

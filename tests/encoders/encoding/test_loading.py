@@ -44,8 +44,8 @@ def test_all_options_are_passed_on(folder: str) -> None:
     )
     assert (plain.description["max_length"], plain.description["top_k"]) == (7, 3)
     assert load_encoder(folder, "query", max_length=3, top_k=1).encode(["wing lift"]).row(0) == {"wing": 1.0}
-    given = set(inspect.signature(load_encoder).parameters) - {"checkpoint", "model", "revision"}
-    assert given <= set(inspect.signature(load_checkpoint_encoder).parameters)
+    expected = set(inspect.signature(load_encoder).parameters) - {"checkpoint", "model", "revision"}
+    assert expected <= set(inspect.signature(load_checkpoint_encoder).parameters)
 
 
 def test_errors_name_the_model(folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Weights in fp32 equal each paper's formula, computed plainly from the hidden states of transformers.
+"""Weights in fp32 equal each paper's formula, computed from the hidden states of transformers.
 
 The formula reads one text at a time, all its tokens times the whole vocabulary, in float64 from the states on.
 """
@@ -22,9 +22,9 @@ from tests.encoders.models.heads import untrained
 from tests.tiny_models import TEXTS, VOCABULARY
 
 LONG = "the memory of cycles of references, of the objects in the cycles; "
-MANY = [*TEXTS, *(LONG * times for times in (1, 2, 2, 4)), "lift drag " * 9, "wing", "rain in April"]
+ALL_TEXTS = [*TEXTS, *(LONG * times for times in (1, 2, 2, 4)), "lift drag " * 9, "wing", "rain in April"]
 SPECIAL = [VOCABULARY.index(word) for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")]
-UNUSED = [place for place, word in enumerate(VOCABULARY) if word.startswith("[unused")]
+UNUSED = [column for column, word in enumerate(VOCABULARY) if word.startswith("[unused")]
 SCALE = 100.0
 
 
@@ -33,17 +33,17 @@ def states(tower: Any, ids: Tensor, layer: int = -1) -> Tensor:
     tower.eval()
     with torch.no_grad():
         if hasattr(tower, "decoder"):
-            found = tower.model(input_ids=ids[None], attention_mask=torch.ones_like(ids)[None]).logits
+            hidden = tower.model(input_ids=ids[None], attention_mask=torch.ones_like(ids)[None]).logits
         else:
-            found = tower.model(input_ids=ids[None], output_hidden_states=True).hidden_states[layer]
-    state: Tensor = found[0].detach().double()
+            hidden = tower.model(input_ids=ids[None], output_hidden_states=True).hidden_states[layer]
+    state: Tensor = hidden[0].detach().double()
     return state
 
 
 def logits(tower: Any, ids: Tensor) -> Tensor:
     weight, bias = (parameter.detach().double() for parameter in (tower.decoder_weight, tower.decoder_bias))
-    found: Tensor = states(tower, ids) @ weight.T + bias
-    return found
+    scores: Tensor = states(tower, ids) @ weight.T + bias
+    return scores
 
 
 def splade_max(model: LoadedModel, ids: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def splade_sum(model: LoadedModel, ids: Tensor) -> Tensor:
 
 def sparterm(model: LoadedModel, ids: Tensor) -> Tensor:
     gate = logits(model.towers["gate"], ids).relu().sum(0).sigmoid() >= model.settings.threshold
-    gate[[token for token in ids.tolist() if token not in SPECIAL]] = True  # G_le: the words of the text too
+    gate[[token for token in ids.tolist() if token not in SPECIAL]] = True  # G_le: the words of the text are added
     gate[SPECIAL + UNUSED] = False
     weights: Tensor = logits(model.towers["importance"], ids).relu().sum(0) * gate
     return weights
@@ -106,17 +106,17 @@ def test_weights_and_integers(name: str, backbone: str, request: pytest.FixtureR
     save_checkpoint(tmp_path, model)
     encoder = load_encoder(str(tmp_path), "document", device="cpu", dtype="fp32", batch_size="150t")
     assert isinstance(encoder, CheckpointEncoder)
-    found = encoder.encode(MANY)
-    weights = np.zeros((len(MANY), len(encoder.terms)))
-    weights[np.repeat(np.arange(len(MANY)), np.diff(found.indptr)), found.indices] = found.values
-    ids = [model.tokenizer(text, return_tensors="pt", truncation=True)["input_ids"][0] for text in MANY]
+    batch = encoder.encode(ALL_TEXTS)
+    weights = np.zeros((len(ALL_TEXTS), len(encoder.terms)))
+    weights[np.repeat(np.arange(len(ALL_TEXTS)), np.diff(batch.indptr)), batch.indices] = batch.values
+    ids = [model.tokenizer(text, return_tensors="pt", truncation=True)["input_ids"][0] for text in ALL_TEXTS]
     expected = torch.stack([formula(model, sequence) for sequence in ids]).numpy()
     assert expected.max() > 0.2
     assert 0.01 < (expected > 0).mean() < 0.95  # some terms have weight, others none
     np.testing.assert_allclose(weights, expected, rtol=1e-5, atol=1e-5)
-    impacts, _ = Quantizer(SCALE).quantize(found)
+    impacts, _ = Quantizer(SCALE).quantize(batch)
     integers = np.zeros_like(weights)
-    integers[np.repeat(np.arange(len(MANY)), np.diff(impacts.indptr)), impacts.indices] = impacts.values
+    integers[np.repeat(np.arange(len(ALL_TEXTS)), np.diff(impacts.indptr)), impacts.indices] = impacts.values
     difference = np.abs(integers - np.rint(expected * SCALE))
     assert difference.max() <= 1
-    assert (difference == 0).mean() > 0.999  # they differ only near a rounding boundary
+    assert (difference == 0).mean() > 0.999  # differences occur only near a rounding boundary

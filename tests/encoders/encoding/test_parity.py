@@ -1,4 +1,4 @@
-"""SPLADE-max equals the encoders that published checkpoints are used with today."""
+"""SPLADE-max equals the SPLADE encoders of sentence-transformers and Pyserini."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureR
     inputs = model.tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
     with torch.no_grad():
         torch.testing.assert_close(model.weighers.eval().document(**inputs), expected, rtol=1e-4, atol=1e-5)
-    if pooling == "max":  # a plain folder is read as such
+    if pooling == "max":  # reads a plain folder
         batch = load_encoder(folder, "query", dtype="fp32").encode(TEXTS)
         for row, dense in enumerate(expected):
             terms = {batch.terms[j]: float(dense[j]) for j in dense.nonzero().flatten().tolist()}

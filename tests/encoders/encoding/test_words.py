@@ -1,4 +1,4 @@
-"""Word positions of a real tokenizer; segments cut there have the tokens of the whole text."""
+"""Word positions of a real tokenizer; segments cut at them have the tokens of the full text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_tokenizer_without_positions() -> None:
 
 
 @given(st.lists(PIECES, max_size=30).map(" ".join) | st.lists(PIECES, max_size=30).map("".join), st.integers(1, 9))
-def test_segments_have_the_tokens_of_the_whole(text: str, length: int) -> None:
+def test_segments_have_the_tokens_of_the_full_text(text: str, length: int) -> None:
     words = FIND([text])[0]
     spans = Segmentation(length=length).spans(words)
     parts = [tokens(text[start:end]) for start, end in spans]
@@ -57,4 +57,4 @@ def test_overlap_of_neighbouring_segments(text: str, length: int, data: st.DataO
         assert start < following
         assert end < last
         assert len(tokens(text[following:end])) <= overlap
-        assert not tokens(text[end:following])  # no token is left out
+        assert not tokens(text[end:following])  # no token is omitted

@@ -11,7 +11,7 @@ from torch import Tensor
 from encoders.head import Pooling, Saturation, pool, triton_head, vocabulary_head
 from encoders.head.triton_head import FusedScores
 
-WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
+POOLINGS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -32,7 +32,7 @@ def naive(hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, pooling: s
 
 @pytest.fixture(autouse=True)
 def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the kernels on the CPU, with tiles so small that shapes are no multiples of them."""
+    """Use the kernels on the CPU, with small tiles that do not divide the shapes."""
     monkeypatch.setattr(vocabulary_head, "_uses_triton", lambda *_: True)
     monkeypatch.setattr(triton_head, "_ROWS", 16)
     monkeypatch.setattr(triton_head, "_COLUMNS", 16)
@@ -46,26 +46,26 @@ def _kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     [([7, 3, 0, 5], -6.0), ([19, 9], 0.0), ([2, 1, 0, 2, 1], 0.0)],
     ids=["few active", "several blocks", "many short"],
 )
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_values_and_gradients(pooling: Pooling, saturation: Saturation, lengths: list[int], shift: float) -> None:
     ours, theirs = inputs(lengths, shift), inputs(lengths, shift)
     result = pool(*ours, pooling=pooling, saturation=saturation)
     expected = naive(*theirs, pooling, saturation)
     torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
     with torch.no_grad():
-        alone = pool(*ours, pooling=pooling, saturation=saturation)
-        torch.testing.assert_close(alone, expected, rtol=1e-5, atol=1e-5)
+        without_gradient = pool(*ours, pooling=pooling, saturation=saturation)
+        torch.testing.assert_close(without_gradient, expected, rtol=1e-5, atol=1e-5)
     upstream = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2))
     (result * upstream).sum().backward()
     (expected * upstream).sum().backward()
-    for place in (0, 2, 3):
-        torch.testing.assert_close(ours[place].grad, theirs[place].grad, rtol=1e-4, atol=1e-4)
+    for argument in (0, 2, 3):
+        torch.testing.assert_close(ours[argument].grad, theirs[argument].grad, rtol=1e-4, atol=1e-4)
 
 
 # Not in bf16, which Triton's interpreter multiplies as integers.
 
 
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_half_precision(pooling: Pooling, saturation: Saturation) -> None:
     hidden, mask, weight, bias = (tensor.detach() for tensor in inputs([9, 4]))
     half = [tensor.half() for tensor in (hidden, weight, bias)]
@@ -75,7 +75,7 @@ def test_half_precision(pooling: Pooling, saturation: Saturation) -> None:
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)  # sums are in float32
 
 
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_autocast(pooling: Pooling, saturation: Saturation) -> None:
     ours, theirs = inputs([7, 3]), inputs([7, 3])
     with torch.autocast("cpu", torch.float16):
@@ -85,18 +85,18 @@ def test_autocast(pooling: Pooling, saturation: Saturation) -> None:
     assert not torch.equal(result, expected)
     result.sum().backward()
     expected.sum().backward()
-    for place in (0, 2, 3):
-        mine, other = ours[place].grad, theirs[place].grad
+    for argument in (0, 2, 3):
+        mine, reference = ours[argument].grad, theirs[argument].grad
         assert mine is not None
-        assert other is not None
+        assert reference is not None
         assert mine.dtype == torch.float32
-        assert torch.cosine_similarity(mine.flatten(), other.flatten(), dim=0) > 0.98
+        assert torch.cosine_similarity(mine.flatten(), reference.flatten(), dim=0) > 0.98
 
 
-def test_positions_in_the_middle_need_not_count() -> None:
+def test_masked_positions_in_the_middle_are_ignored() -> None:
     hidden, _, weight, bias = inputs([11, 11])
     mask = torch.tensor([[0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]])
-    for pooling, saturation in WAYS:
+    for pooling, saturation in POOLINGS:
         result = pool(hidden, mask, weight, bias, pooling=pooling, saturation=saturation)
         torch.testing.assert_close(result, naive(hidden, mask, weight, bias, pooling, saturation))
 
@@ -113,7 +113,7 @@ def test_raw_maxima_keep_their_sign() -> None:
     torch.testing.assert_close(bias.grad, torch.full_like(bias, 2.0))
 
 
-def test_of_equal_scores_the_first_wins() -> None:
+def test_ties_go_to_the_first_position() -> None:
     hidden = torch.tensor([[[1.0, 0.0], [2.0, 5.0], [2.0, 5.0], [0.0, 5.0]] * 5])
     scores = FusedScores(1, 20, torch.ones(1, 20, dtype=torch.bool), torch.float32)
     maxima, winners = scores.max_with_row(hidden[0], torch.eye(2))
@@ -121,7 +121,7 @@ def test_of_equal_scores_the_first_wins() -> None:
     assert winners.tolist() == [[1, 1]]
 
 
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_nan_is_kept(pooling: Pooling, saturation: Saturation) -> None:
     hidden, mask, weight, bias = (tensor.detach() for tensor in inputs([18, 18, 18]))
     hidden[1, 13] = math.nan

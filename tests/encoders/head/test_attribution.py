@@ -32,7 +32,7 @@ Entries = dict[tuple[str, int, int], float]
 
 
 def build(case: Case, backbone: Path) -> LoadedModel:
-    """A model as the contract tests build it: its heads are not near zero."""
+    """A model of the contract tests, whose head scores are not near zero."""
     model = new_model(case[0], case[1], str(backbone))
     for tower in model.towers.values():
         with torch.no_grad():
@@ -77,7 +77,7 @@ def test_shares_add_up_to_the_weights(case: Case, tiny_bert: Path) -> None:
                 total.index_add_(0, share.column, share.value.to(total.dtype))
         if case[1].get("mode") == "expansion-only":
             bag = model.weighers.query(*read(model, text))[0]
-            weights = weights * (bag > 0)  # an expanded term gets its 1 from no token
+            weights = weights * (bag > 0)  # no token contributes to the weight 1 of an expanded term
         torch.testing.assert_close(total, weights)
 
 
@@ -101,9 +101,9 @@ def test_splade_by_loops(tiny_bert: Path) -> None:
                 best = max(contributions, key=lambda token: contributions[token])
                 contributions = {best: contributions[best]}
             expected |= {("", token, column): value for token, value in contributions.items() if value > 0}
-        found = entries(shares)
+        actual = entries(shares)
         assert expected
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6), settings
+        assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6), settings
 
 
 def test_sparterms_gate_by_loops(tiny_bert: Path) -> None:
@@ -126,11 +126,11 @@ def test_sparterms_gate_by_loops(tiny_bert: Path) -> None:
             best = max(contributions, key=lambda token: contributions[token])
             contributions = contributions if pool == "relu_sum" else {best: contributions[best]}
             expected |= {("", token, column): value for token, value in contributions.items() if value != 0}
-        found = entries(shares, gate=True)
+        actual = entries(shares, gate=True)
         assert expected
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+        assert actual == pytest.approx(expected, rel=1e-4, abs=1e-6)
         sums: dict[int, float] = defaultdict(float)
-        for (_, _, column), value in found.items():
+        for (_, _, column), value in actual.items():
             sums[column] += value
         assert {column: logits[column] for column in sums} == pytest.approx(sums, rel=1e-4)
 
@@ -164,11 +164,11 @@ def test_the_winners_of_uhd_by_layer_and_token(encoders: str, tiny_bert: Path) -
     model = build(("uhd", settings), tiny_bert)
     ids, mask = read(model, SENTENCE)
     expected: Entries = {}
-    for place, layer in enumerate((1, 2)):
+    for part, layer in enumerate((1, 2)):
         tower: Any = model.towers["joint" if encoders == "joint" else f"bucket-{layer}"]
         with torch.inference_mode():
             states = tower(ids, mask)
-            rows = states[place] if isinstance(states, tuple) else states
+            rows = states[part] if isinstance(states, tuple) else states
             head = tower.head[str(layer)]
             scores = (rows[0] @ head.weight.T + head.bias).tolist()
         best: dict[int, tuple[float, int]] = {}
@@ -176,7 +176,7 @@ def test_the_winners_of_uhd_by_layer_and_token(encoders: str, tiny_bert: Path) -
             for column in sorted(range(len(row)), key=lambda column: -row[column])[:4]:
                 if row[column] > best.get(column, (0.0, 0))[0]:
                     best[column] = (row[column], token)
-        expected |= {(f"b{layer}", token, 48 * place + column): value for column, (value, token) in best.items()}
+        expected |= {(f"b{layer}", token, 48 * part + column): value for column, (value, token) in best.items()}
     assert entries(explained(model, "document", SENTENCE)[1]) == pytest.approx(expected, rel=1e-4)
 
 
@@ -195,9 +195,9 @@ def test_merged_by_hand() -> None:
     assert merged_shares(scores, ids, counted, both[:0], "max").token.tolist() == []
 
 
-def test_of_equal_winners_the_first_token_counts() -> None:
-    values, found = torch.tensor([[2.0, 1.0], [2.0, 1.0], [3.0, -1.0]]), torch.tensor([[4, 6], [4, 6], [9, 7]])
-    shares = largest_shares(values, found, torch.tensor([1, 2, 5]), torch.tensor([4, 6, 7]))
+def test_equal_winners_credit_the_first_token() -> None:
+    values, columns = torch.tensor([[2.0, 1.0], [2.0, 1.0], [3.0, -1.0]]), torch.tensor([[4, 6], [4, 6], [9, 7]])
+    shares = largest_shares(values, columns, torch.tensor([1, 2, 5]), torch.tensor([4, 6, 7]))
     assert entries([shares]) == {("", 1, 4): 2.0, ("", 1, 6): 1.0}
 
 
@@ -213,7 +213,7 @@ def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def test_an_encoder_explains_what_it_encodes(checkpoint: Path) -> None:
+def test_the_shares_of_an_encoder_add_up_to_its_weights(checkpoint: Path) -> None:
     encoder = load_encoder(str(checkpoint), "document", dtype="fp32")
     assert isinstance(encoder, CheckpointEncoder)
     text = f"Hives, wingers!{EXPANDED}are hives"
@@ -234,7 +234,7 @@ def test_an_encoder_explains_what_it_encodes(checkpoint: Path) -> None:
         assert sources.probability is None
 
 
-def test_a_bag_of_words_explains_itself_as_its_module_does(checkpoint: Path) -> None:
+def test_a_bag_of_words_encoder_gives_the_shares_of_its_module(checkpoint: Path) -> None:
     encoder = load_encoder(str(checkpoint), "query", max_length=8)
     assert not isinstance(encoder, CheckpointEncoder)
     reading = encoder.explain("wing of the wing, the lift and drag of wings")

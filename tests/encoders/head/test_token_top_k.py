@@ -15,30 +15,30 @@ SIZES = [(7, 53, 3), (1, 300, 4), (40, 1000, 1), (9, 64, 64), (5, 33, 32), (0, 2
 Inputs = tuple[Tensor, Tensor, Tensor]
 
 
-def inputs(rows: int, n: int, *, whole: bool = False, dtype: torch.dtype = torch.float32) -> Inputs:
-    """``whole``: small whole numbers, so that many scores are equal."""
+def inputs(rows: int, n: int, *, integers: bool = False, dtype: torch.dtype = torch.float32) -> Inputs:
+    """With ``integers``, all values are small integers, so that many scores are equal."""
     generator = torch.Generator().manual_seed(n)
     tensors = [torch.randn(*shape, generator=generator, dtype=dtype) for shape in ((rows, 6), (n, 6), (n,))]
-    hidden, weight, bias = [(tensor.round() if whole else tensor).requires_grad_() for tensor in tensors]
+    hidden, weight, bias = [(tensor.round() if integers else tensor).requires_grad_() for tensor in tensors]
     return hidden, weight, bias
 
 
 def sorted_scores(rows: Tensor, weight: Tensor, bias: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The definition: all scores, sorted; of equal scores the lower column first."""
+    """Definition: all scores in descending order, ties by column."""
     values, columns = torch.sort(rows @ weight.T + bias, dim=1, descending=True, stable=True)
     return values[:, :k], columns[:, :k]
 
 
 @pytest.fixture(autouse=True)
 def _several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows per block, and a last block that is not full."""
+    """Small blocks, of which the last is not full."""
     monkeypatch.setattr(token_top_k, "_BLOCK_ON_CPU", 3000)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["all different", "many equal"])
+@pytest.mark.parametrize("integers", [False, True], ids=["floats", "integers"])
 @pytest.mark.parametrize(("rows", "n", "k"), SIZES)
-def test_equals_sorting_all_scores(rows: int, n: int, k: int, whole: bool) -> None:
-    tensors = inputs(rows, n, whole=whole, dtype=torch.float64)
+def test_equals_sorting_all_scores(rows: int, n: int, k: int, integers: bool) -> None:
+    tensors = inputs(rows, n, integers=integers, dtype=torch.float64)
     values, columns = top_k_per_row(*tensors, k)
     expected, reference = sorted_scores(*tensors, k)
     torch.testing.assert_close(values, expected)
@@ -46,8 +46,8 @@ def test_equals_sorting_all_scores(rows: int, n: int, k: int, whole: bool) -> No
     upstream = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     gradients = torch.autograd.grad((values * upstream).sum(), tensors)
     references = torch.autograd.grad((expected * upstream).sum(), tensors)
-    for gradient, other in zip(gradients, references, strict=True):
-        torch.testing.assert_close(gradient, other)  # 0 for columns that are in no top k
+    for gradient, expected_gradient in zip(gradients, references, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient)  # 0 for columns that are in no top k
     with torch.no_grad():
         assert torch.equal(top_k_per_row(*tensors, k)[1], reference)
 
@@ -81,7 +81,7 @@ def test_bf16() -> None:
 
 
 def test_the_largest_of_each_row() -> None:
-    """Of equal values the first stay; ``k`` may exceed the number of columns."""
+    """Ties keep the first columns; ``k`` may exceed the number of columns."""
     weights = torch.tensor([[0.5, 2.0, 0.5, 1.0], [0.0, 0.0, 3.0, 0.0]], requires_grad=True)
     assert keep_largest(weights, 3).tolist() == [[0.5, 2.0, 0.0, 1.0], [0.0, 0.0, 3.0, 0.0]]
     assert torch.equal(keep_largest(weights, 9), weights)
@@ -119,10 +119,10 @@ def test_gradcheck() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("whole", [False, True], ids=["all different", "many equal"])
-def test_on_a_gpu(whole: bool) -> None:
-    ours = [tensor.detach().double().cuda().requires_grad_() for tensor in inputs(40, 3000, whole=whole)]
-    theirs = [tensor.detach().double().requires_grad_() for tensor in inputs(40, 3000, whole=whole)]
+@pytest.mark.parametrize("integers", [False, True], ids=["floats", "integers"])
+def test_on_a_gpu(integers: bool) -> None:
+    ours = [tensor.detach().double().cuda().requires_grad_() for tensor in inputs(40, 3000, integers=integers)]
+    theirs = [tensor.detach().double().requires_grad_() for tensor in inputs(40, 3000, integers=integers)]
     texts = torch.arange(40) // 8
     results = []
     for rows, weight, bias in (ours, theirs):
@@ -132,6 +132,6 @@ def test_on_a_gpu(whole: bool) -> None:
         results.append((columns.cpu(), pooled.detach().cpu()))
     assert torch.equal(results[0][0], results[1][0])
     torch.testing.assert_close(results[0][1], results[1][1])
-    for mine, other in zip(ours, theirs, strict=True):
+    for mine, reference in zip(ours, theirs, strict=True):
         assert mine.grad is not None
-        torch.testing.assert_close(mine.grad.cpu(), other.grad)
+        torch.testing.assert_close(mine.grad.cpu(), reference.grad)

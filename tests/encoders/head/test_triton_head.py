@@ -15,7 +15,7 @@ from torch import Tensor
 from encoders.head import Pooling, Saturation, pool, vocabulary_head
 from encoders.head.vocabulary_head import TRITON_SWITCH
 
-WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
+POOLINGS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed; it is for Linux only")
 
@@ -84,9 +84,9 @@ def test_kernels_equal_the_naive_formula_in_tritons_interpreter(python: Any) -> 
         env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:]
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found is not None
-    assert int(found[1]) > 25
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) > 25
 
 
 @needs_triton
@@ -98,7 +98,7 @@ def test_kernels_compile_for_gpus(python: Any, tmp_path: Path) -> None:
 
 
 def on_gpu(lengths: list[int], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sizes of a small model that are no multiples of a tile."""
+    """Sizes of a small model that tiles do not divide."""
     generator = torch.Generator().manual_seed(1)
     hidden = torch.randn(len(lengths), max(lengths), 200, generator=generator)
     weight = torch.randn(1000, 200, generator=generator) / 14
@@ -112,27 +112,29 @@ def on_gpu(lengths: list[int], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tens
 @needs_triton
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("lengths", [[300, 1, 0, 129], [5, 8, 2], [128] * 3, [30, 20, 10, 31, 0, 1, 2]])
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_on_a_gpu(
     pooling: Pooling, saturation: Saturation, lengths: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernels equal plain PyTorch on the GPU, and give the same bits twice."""
-    found = []
+    """Kernels equal plain PyTorch on the GPU, and two runs give identical bits."""
+    results = []
     for switch in ("1", "1", "0"):
         monkeypatch.setenv(TRITON_SWITCH, switch)
         hidden, mask, weight, bias = on_gpu(lengths, dtype)
         weights = pool(hidden, mask, weight, bias, pooling=pooling, saturation=saturation)
         with torch.no_grad():
-            alone = pool(hidden, mask, weight, bias, pooling=pooling, saturation=saturation)
+            without_gradient = pool(hidden, mask, weight, bias, pooling=pooling, saturation=saturation)
         upstream = torch.randn(weights.shape, generator=torch.Generator().manual_seed(2)).cuda()
         (weights * upstream).sum().backward()
         gradients = [tensor.grad for tensor in (hidden, weight, bias)]
         assert all(gradient is not None for gradient in gradients)
-        found.append([weights.detach(), alone, *(gradient.float() for gradient in gradients if gradient is not None)])
-    assert all(torch.equal(one, other) for one, other in zip(found[0], found[1], strict=True))
+        results.append(
+            [weights.detach(), without_gradient, *(gradient.float() for gradient in gradients if gradient is not None)]
+        )
+    assert all(torch.equal(first, second) for first, second in zip(results[0], results[1], strict=True))
     tolerance = 1e-4 if dtype == torch.float32 else 0.02
-    for ours, plain in zip(found[0][:2], found[2][:2], strict=True):
+    for ours, plain in zip(results[0][:2], results[2][:2], strict=True):
         torch.testing.assert_close(ours, plain, rtol=tolerance, atol=tolerance)
-    for ours, plain in zip(found[0][2:], found[2][2:], strict=True):
+    for ours, plain in zip(results[0][2:], results[2][2:], strict=True):
         similarity = torch.cosine_similarity(ours.flatten(), plain.flatten(), dim=0)
         assert similarity > 1 - tolerance

@@ -1,4 +1,4 @@
-"""The vocabulary head equals the formula that holds every score, in values and gradients."""
+"""The vocabulary head equals the formula over all scores, in values and gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from encoders.head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns, tiled_scores
 
-WAYS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
+POOLINGS: list[tuple[Pooling, Saturation]] = [("sum", "log"), ("sum", "none"), ("max", "log"), ("max", "none")]
 LENGTHS = {
     "padded": [7, 3, 0, 5],
     "full": [7, 7],
@@ -33,7 +33,7 @@ Function = Callable[[Tensor, Tensor, Tensor], Any]
 def naive(
     hidden: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, *, pooling: str, saturation: str, relu: bool = True
 ) -> Tensor:
-    """The formula, holding (batch, tokens, vocabulary)."""
+    """The formula with all scores ``(batch, tokens, vocabulary)`` in memory."""
     scores = hidden @ weight.T + bias
     if not relu:
         maxima = scores.masked_fill(~mask.bool()[:, :, None], float("-inf")).amax(1)
@@ -73,7 +73,7 @@ def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize("relu", [True, False])
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_pool(pooling: Pooling, saturation: Saturation, relu: bool) -> None:
     if not relu and (pooling, saturation) != ("max", "none"):
         with pytest.raises(ValueError, match="max pooling"):
@@ -94,7 +94,7 @@ def test_pool(pooling: Pooling, saturation: Saturation, relu: bool) -> None:
 
 @pytest.mark.usefixtures("layout")
 @pytest.mark.parametrize("shift", SHIFTS[:2])
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_gradcheck(pooling: Pooling, saturation: Saturation, shift: float) -> None:
     hidden, mask, weight, bias = inputs([4, 2, 0], shift=shift, terms=20, dtype=torch.float64)
 
@@ -105,7 +105,7 @@ def test_gradcheck(pooling: Pooling, saturation: Saturation, shift: float) -> No
 
 
 def test_both_backward_passes_of_sums_are_tested() -> None:
-    """With few positive scores every tile keeps its entries, with many none does."""
+    """Few positive scores let every tile keep its entries; many let no tile keep them."""
     for shift in SHIFTS[::2]:
         hidden, mask, weight, bias = inputs(LENGTHS["padded"], shift=shift)
         layout = tiled_scores.TokenRows(mask, drop_padding=True)
@@ -138,7 +138,7 @@ def test_by_hand() -> None:
     torch.testing.assert_close(logged, torch.tensor([[8.0, 1.0, 2.0]]).log())  # log 2 + log 4, log 1, log 2 + log 1
 
 
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_lexical_is_the_full_vector_times_the_bag_of_words(pooling: Pooling, saturation: Saturation) -> None:
     options: dict[str, Any] = {"pooling": pooling, "saturation": saturation}
     hidden, mask, weight, bias = inputs(LENGTHS["padded"], shift=0.5, dtype=torch.float64)
@@ -158,7 +158,7 @@ def test_first_occurrences() -> None:
 
 
 @pytest.mark.parametrize("columns", [[], [3], [52, 0, 17], list(range(50))], ids=len)
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_columns(pooling: Pooling, saturation: Saturation, columns: list[int]) -> None:
     options: dict[str, Any] = {"pooling": pooling, "saturation": saturation}
     hidden, mask, weight, bias = inputs(LENGTHS["padded"], dtype=torch.float64)
@@ -172,7 +172,7 @@ def test_columns(pooling: Pooling, saturation: Saturation, columns: list[int]) -
 
 
 @pytest.mark.parametrize("shift", [-6.0, 0.0])
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_bf16_autocast(pooling: Pooling, saturation: Saturation, shift: float) -> None:
     ours, theirs = inputs([7, 3], shift=shift), inputs([7, 3], shift=shift)
     with torch.autocast("cpu", torch.bfloat16):
@@ -180,7 +180,7 @@ def test_bf16_autocast(pooling: Pooling, saturation: Saturation, shift: float) -
     assert result.dtype == torch.float32  # pooled in float32
     expected = naive(*theirs, pooling=pooling, saturation=saturation)
     torch.testing.assert_close(result, expected, rtol=0.02, atol=0.06)
-    assert not torch.equal(result, expected)  # the matrix product did run in bf16
+    assert not torch.equal(result, expected)  # the matrix product was in bf16
     result.sum().backward()
     expected.sum().backward()
     for number in (0, 2, 3):
@@ -190,7 +190,7 @@ def test_bf16_autocast(pooling: Pooling, saturation: Saturation, shift: float) -
 
 
 @pytest.mark.parametrize("kind", ["pool", "lexical"])
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_bf16_weights_are_pooled_in_float32(
     pooling: Pooling, saturation: Saturation, kind: Literal["pool", "lexical"]
 ) -> None:
@@ -223,14 +223,14 @@ class _Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("lengths", [[40, 40], [40, 31]], ids=["full", "padded"])
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
-def test_the_scores_of_all_tokens_and_terms_are_never_held(
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
+def test_the_scores_of_all_tokens_and_terms_are_never_in_memory(
     pooling: Pooling, saturation: Saturation, lengths: list[int]
 ) -> None:
     tensors = inputs(lengths, terms=1000, shift=-6.0)
-    with _Largest() as watch:
+    with _Largest() as recorder:
         pool(*tensors, pooling=pooling, saturation=saturation).sum().backward()
-    assert 2 * 1000 <= watch.largest < sum(lengths) * 1000 / 5
+    assert 2 * 1000 <= recorder.largest < sum(lengths) * 1000 / 5
 
 
 @pytest.mark.usefixtures("layout")
@@ -260,7 +260,7 @@ def test_tiny_gradients_are_set_to_zero(pooling: Pooling) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("pooling", "saturation"), WAYS)
+@pytest.mark.parametrize(("pooling", "saturation"), POOLINGS)
 def test_on_a_gpu(pooling: Pooling, saturation: Saturation) -> None:
     hidden, mask, weight, bias = inputs([7, 3, 0])
     ours = [tensor.detach().cuda().requires_grad_(tensor.requires_grad) for tensor in (hidden, mask, weight, bias)]

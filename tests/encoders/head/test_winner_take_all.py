@@ -22,17 +22,17 @@ def _several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_top_k, "_MASK_ROWS", 23)
 
 
-def made(hidden: int = 21, dimensions: int = 60, sparsity: float = 0.7) -> WinnerTakeAll:
+def new_layer(hidden: int = 21, dimensions: int = 60, sparsity: float = 0.7) -> WinnerTakeAll:
     torch.manual_seed(0)
     return WinnerTakeAll(hidden, dimensions, sparsity)
 
 
-def seen(layer: WinnerTakeAll) -> Tensor:
+def inputs_seen(layer: WinnerTakeAll) -> Tensor:
     return unpack(layer.mask, layer.weight.shape[1])
 
 
 @hypothesis.given(strategies.integers(0, 5), strategies.integers(1, 40), strategies.integers(0, 9))
-def test_unpacked_is_what_was_packed(rows: int, columns: int, seed: int) -> None:
+def test_unpack_is_the_inverse_of_pack(rows: int, columns: int, seed: int) -> None:
     bits = torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed)) < 0.5
     packed = pack(bits)
     assert packed.shape == (rows, math.ceil(columns / 8))
@@ -40,31 +40,31 @@ def test_unpacked_is_what_was_packed(rows: int, columns: int, seed: int) -> None
 
 
 @pytest.mark.parametrize(("sparsity", "inputs"), [(0.7, 6), (0.5, 10), (0.0, 21)])
-def test_each_dimension_sees_the_same_number_of_random_inputs(sparsity: float, inputs: int) -> None:
-    layer = made(sparsity=sparsity)
-    mask = seen(layer)
+def test_each_dimension_has_the_same_number_of_random_inputs(sparsity: float, inputs: int) -> None:
+    layer = new_layer(sparsity=sparsity)
+    mask = inputs_seen(layer)
     assert mask.sum(1).eq(inputs).all()
     assert torch.equal(layer.weight != 0, mask)
     assert len(mask.unique(dim=0)) > 50 or sparsity == 0
     assert mask.any(0).all()
 
 
-def test_initial_weights_have_the_bound_of_the_inputs_seen() -> None:
-    layer = made(hidden=768, dimensions=50)
+def test_the_bound_of_initial_weights_depends_on_the_inputs_seen() -> None:
+    layer = new_layer(hidden=768, dimensions=50)
     bound = 1 / math.sqrt(230)  # 0.3 * 768
-    for values in (layer.weight[seen(layer)], layer.bias):
+    for values in (layer.weight[inputs_seen(layer)], layer.bias):
         assert values.abs().max() <= bound
         assert values.abs().max() > 0.9 * bound
         assert abs(values.mean()) < 0.2 * bound
 
 
 def test_the_mask_has_one_bit_per_input() -> None:
-    layer = made(hidden=768, dimensions=10)
+    layer = new_layer(hidden=768, dimensions=10)
     assert layer.mask.nbytes / layer.weight.nbytes == 1 / 32
 
 
 def test_winners_are_those_of_the_linear_layer() -> None:
-    layer = made()
+    layer = new_layer()
     rows = torch.randn(5, 21)
     expected = torch.sort(rows @ layer.weight.T + layer.bias, dim=1, descending=True)
     values, dimensions = layer(rows, 4)
@@ -74,8 +74,8 @@ def test_winners_are_those_of_the_linear_layer() -> None:
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
 def test_masked_weights_stay_zero(kind: type[torch.optim.Adam]) -> None:
-    layer = made()
-    hidden = ~seen(layer)
+    layer = new_layer()
+    hidden = ~inputs_seen(layer)
     before = layer.weight.detach().clone()
     optimizer = kind(layer.parameters(), lr=0.1, weight_decay=0.5)
     for step in range(5):
@@ -89,32 +89,32 @@ def test_masked_weights_stay_zero(kind: type[torch.optim.Adam]) -> None:
     assert not torch.isclose(layer.weight, before)[~hidden].any()
 
 
-def test_only_winners_get_gradient() -> None:
-    layer = made()
+def test_only_winners_get_a_gradient() -> None:
+    layer = new_layer()
     rows = torch.randn(3, 21, requires_grad=True)
     values, dimensions = layer(rows, 2)
     values.sum().backward()
     winning = torch.zeros(60, dtype=torch.bool).scatter_(0, dimensions.flatten(), True)
     assert layer.weight.grad is not None
     assert layer.bias.grad is not None
-    assert torch.equal(layer.weight.grad != 0, seen(layer) & winning[:, None])
+    assert torch.equal(layer.weight.grad != 0, inputs_seen(layer) & winning[:, None])
     assert torch.equal(layer.bias.grad != 0, winning)
     assert rows.grad is not None
     torch.testing.assert_close(rows.grad, layer.weight.detach()[dimensions].sum(1))
 
 
 def test_saved_and_loaded_with_its_mask(tmp_path: Path) -> None:
-    layer = made()
+    layer = new_layer()
     save_file(layer.state_dict(), tmp_path / "layer.safetensors")
-    other = WinnerTakeAll(21, 60, 0.7, initialise=False)
-    assert not other.mask.any()
-    other.load_state_dict(load_file(tmp_path / "layer.safetensors"))
-    assert torch.equal(other.mask, layer.mask)
-    assert torch.equal(other.weight, layer.weight)
-    assert torch.equal(other.bias, layer.bias)
+    loaded = WinnerTakeAll(21, 60, 0.7, initialise=False)
+    assert not loaded.mask.any()
+    loaded.load_state_dict(load_file(tmp_path / "layer.safetensors"))
+    assert torch.equal(loaded.mask, layer.mask)
+    assert torch.equal(loaded.weight, layer.weight)
+    assert torch.equal(loaded.bias, layer.bias)
 
 
 @pytest.mark.parametrize("sparsity", [-0.1, 0.99, 1.0, 1.5])
 def test_invalid_sparsities(sparsity: float) -> None:
     with pytest.raises(LearnedSparseError, match="leaves no inputs"):
-        made(sparsity=sparsity)
+        new_layer(sparsity=sparsity)

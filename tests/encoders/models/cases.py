@@ -1,4 +1,4 @@
-"""Settings of every architecture that the contract tests run: each switch, and the combinations that make sense."""
+"""Settings of every architecture for the contract tests: each switch, and the useful combinations."""
 
 from __future__ import annotations
 
@@ -94,11 +94,13 @@ BY_ARCHITECTURE = {
     "uhd": UHD,
     "unicoil": UNICOIL,
 }
-CASES: list[Case] = [(architecture, settings) for architecture, some in BY_ARCHITECTURE.items() for settings in some]
+CASES: list[Case] = [
+    (architecture, settings) for architecture, all_settings in BY_ARCHITECTURE.items() for settings in all_settings
+]
 SMALLEST: dict[str, dict[str, Any]] = {"uhd": _UHD}
-"""Settings without which an architecture would be too large for a tiny backbone."""
+"""Settings that make an architecture small enough for a tiny backbone."""
 FILES = {"deepimpact": "term_weighting", "tildev2": "term_weighting", "unicoil": "term_weighting"}
-"""Where an architecture's tests and its reference are, if not in files of its own name."""
+"""File name of the tests and the reference of an architecture, if it differs from the architecture's name."""
 
 
 def name(case: Case) -> str:

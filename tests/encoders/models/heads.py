@@ -13,7 +13,7 @@ from learned_sparse.core.records import EXPANDED
 from tests.tiny_models import TEXTS, VOCABULARY
 
 EXPANSIONS = ["what causes hives", "", "memory of the garbage", "wing wing lift", "rain", "the wing of a new wing"]
-PAIRS = [text + EXPANDED + more if more else text for text, more in zip(TEXTS, EXPANSIONS, strict=True)]
+PAIRS = [text + EXPANDED + expansion if expansion else text for text, expansion in zip(TEXTS, EXPANSIONS, strict=True)]
 SPECIAL = {word: VOCABULARY.index(word) for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")}
 ADDED = [token for word, token in SPECIAL.items() if word != "[UNK]"]
 UNUSED = [token for token, word in enumerate(VOCABULARY) if word.startswith("[unused")]
@@ -49,7 +49,7 @@ def weigh(module: Any, model: LoadedModel, texts: list[str] = TEXTS, **options: 
 
 
 class LogitTable(nn.Module):
-    """A tower without network: token t has the logits ``rows[t]``."""
+    """A tower without a network: token t has the logits ``rows[t]``."""
 
     def __init__(self, *rows: list[float]) -> None:
         super().__init__()
@@ -61,14 +61,14 @@ class LogitTable(nn.Module):
 
 
 def scores_of(tower: Any, ids: Tensor) -> list[float]:
-    """The score that the head gives to each token of one unpadded text."""
+    """The head's score of each token of one unpadded text."""
     with torch.no_grad():
         scores: list[float] = tower.head(tower(ids[None], torch.ones_like(ids)[None]))[0, :, 0].tolist()
     return scores
 
 
 def logits_of(tower: Any, ids: Tensor) -> list[list[float]]:
-    """The masked-LM logits of each token of one unpadded text."""
+    """Masked-LM logits of each token of one unpadded text."""
     with torch.no_grad():
         hidden = tower(ids[None], torch.ones_like(ids)[None])[0]
         logits: list[list[float]] = (hidden @ tower.decoder_weight.T + tower.decoder_bias).tolist()

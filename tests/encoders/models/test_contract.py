@@ -1,4 +1,4 @@
-"""The contract of every architecture, tested on both sides and with every setting."""
+"""The contract of every architecture, on both sides and with every setting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ON_DISTILBERT: list[tuple[Case, str]] = [
 every_case = pytest.mark.parametrize(
     ("case", "kind"), ON_BERT + ON_DISTILBERT, ids=[f"{kind}-{name(case)}" for case, kind in ON_BERT + ON_DISTILBERT]
 )
-MIN_SIMILARITY = {"uhd": 0.95}  # winners with nearly equal values swap ranks in bf16
+MIN_SIMILARITY = {"uhd": 0.95}  # nearly equal winners change ranks in bf16
 every_side = pytest.mark.parametrize("side", SIDES)
 
 
@@ -43,7 +43,7 @@ def model(case: Case, kind: str, built: dict[str, LoadedModel], request: pytest.
 
 
 def build(case: Case, backbone: str) -> LoadedModel:
-    """An untrained model whose towers differ from one another and whose heads give scores far from zero."""
+    """An untrained model with different towers and head scores far from zero."""
     model = new_model(case[0], case[1], backbone)
     for number, tower in enumerate(model.towers.values()):
         with torch.no_grad():
@@ -76,8 +76,8 @@ def test_padding_changes_nothing(model: LoadedModel, side: Side) -> None:
 @every_case
 def test_a_batch_gives_the_weights_of_single_texts(model: LoadedModel, side: Side) -> None:
     module = model.weighers.side(side)
-    alone = torch.cat([weigh(module, model, [text]) for text in TEXTS])
-    torch.testing.assert_close(weigh(module, model), alone)
+    single = torch.cat([weigh(module, model, [text]) for text in TEXTS])
+    torch.testing.assert_close(weigh(module, model), single)
 
 
 @every_side
@@ -103,12 +103,12 @@ def test_a_loaded_checkpoint_gives_the_same_weights(model: LoadedModel, side: Si
 
 
 @every_case
-def test_both_sides_of_a_shared_model_are_one_module(model: LoadedModel) -> None:
-    same = model.weighers.query is model.weighers.document
+def test_a_shared_model_has_one_module_for_both_sides(model: LoadedModel) -> None:
+    is_one_module = model.weighers.query is model.weighers.document
     family = ARCHITECTURES[model.architecture]
-    assert same == family.shared(model.settings)
+    assert is_one_module == family.shared(model.settings)
     assert isinstance(model.weighers.query, BagOfWords) == (not family.towers(model.settings, "query"))
-    if same:
+    if is_one_module:
         torch.testing.assert_close(weigh(model.weighers.query, model), weigh(model.weighers.document, model))
 
 
@@ -117,7 +117,7 @@ def test_a_ranking_loss_trains_every_parameter_except_gates(model: LoadedModel) 
     """Eq. 8 trains the gates, through ``gate_logits``."""
     model.weighers.zero_grad()
     ids, mask = inputs(model, TEXTS)
-    model.weighers.train(getattr(model.settings, "binarize", False))  # training works on the real weights
+    model.weighers.train(getattr(model.settings, "binarize", False))  # training uses the float weights
     query, document = model.weighers.query(ids, mask), model.weighers.document(ids, mask)
     model.weighers.eval()
     gates = {name for name in model.towers if name.endswith("gate")}
@@ -138,7 +138,7 @@ def test_a_ranking_loss_trains_every_parameter_except_gates(model: LoadedModel) 
 
 
 @every_case
-def test_every_parameter_belongs_to_one_named_tower(model: LoadedModel) -> None:
+def test_every_parameter_belongs_to_exactly_one_tower(model: LoadedModel) -> None:
     in_towers = [id(parameter) for tower in model.towers.values() for parameter in tower.parameters()]
     assert len(in_towers) == len(set(in_towers))
     assert {id(parameter) for parameter in model.weighers.parameters()} == set(in_towers)
@@ -149,8 +149,8 @@ def test_every_parameter_belongs_to_one_named_tower(model: LoadedModel) -> None:
 def test_bf16_weights_are_similar(model: LoadedModel, side: Side) -> None:
     exact = weigh(model.weighers.side(side), model)
     with torch.inference_mode():
-        rough = copy.deepcopy(model.weighers.side(side)).to(torch.bfloat16)(*inputs(model, TEXTS))
-    assert torch.cosine_similarity(exact.flatten(), rough.float().flatten(), dim=0) > MIN_SIMILARITY.get(
+        bf16 = copy.deepcopy(model.weighers.side(side)).to(torch.bfloat16)(*inputs(model, TEXTS))
+    assert torch.cosine_similarity(exact.flatten(), bf16.float().flatten(), dim=0) > MIN_SIMILARITY.get(
         model.architecture, 0.98
     )
 

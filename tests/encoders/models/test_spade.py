@@ -32,7 +32,7 @@ EXPANSION = LogitTable([1.0, 5.0, 4.0, -1.0], [0.5, -2.0, -3.0, -4.0], [3.0, 6.0
 
 
 class Scores(nn.Module):
-    """A weighting tower without network: the positions score 1, -2, 3 and 7."""
+    """A weighting tower without a network: the positions score 1, -2, 3 and 7."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ BY_HAND: list[tuple[dict[str, Any], list[float]]] = [
     ({"components": "weighting", "repeats": "first"}, [1.0, 0.0, 0.0, 0.0]),
     ({"components": "weighting", "repeats": "mean"}, [2.0, 0.0, 0.0, 0.0]),
     ({"components": "expansion", "k": 1}, [0.5, 5.0, 0.0, 0.0]),  # the word 1 is the best at 0, the word 0 at 1
-    ({"components": "expansion", "k": 2}, [0.5, 5.0, 4.0, 0.0]),  # -2 is the second best at 1: no weight
+    ({"components": "expansion", "k": 2}, [0.5, 5.0, 4.0, 0.0]),  # -2 is the second best at 1, which gives no weight
     ({"components": "expansion", "k": None}, [1.0, 5.0, 4.0, 0.0]),
     ({"k": 1, "alpha": 0.25}, [0.75 * 3 + 0.25 * 0.5, 0.25 * 5, 0.0, 0.0]),
     ({"k": 1, "alpha": 0.0}, [3.0, 0.0, 0.0, 0.0]),
@@ -66,12 +66,12 @@ def test_by_hand(settings: dict[str, Any], expected: list[float]) -> None:
 
 
 def expected_of(model: Any, pair: str, *, training: bool = False) -> list[float]:
-    """The weights of one pair by ``tests.reference.spade``; text and expansion are split before they are tokenized."""
+    """Weights of one pair by ``tests.reference.spade``; text and expansion are tokenized separately."""
     settings: SpaDESettings = model.settings
-    both, own = inputs(model, [pair])[0][0], inputs(model, [pair.split("\x1f")[0]])[0][0]
+    pair_ids, text_ids = inputs(model, [pair])[0][0], inputs(model, [pair.split("\x1f")[0]])[0][0]
     vectors = {}
     if settings.components != "expansion":
-        ids = both if settings.expanded in {"both", "weighting"} else own
+        ids = pair_ids if settings.expanded in {"both", "weighting"} else text_ids
         vectors["weighting"] = reference.weighting(
             scores_of(model.towers["weighting"], ids),
             ids.tolist(),
@@ -82,7 +82,7 @@ def expected_of(model: Any, pair: str, *, training: bool = False) -> list[float]
             separator=SPECIAL["[SEP]"] if settings.weighting_separators else None,
         )
     if settings.components != "weighting":
-        ids = both if settings.expanded in {"both", "expansion"} else own
+        ids = pair_ids if settings.expanded in {"both", "expansion"} else text_ids
         vectors["expansion"] = reference.expansion(
             logits_of(model.towers["expansion"], ids),
             ids.tolist(),
@@ -104,7 +104,7 @@ def expected_of(model: Any, pair: str, *, training: bool = False) -> list[float]
 @pytest.mark.parametrize("training", [False, True], ids=["encoding", "training"])
 @pytest.mark.parametrize("settings", cases.SPADE, ids=str)
 def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert: Path) -> None:
-    """A padded batch of all texts equals the texts one by one; training (here without dropout) keeps scores below 0."""
+    """A padded batch equals its texts encoded one by one; training, here without dropout, keeps negative scores."""
     model = untrained("spade", settings, tiny_bert)
     texts = TEXTS if model.settings.expanded == "none" else PAIRS
     document: Any = model.weighers.document
@@ -118,7 +118,7 @@ def test_equals_plain_loops(settings: dict[str, Any], training: bool, tiny_bert:
 
 
 def test_training_gives_weights_below_zero_only_without_relu(tiny_bert: Path) -> None:
-    """The tiny model has such scores, so that the comparison with plain loops covers them."""
+    """Guards the comparison with plain loops, which needs negative scores."""
     for settings, negative in (
         ({}, False),
         ({"components": "weighting", "weighting_activation": "none"}, True),
@@ -140,7 +140,7 @@ def test_queries_are_boolean(special: str, tiny_bert: Path) -> None:
     assert model.weighers.query(ids, mask).tolist() == expected
 
 
-def test_only_the_chosen_components_read_expansion_text(tiny_bert: Path) -> None:
+def test_the_setting_expanded_chooses_the_components_that_read_expansion_text(tiny_bert: Path) -> None:
     for expanded, readers in {
         "both": {"weighting", "expansion"},
         "weighting": {"weighting"},
@@ -150,12 +150,12 @@ def test_only_the_chosen_components_read_expansion_text(tiny_bert: Path) -> None
         document: Any = model.weighers.document
         for name, part in document.components.items():
             with torch.no_grad():
-                pair, alone = part(*inputs(model, PAIRS[:1])), part(*inputs(model, TEXTS[:1]))
-            same = pair.shape == alone.shape and torch.allclose(pair, alone, atol=1e-5)
-            assert same == (name not in readers), (expanded, name)
+                pair, text_only = part(*inputs(model, PAIRS[:1])), part(*inputs(model, TEXTS[:1]))
+            unchanged = pair.shape == text_only.shape and torch.allclose(pair, text_only, atol=1e-5)
+            assert unchanged == (name not in readers), (expanded, name)
 
 
-def test_documents_are_read_with_expansion_text_if_a_component_uses_it() -> None:
+def test_uses_expanded_is_true_if_a_component_reads_expansion_text() -> None:
     uses = ARCHITECTURES["spade"].uses_expanded
     assert all(uses(SpaDESettings(expanded=components)) for components in ("both", "weighting", "expansion"))
     assert not uses(SpaDESettings(expanded="none"))

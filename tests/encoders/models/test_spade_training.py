@@ -38,7 +38,7 @@ def trained_towers(model: LoadedModel) -> set[str]:
 
 
 @pytest.mark.parametrize("component", ["weighting", "expansion"])
-def test_a_component_alone_leaves_the_other_untouched(component: str, tiny_bert: Path) -> None:
+def test_training_one_component_gives_the_other_no_gradient(component: str, tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     documents(model, component).sum().backward()
     assert trained_towers(model) == {component}
@@ -48,7 +48,7 @@ def test_a_component_alone_leaves_the_other_untouched(component: str, tiny_bert:
 
 
 @pytest.mark.parametrize(("alpha", "computed"), [(0.0, "weighting"), (1.0, "expansion")])
-def test_a_component_without_a_share_is_not_computed(alpha: float, computed: str, tiny_bert: Path) -> None:
+def test_a_component_with_share_zero_is_not_computed(alpha: float, computed: str, tiny_bert: Path) -> None:
     model = untrained("spade", {"alpha": alpha}, tiny_bert)
     documents(model).sum().backward()
     assert trained_towers(model) == {computed}
@@ -62,7 +62,7 @@ def test_the_weighting_tower_has_no_decoder(tiny_bert: Path) -> None:
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_only_winners_get_a_gradient(k: int, tiny_bert: Path) -> None:
-    """The sum of all weights has the gradient 1 at the bias of a term for each text it has weight in, and no other."""
+    """The gradient of the sum of all weights at a term's bias is the number of texts with a weight for this term."""
     model = untrained("spade", {"k": k}, tiny_bert)
     weights = documents(model, "expansion")
     weights.sum().backward()
@@ -87,7 +87,7 @@ def test_pruned_terms_get_no_gradient(tiny_bert: Path) -> None:
 
 
 def test_terms_are_counted_before_pruning(tiny_bert: Path) -> None:
-    """Otherwise a pruned term would have no weight, seem rare and return."""
+    """Counted after pruning, a pruned term would have no weight, seem rare and be restored."""
     model = untrained("spade", {}, tiny_bert)
     module: Any = model.weighers.document
     shares = (documents(model) > 0).float().mean(0)
@@ -98,7 +98,7 @@ def test_terms_are_counted_before_pruning(tiny_bert: Path) -> None:
 
 
 def test_a_share_of_exactly_gamma_is_kept(tiny_bert: Path) -> None:
-    """7 of 10 documents are no more than 0.7, whatever the float says; 70,001 of 100,000 are."""
+    """A share of 7 in 10 documents is not above 0.7 despite float rounding; 70,001 in 100,000 is."""
     module: Any = untrained("spade", {}, tiny_bert).weighers.document
     shares = torch.zeros(len(VOCABULARY))
     shares[7], shares[8], shares[9] = 7 / 10, 70_001 / 100_000, 3 / 10
@@ -112,7 +112,7 @@ def test_a_share_of_exactly_gamma_is_kept(tiny_bert: Path) -> None:
     assert (~module.kept).nonzero().flatten().tolist() == [7, 8]
 
 
-def test_the_checkpoint_holds_learned_settings(tiny_bert: Path, tmp_path: Path) -> None:
+def test_the_checkpoint_stores_learned_settings(tiny_bert: Path, tmp_path: Path) -> None:
     model = untrained("spade", {"k": 4}, tiny_bert)
     module: Any = model.weighers.document
     shares = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(0))
@@ -125,9 +125,9 @@ def test_the_checkpoint_holds_learned_settings(tiny_bert: Path, tmp_path: Path) 
     save_checkpoint(tmp_path, model)
     loaded = load_checkpoint(tmp_path)
     loaded.weighers.eval()
-    again: Any = loaded.weighers.document
-    assert torch.equal(again.kept, module.kept)
-    assert again.learned() == learned
+    document: Any = loaded.weighers.document
+    assert torch.equal(document.kept, module.kept)
+    assert document.learned() == learned
     expected = 0.6 * documents(model, "weighting") + 0.4 * documents(model, "expansion")
     torch.testing.assert_close(documents(loaded), expected)
     encoder = load_encoder(str(tmp_path), "document", dtype="fp32", settings={"gamma": 0.2})
@@ -175,7 +175,7 @@ def test_other_settings_cannot_be_changed(tiny_bert: Path, tmp_path: Path) -> No
         load_encoder(str(tmp_path), "document", settings={"repeats": "mean"})
 
 
-def test_a_mixture_is_a_sum_of_its_components_scores(tiny_bert: Path) -> None:
+def test_the_score_of_a_mixture_is_the_sum_of_its_components_scores(tiny_bert: Path) -> None:
     model = untrained("spade", {}, tiny_bert)
     mixtures = SPADE.mixtures(model.settings)
     assert [mixture.settings["alpha"] for mixture in mixtures] == [tenth / 10 for tenth in range(11)]
@@ -186,12 +186,12 @@ def test_a_mixture_is_a_sum_of_its_components_scores(tiny_bert: Path) -> None:
         scores = {name: queries @ documents(model, name).T for name in ("weighting", "expansion")}
         for mixture in mixtures:
             built = SPADE.build(dataclasses.replace(model.settings, **mixture.settings), model.towers, vocabulary)
-            whole = queries @ built.document.eval()(*inputs(model, PAIRS)).T
+            expected = queries @ built.document.eval()(*inputs(model, PAIRS)).T
             parts = sum(factor * scores[name] for name, factor in mixture.factors.items())
-            torch.testing.assert_close(whole, parts, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(expected, parts, rtol=1e-4, atol=1e-5)
 
 
-def test_the_state_of_a_run_keeps_the_pruning(tiny_bert: Path, tmp_path: Path) -> None:
+def test_the_state_of_a_run_includes_the_pruning(tiny_bert: Path, tmp_path: Path) -> None:
     first, second = (untrained("spade", {}, tiny_bert).weighers for _ in range(2))
     before, after = first.document, second.document
     shares = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(1))
@@ -246,12 +246,12 @@ def test_learned_settings_are_read_back() -> None:
     assert pruning.kept.all()
     pruning.update(shares, 0.3)
     learned = pruning.learned()
-    # the most frequent first, equally frequent ones as in the vocabulary
+    # descending frequency, ties in vocabulary order
     assert list(learned["frequencies"].items()) == [("the", 0.9), ("to", 0.9), ("and", 0.2), ("of", 0.05)]
     assert learned["gamma"] == 0.3
-    again = TermPruning(WORDS, ALL, learned["frequencies"], learned["gamma"])
-    assert torch.equal(again.kept, pruning.kept)
-    assert again.learned() == learned
+    restored = TermPruning(WORDS, ALL, learned["frequencies"], learned["gamma"])
+    assert torch.equal(restored.kept, pruning.kept)
+    assert restored.learned() == learned
 
 
 def test_dimensions_without_a_term_are_not_recorded() -> None:
@@ -262,7 +262,7 @@ def test_dimensions_without_a_term_are_not_recorded() -> None:
     assert list(pruning.learned()["frequencies"]) == VOCABULARY
 
 
-def test_millionths_survive_the_float() -> None:
+def test_frequencies_in_millionths_survive_float_rounding() -> None:
     """0.062507 times a million is 62506.99..."""
     pruning = TermPruning(WORDS, ALL, {"wing": 0.062507}, 0.062507)
     assert pruning.learned() == {"gamma": 0.062507, "frequencies": {"wing": 0.062507}}

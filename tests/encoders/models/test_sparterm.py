@@ -65,7 +65,7 @@ def test_expansion_only_by_hand() -> None:
 
 
 def test_the_threshold_of_the_paper_in_logits() -> None:
-    """0.7 = sigmoid(0.847...): a float on either side."""
+    """The floats just below and above 0.847..., whose sigmoid is 0.7."""
     edge = math.log(0.7 / 0.3)
     for logit, opened in ((edge + 1e-4, 1.0), (edge - 1e-4, 0.0)):
         gate = LogitTable([0.0, 0.0, logit], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
@@ -81,7 +81,7 @@ def test_a_threshold_outside_0_to_1_is_an_error(threshold: float, tiny_bert: Pat
 @pytest.mark.parametrize("settings", cases.SPARTERM, ids=str)
 def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert: Path) -> None:
     model = new_model("sparterm", settings, str(tiny_bert))
-    for number, tower in enumerate(model.towers.values()):  # so that the two towers differ
+    for number, tower in enumerate(model.towers.values()):  # makes the two towers different
         with torch.no_grad():
             tower.decoder_bias.sub_(0.7 * number)
     parsed: SparTermSettings = model.settings
@@ -89,7 +89,7 @@ def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert:
     for text in TEXTS:
         ids = inputs(model, [text])[0][0]
         logits = {name: logits_of(tower, ids) for name, tower in model.towers.items()}
-        unused_logits = next(iter(logits.values()))  # the mode does not read those of a missing tower
+        unused_logits = next(iter(logits.values()))  # the mode does not use the logits of a missing tower
         weights = weigh(model.weighers.document, model, [text])[0]
         expected = sparterm(
             logits.get("importance", unused_logits),
@@ -107,7 +107,7 @@ def test_equals_plain_loops_over_its_logits(settings: dict[str, Any], tiny_bert:
 
 
 def test_the_tiny_model_adds_some_expansion_terms(tiny_bert: Path) -> None:
-    """The comparison with plain loops tests Eq. 5 and 6 only with expansion terms."""
+    """Guards the comparison with plain loops: Eq. 5 and 6 need expansion terms."""
     model = new_model("sparterm", {}, str(tiny_bert))
     weights = weigh(model.weighers.eval().document, model, TEXTS[:1])[0]
     literal = set(inputs(model, TEXTS[:1])[0][0].tolist())
@@ -158,7 +158,7 @@ def test_towers_of_each_side() -> None:
     assert towers(SparTermSettings(mode="expansion-only", query="tf"), "document") == ("gate",)
 
 
-def test_expansion_only_is_scored_by_bm25_with_tf_queries(tiny_bert: Path) -> None:
+def test_expansion_only_uses_bm25_scoring_and_term_frequency_queries(tiny_bert: Path) -> None:
     scoring = ARCHITECTURES["sparterm"].scoring
     assert scoring(SparTermSettings(mode="expansion-only", query="tf")) == "bm25"
     assert scoring(SparTermSettings()) == "impact"

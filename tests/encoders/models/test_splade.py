@@ -33,7 +33,7 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("settings", "expected"), BY_HAND)
 def test_by_hand(settings: dict[str, Any], expected: list[float]) -> None:
-    """The text is "0 1", padded. Word 1 is in the text, but no logit for it is positive."""
+    """The text is "0 1" with padding. Word 1 is in the text, but none of its logits is positive."""
     vocabulary = Vocabulary(["zero", "one", "two"], special_ids=(0,), unknown_id=None, unused_ids=())
     if settings == {"expansion": "lexical"}:
         settings = {**settings, "bow_special_tokens": "all"}
@@ -80,7 +80,7 @@ def test_scale_is_that_of_the_published_export() -> None:
     assert scale(SpladeSettings(saturation="none"), "document") is None
 
 
-def test_misspelt_names_are_errors_with_a_hint(tiny_bert: Path) -> None:
+def test_unknown_names_are_errors_that_suggest_known_ones(tiny_bert: Path) -> None:
     with pytest.raises(LearnedSparseError, match="did you mean 'pooling'"):
         new_model("splade", {"poling": "max"}, str(tiny_bert))
     with pytest.raises(LearnedSparseError, match="did you mean 'splade'"):

@@ -65,29 +65,29 @@ def test_queries_equal_plain_loops(architecture: str, settings: dict[str, Any], 
 
 
 def test_unicoil_scores_as_coil_does(tiny_bert: Path) -> None:
-    """A dot product of term vectors is COIL's sum over query tokens, also where a query repeats one."""
+    """The dot product of term vectors equals COIL's sum over query tokens, which may be repeated."""
     model = untrained("unicoil", {}, tiny_bert)
     query, document = "the memory of the objects", TEXTS[3]
     with torch.no_grad():
-        found = model.weighers.query(*inputs(model, [query])) @ model.weighers.document(*inputs(model, [document])).T
+        products = model.weighers.query(*inputs(model, [query])) @ model.weighers.document(*inputs(model, [document])).T
     tokens = []
     for text in (query, document):
         ids = inputs(model, [text])[0][0]
         scores = [max(0.0, value) for value in scores_of(model.towers["document"], ids)]
         pairs = zip(ids.tolist(), scores, strict=True)
         tokens.append([(token, value) for token, value in pairs if token not in NOT_IN_BAG["unknown"]])
-    assert found.item() == pytest.approx(score(*tokens), rel=1e-4)
-    assert found.item() > 0
+    assert products.item() == pytest.approx(score(*tokens), rel=1e-4)
+    assert products.item() > 0
 
 
 def test_merge_by_hand() -> None:
     scores = torch.tensor([[9.0, 1.0, -4.0, 3.0, 9.0]])
     ids = torch.tensor([[0, 1, 2, 1, 0]])
     counted = torch.tensor([[False, True, True, True, False]])
-    found = {
+    merged = {
         repeats: merge(scores, ids, counted, 4, repeats)[0].tolist() for repeats in ("max", "first", "mean", "sum")
     }
-    assert found == {
+    assert merged == {
         "max": [0, 3, -4, 0],
         "first": [0, 1, -4, 0],
         "mean": [0, 2, -4, 0],
@@ -99,7 +99,7 @@ def test_merge_by_hand() -> None:
     ("repeats", "gradient"), [("max", [0, 0, 0, 1]), ("first", [0, 1, 0, 0]), ("mean", [0, 0.5, 0, 0.5])]
 )
 def test_gradients_of_a_merge(repeats: Any, gradient: list[float]) -> None:
-    """The word 1 scores 1 and 3; the others do not count."""
+    """Word 1 has the scores 1 and 3; the other words are ignored."""
     scores = torch.tensor([[9.0, 1.0, 4.0, 3.0]], requires_grad=True)
     counted = torch.tensor([[False, True, False, True]])
     merge(scores, torch.tensor([[1, 1, 2, 1]]), counted, 4, repeats).sum().backward()
@@ -107,7 +107,7 @@ def test_gradients_of_a_merge(repeats: Any, gradient: list[float]) -> None:
     assert scores.grad[0].tolist() == gradient
 
 
-def test_heads_start_as_berts_layers_do() -> None:
+def test_heads_are_initialised_like_bert_layers() -> None:
     torch.manual_seed(0)
     head: Any = two_layer_head(400, 0.1)
     weights, biases = head[1].weight, (head[1].bias, head[3].bias)
@@ -142,33 +142,34 @@ CLS, SEP, PAD = 1, 2, 0
 def test_the_text_itself_ends_at_its_first_separator() -> None:
     ids = torch.tensor([[CLS, 7, SEP, 8, SEP, PAD], [CLS, SEP, 9, 9, 9, SEP], [CLS, 7, 7, 7, SEP, PAD]])
     mask = (ids != PAD).long()
-    own, kept = own_text(ids, mask, SEP)
-    assert own.shape == (3, 5)  # no wider than the third needs
-    assert kept.tolist() == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
-    assert kept.dtype == mask.dtype
+    text_ids, text_mask = own_text(ids, mask, SEP)
+    assert text_ids.shape == (3, 5)  # as wide as the longest text, the third
+    assert text_mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
+    assert text_mask.dtype == mask.dtype
 
 
-def test_padding_is_no_text() -> None:
-    """Some tokenizers pad with what ends a text too."""
+def test_padding_is_not_part_of_the_text() -> None:
+    """Some tokenizers use the separator as padding."""
     ids, mask = torch.tensor([[CLS, 7, 7, SEP, SEP]]), torch.tensor([[1, 1, 1, 1, 0]])
     assert own_text(ids, mask, SEP)[1].tolist() == [[1, 1, 1, 1]]
     assert not between_texts(ids, mask, SEP).any()
-    cut = torch.tensor([[1, 1, 0, 0, 0]])  # a text that was cut has no separator of its own
+    cut = torch.tensor([[1, 1, 0, 0, 0]])  # a truncated text has no separator
     assert own_text(ids, cut, SEP)[1].tolist() == [[1, 1]]
     assert own_text(ids, torch.zeros_like(mask), SEP)[1].tolist() == [[0]]
-    ids, mask = torch.tensor([[SEP, CLS, 7, SEP, 8, SEP]]), torch.tensor([[0, 1, 1, 1, 1, 1]])  # or on the left
+    ids, mask = torch.tensor([[SEP, CLS, 7, SEP, 8, SEP]]), torch.tensor([[0, 1, 1, 1, 1, 1]])  # padding on the left
     assert own_text(ids, mask, SEP)[1].tolist() == [[0, 1, 1, 1]]
     assert between_texts(ids, mask, SEP).nonzero().tolist() == [[0, 3]]
 
 
-def test_a_separator_between_texts_has_tokens_behind_it() -> None:
+def test_a_separator_between_texts_is_followed_by_tokens() -> None:
     ids = torch.tensor([[CLS, 7, SEP, 8, SEP], [CLS, 7, 8, SEP, PAD], [CLS, SEP, SEP, PAD, PAD]])
-    found = between_texts(ids, (ids != PAD).long(), SEP)
-    assert found.nonzero().tolist() == [[0, 2], [2, 1]]  # of empty expansions one separator still is between
+    separators = between_texts(ids, (ids != PAD).long(), SEP)
+    # an empty expansion leaves one separator between the texts
+    assert separators.nonzero().tolist() == [[0, 2], [2, 1]]
 
 
 @pytest.mark.parametrize("architecture", ["unicoil", "deepimpact", "tildev2"])
-def test_the_setting_expanded_decides_who_reads_it(architecture: str) -> None:
+def test_uses_expanded_follows_the_setting_expanded(architecture: str) -> None:
     family = ARCHITECTURES[architecture]
     assert family.uses_expanded(family.settings())
     assert not family.uses_expanded(family.settings(expanded=False))
@@ -181,7 +182,7 @@ def test_the_setting_dropout_reaches_a_two_layer_head(tiny_bert: Path) -> None:
 
 @pytest.mark.jvm
 def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
-    """On the same parameters, but for the [SEP] that it weighs too."""
+    """Equal parameters give equal weights, except that Pyserini also weights [SEP]."""
     from learned_sparse.lucene import start_jvm
 
     start_jvm()
@@ -194,19 +195,21 @@ def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
     theirs = UniCoilEncoder(BertConfig.from_pretrained(tiny_bert)).eval()
     theirs.bert.load_state_dict(tower.model.state_dict(), strict=False)
     theirs.tok_proj.load_state_dict(tower.head.state_dict())
-    # their classes cannot load a model under transformers 5, so they are put together by hand
+    # Pyserini's classes cannot load a model with transformers 5, so the test assembles them.
     documents, queries = (object.__new__(kind) for kind in (UniCoilDocumentEncoder, UniCoilQueryEncoder))
     for encoder in (documents, queries):
         encoder.model, encoder.tokenizer, encoder.device = theirs, model.tokenizer, "cpu"
     queries.weight_range, queries.quant_range = 5, 256
     texts = [text for text in TEXTS if text]
     with torch.no_grad():
-        own = {side: model.weighers.side(side)(*inputs(model, texts)) for side in ("document", "query")}
+        ours = {side: model.weighers.side(side)(*inputs(model, texts)) for side in ("document", "query")}
     for row, (text, expected) in enumerate(zip(texts, documents.encode(texts), strict=True)):
-        found = {VOCABULARY[j]: own["document"][row, j].item() for j in own["document"][row].nonzero().flatten()}
+        vector = {VOCABULARY[j]: ours["document"][row, j].item() for j in ours["document"][row].nonzero().flatten()}
         weights = {term: weight for term, weight in expected.items() if weight and term != "[SEP]"}
-        assert found == pytest.approx(weights, rel=1e-4)
-        impacts = {VOCABULARY[j]: own["query"][row, j].item() / 5 * 256 for j in own["query"][row].nonzero().flatten()}
+        assert vector == pytest.approx(weights, rel=1e-4)
+        impacts = {
+            VOCABULARY[j]: ours["query"][row, j].item() / 5 * 256 for j in ours["query"][row].nonzero().flatten()
+        }
         for term, impact in queries.encode(text).items():
             if term != "[SEP]":
                 assert impacts.get(term, 0) == pytest.approx(impact, abs=0.5 + 1e-3), (text, term)

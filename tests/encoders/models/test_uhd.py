@@ -1,4 +1,4 @@
-"""UHD-BERT against plain loops over its own hidden states, its components, and settings that can be changed later."""
+"""UHD-BERT against plain loops over its hidden states; its components and changeable settings."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from tests.tiny_models import TEXTS, VOCABULARY
 SMALL = cases.SMALLEST["uhd"]
 
 
-def made(backbone: Path, **settings: Any) -> LoadedModel:
+def new_uhd(backbone: Path, **settings: Any) -> LoadedModel:
     model = new_model("uhd", {**SMALL, **settings}, str(backbone))
     model.weighers.eval()
     return model
 
 
 def reference_weights(model: LoadedModel, side: Side, text: str) -> Tensor:
-    """The weights of one text by ``tests.reference.uhd``."""
+    """Weights of one text by ``tests.reference.uhd``."""
     parsed: UHDSettings = model.settings
     ids, mask = inputs(model, [text])
     layers: list[Any] = []
     for layer in parsed.layers:
         tower = model.towers["joint" if parsed.encoders == "joint" else f"bucket-{layer}"]
         with torch.no_grad():
-            whole = tower.model(ids, attention_mask=mask, output_hidden_states=True).hidden_states[layer][0]
+            outputs = tower.model(ids, attention_mask=mask, output_hidden_states=True).hidden_states[layer][0]
         head = tower.head[str(layer)]
-        layers.append((whole.tolist(), head.weight.tolist(), head.bias.tolist()))
+        layers.append((outputs.tolist(), head.weight.tolist(), head.bias.tolist()))
     states, weights, biases = zip(*layers, strict=True)
     query = side == "query"
     return torch.tensor(
@@ -60,8 +60,8 @@ def reference_weights(model: LoadedModel, side: Side, text: str) -> Tensor:
 
 
 @pytest.mark.parametrize("settings", cases.UHD, ids=str)
-def test_equals_plain_loops_over_the_models_own_states(settings: dict[str, Any], tiny_bert: Path) -> None:
-    model = made(tiny_bert, **settings)
+def test_equals_plain_loops_over_hidden_states(settings: dict[str, Any], tiny_bert: Path) -> None:
+    model = new_uhd(tiny_bert, **settings)
     for side in SIDES:
         weights = weigh(model.weighers.side(side), model)  # in one batch, with padding
         expected = torch.stack([reference_weights(model, side, text) for text in TEXTS])
@@ -77,8 +77,8 @@ def test_defaults_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
-def test_each_tower_runs_once_and_separate_towers_end_at_their_layer(encoders: str, tiny_bert: Path) -> None:
-    model = made(tiny_bert, encoders=encoders)
+def test_each_tower_runs_once_and_separate_towers_stop_at_their_layer(encoders: str, tiny_bert: Path) -> None:
+    model = new_uhd(tiny_bert, encoders=encoders)
     calls = []
     for name, tower in model.towers.items():
         tower.register_forward_hook(lambda *_, name=name: calls.append(name))
@@ -89,39 +89,39 @@ def test_each_tower_runs_once_and_separate_towers_end_at_their_layer(encoders: s
 
 
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
-def test_a_query_skips_buckets_with_weight_0(encoders: str, tiny_bert: Path) -> None:
-    model = made(tiny_bert, encoders=encoders, bucket_weights=[0, 2])
+def test_queries_skip_buckets_with_weight_0(encoders: str, tiny_bert: Path) -> None:
+    model = new_uhd(tiny_bert, encoders=encoders, bucket_weights=[0, 2])
     family, calls = ARCHITECTURES["uhd"], []
     for layer, tower in zip((1, 2), list(model.towers.values()) * (1 + (encoders == "joint")), strict=True):
         tower.head[str(layer)].register_forward_hook(lambda *_, layer=layer: calls.append(layer))
     weigh(model.weighers.query, model)
     assert calls == [2]
     weigh(model.weighers.document, model)
-    assert calls == [2, 1, 2]  # an index fits all weights
+    assert calls == [2, 1, 2]  # documents keep all buckets, so an index works with any weights
     assert family.towers(model.settings, "query") == (("joint",) if encoders == "joint" else ("bucket-2",))
-    alone = {name: model.towers[name] for name in family.towers(model.settings, "query")}
+    query_towers = {name: model.towers[name] for name in family.towers(model.settings, "query")}
     vocabulary = Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY))
-    query = family.weigher(model.settings, "query", alone, vocabulary).eval()
+    query = family.weigher(model.settings, "query", query_towers, vocabulary).eval()
     assert torch.equal(weigh(query, model), weigh(model.weighers.query, model))
 
 
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
 def test_components_are_models_of_one_bucket(encoders: str, tiny_bert: Path) -> None:
     both: dict[str, Any] = {"encoders": encoders, "query_k": 6, "document_k": 9, "binarize": True}
-    model = made(tiny_bert, **both, bucket_weights=[2, 3])
+    model = new_uhd(tiny_bert, **both, bucket_weights=[2, 3])
     for layer in (1, 2):
-        alone = made(tiny_bert, **both, layers=[layer])
-        for tower in alone.towers.values():
+        single = new_uhd(tiny_bert, **both, layers=[layer])
+        for tower in single.towers.values():
             source = model.towers["joint" if encoders == "joint" else f"bucket-{layer}"]
             tower.head.load_state_dict(source.head.state_dict(), strict=False)
         for side in SIDES:
             component = model.weighers.side(side).components[f"b{layer}"]  # type: ignore[index]
-            assert torch.equal(weigh(component, model), weigh(alone.weighers.side(side), alone)), (side, layer)
+            assert torch.equal(weigh(component, model), weigh(single.weighers.side(side), single)), (side, layer)
     assert list(model.weighers.query.components) == ["b1", "b2"]  # type: ignore[arg-type]
 
 
 def test_a_component_of_separate_towers_trains_only_its_tower(tiny_bert: Path) -> None:
-    model = made(tiny_bert)
+    model = new_uhd(tiny_bert)
     model.weighers.document.components["b2"](*inputs(model, TEXTS)).sum().backward()  # type: ignore[index, operator]
     assert all(parameter.grad is None for parameter in model.towers["bucket-1"].parameters())
     assert model.towers["bucket-2"].head["2"].weight.grad.any()
@@ -129,25 +129,25 @@ def test_a_component_of_separate_towers_trains_only_its_tower(tiny_bert: Path) -
 
 
 def test_the_factors_of_a_mixture_are_its_bucket_weights(tiny_bert: Path) -> None:
-    """The whole score is the sum of the components' scores times the factors."""
+    """The total score is the sum of the components' scores times the factors."""
     family = ARCHITECTURES["uhd"]
     mixtures = family.mixtures(UHDSettings(layers=(1, 2)))
     assert [tuple(mixture.settings["bucket_weights"]) for mixture in mixtures] == [
         (a, b) for a in range(4) for b in range(4) if gcd(a, b) == 1
     ]
-    # of 4 ** 6 factors, not the zeros, and no multiples by 2 or by 3
+    # 4 ** 6 combinations without all zeros and without multiples by 2 or 3
     assert len(family.mixtures(UHDSettings())) == 4**6 - 1 - 2 * (2**6 - 1)
     assert family.mixtures(UHDSettings(layers=(12,))) == ()
-    model = made(tiny_bert)
+    model = new_uhd(tiny_bert)
     query, document = model.weighers.query, model.weighers.document
     for mixture in mixtures:
-        mixed = made(tiny_bert, bucket_weights=list(mixture.settings["bucket_weights"]))
-        whole = weigh(mixed.weighers.query, model) @ weigh(document, model).T
-        parts = torch.zeros_like(whole)
+        mixed = new_uhd(tiny_bert, bucket_weights=list(mixture.settings["bucket_weights"]))
+        expected = weigh(mixed.weighers.query, model) @ weigh(document, model).T
+        parts = torch.zeros_like(expected)
         for name, factor in mixture.factors.items():
             sides = [weigh(side.components[name], model) for side in (query, document)]  # type: ignore[index]
             parts += factor * sides[0] @ sides[1].T
-        torch.testing.assert_close(whole, parts)
+        torch.testing.assert_close(expected, parts)
 
 
 CHANGES: list[dict[str, Any]] = [
@@ -170,9 +170,9 @@ CHANGES: list[dict[str, Any]] = [
 def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
     encoders: str, change: dict[str, Any], tiny_bert: Path, tmp_path: Path
 ) -> None:
-    saved = made(tiny_bert, encoders=encoders)
+    saved = new_uhd(tiny_bert, encoders=encoders)
     save_checkpoint(tmp_path, saved)
-    built = made(tiny_bert, encoders=encoders, **change)
+    built = new_uhd(tiny_bert, encoders=encoders, **change)
     for name, tower in built.towers.items():
         tower.load_state_dict({key: saved.towers[name].state_dict()[key] for key in tower.state_dict()})
     for side in SIDES:
@@ -193,18 +193,18 @@ def test_query_settings_leave_documents_unchanged_and_fixed_settings_are_refused
 ) -> None:
     family = ARCHITECTURES["uhd"]
     assert family.query_only_settings < family.changeable
-    model = made(tiny_bert)
+    model = new_uhd(tiny_bert)
     for change in CHANGES:
         if set(change) <= family.query_only_settings:
-            same = made(tiny_bert, **change)
-            assert torch.equal(weigh(same.weighers.document, model), weigh(model.weighers.document, model))
+            changed = new_uhd(tiny_bert, **change)
+            assert torch.equal(weigh(changed.weighers.document, model), weigh(model.weighers.document, model))
     save_checkpoint(tmp_path, model)
     with pytest.raises(LearnedSparseError, match="query_k"):
         load_encoder(str(tmp_path), "query", settings={"dimensions": 9})
 
 
 def test_weights_and_masks_are_saved(tiny_bert: Path, tmp_path: Path) -> None:
-    model = made(tiny_bert, encoders="joint")
+    model = new_uhd(tiny_bert, encoders="joint")
     save_checkpoint(tmp_path, model)
     kind = ARCHITECTURES["uhd"].tower(model.settings, "joint")
     loaded = kind.load(tmp_path / "towers" / "joint")
@@ -222,7 +222,7 @@ def test_terms_and_scales() -> None:
 
 
 def test_training_does_not_binarise(tiny_bert: Path) -> None:
-    model = made(tiny_bert, binarize=True)
+    model = new_uhd(tiny_bert, binarize=True)
     assert set(weigh(model.weighers.document, model).unique().tolist()) == {0.0, 1.0}
     model.weighers.train()
     weights = model.weighers.document(*inputs(model, TEXTS))
@@ -230,7 +230,7 @@ def test_training_does_not_binarise(tiny_bert: Path) -> None:
     assert weights.requires_grad
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"k": 49}, "k 49"),
     ({"k": 0}, "k 0"),
     ({"layers": []}, "layers"),
@@ -246,7 +246,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), WRONG)
-def test_impossible_settings_are_errors(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
+@pytest.mark.parametrize(("settings", "message"), INVALID_SETTINGS)
+def test_invalid_settings_are_errors(settings: dict[str, Any], message: str, tiny_bert: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
-        made(tiny_bert, **settings)
+        new_uhd(tiny_bert, **settings)

@@ -1,4 +1,4 @@
-"""A tiny random BERT, a tiny BEIR collection, and a recipe that trains the one on the other in a second."""
+"""A tiny random BERT, a tiny BEIR collection, and a recipe that trains this BERT on it in a second."""
 
 from __future__ import annotations
 
@@ -45,10 +45,12 @@ def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """40 documents of five words, and for each a query of two of them; a BEIR folder with train and dev."""
+    """A BEIR folder with splits train and dev: 40 documents of five words, each with a query of two of its words."""
     folder = tmp_path_factory.mktemp("tiny_collection")
     (folder / "qrels").mkdir()
-    texts = [" ".join(WORDS[(7 * row + 11 * place + row * place) % 60] for place in range(5)) for row in range(40)]
+    texts = [
+        " ".join(WORDS[(7 * row + 11 * position + row * position) % 60] for position in range(5)) for row in range(40)
+    ]
     queries = [f"{text.split()[0]} {text.split()[3]}" for text in texts]
     _lines(folder / "corpus.jsonl", [{"_id": f"d{row}", "title": "", "text": text} for row, text in enumerate(texts)])
     _lines(folder / "queries.jsonl", [{"_id": f"q{row}", "text": text} for row, text in enumerate(queries)])
@@ -71,7 +73,7 @@ Recipes = Callable[..., Recipe]
 
 @pytest.fixture(scope="session")
 def recipe_values(tiny_backbone: Path, tiny_collection: Path) -> Callable[..., dict[str, Any]]:
-    """The tiny recipe as YAML would hold it; ``stage`` and the other arguments change it."""
+    """The tiny recipe as a mapping; ``stage`` and the other arguments change it."""
 
     def values(stage: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
         stages = [{"name": "ranking", "steps": 20, "batch_size": 8, "learning_rate": 1e-3, **(stage or {})}]
@@ -91,7 +93,7 @@ def recipe_values(tiny_backbone: Path, tiny_collection: Path) -> Callable[..., d
 
 @pytest.fixture(scope="session")
 def tiny_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
-    """``tiny_recipe(stage={...}, **changes)``"""
+    """``tiny_recipe(stage={...}, **changes)`` returns the tiny recipe with changes."""
 
     def make(stage: dict[str, Any] | None = None, **changes: Any) -> Recipe:
         return parse(Recipe, recipe_values(stage, **changes), "tiny recipe")
@@ -101,19 +103,19 @@ def tiny_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
 
 @pytest.fixture(scope="session")
 def spade_recipe(recipe_values: Callable[..., dict[str, Any]]) -> Recipes:
-    """``spade_recipe(stage={...}, stage={...}, **changes)``: a tiny SpaDE in the stages given."""
+    """``spade_recipe({...}, {...}, **changes)`` returns a recipe of a tiny SpaDE with these stages."""
 
     def make(*stages: dict[str, Any], **changes: Any) -> Recipe:
         (base,) = recipe_values()["stages"]
         values = recipe_values(architecture="spade", **{"settings": {"k": 3}, **changes})
-        values["stages"] = [{**base, "name": f"stage {place}", **stage} for place, stage in enumerate(stages)]
+        values["stages"] = [{**base, "name": f"stage {number}", **stage} for number, stage in enumerate(stages)]
         return parse(Recipe, values, "tiny SpaDE")
 
     return make
 
 
 class Run:
-    """What a run left in its folder."""
+    """Output folder and report of a training run."""
 
     def __init__(self, folder: Path, report: TrainingReport) -> None:
         self.folder, self.report = folder, report
@@ -129,8 +131,8 @@ class Run:
 
     def notes(self) -> dict[str, Any]:
         """The checkpoint's notes."""
-        found: dict[str, Any] = json.loads((self.folder / "learned_sparse.json").read_text(encoding="utf-8"))
-        return found
+        content: dict[str, Any] = json.loads((self.folder / "learned_sparse.json").read_text(encoding="utf-8"))
+        return content
 
     def weights(self) -> dict[str, Any]:
         """Every tensor of every tower, as ``tower/tensor``."""
@@ -140,7 +142,7 @@ class Run:
         return {f"{file.parent.name}/{name}": tensor for file in files for name, tensor in load_file(file).items()}
 
     def moved_since(self, before: Run) -> set[str]:
-        """The towers that differ."""
+        """Names of the towers whose weights differ."""
         old, new = before.weights(), self.weights()
         assert old.keys() == new.keys()
         return {name.split("/")[0] for name in old if not old[name].equal(new[name])}
@@ -151,7 +153,7 @@ Trained = Callable[..., Run]
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Trained:
-    """``trained(recipe, name, **options)`` trains into a folder of that name on the CPU."""
+    """``trained(recipe, name, **options)`` trains on the CPU into a folder called ``name``."""
 
     def make(recipe: Recipe, name: str = "run", **options: Any) -> Run:
         from encoders.training import run_recipe
@@ -164,7 +166,7 @@ def trained(tmp_path: Path) -> Trained:
 
 @pytest.fixture
 def begun() -> Callable[[Recipe], tuple[Any, Any, Any]]:
-    """``begun(recipe)``: a session, the learner of the first stage, and the batches of that stage."""
+    """``begun(recipe)`` returns a session, and learner and batches of the first stage."""
 
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data import Batches, Sampler, load_source
@@ -190,20 +192,20 @@ def begun() -> Callable[[Recipe], tuple[Any, Any, Any]]:
 
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """``scores(0.5, 0.2, mixture=-1)``: the results of the next validations."""
+    """``scores(0.5, 0.2, mixture=-1)`` sets the results of the next validations."""
 
     def make(*results: float, mixture: int = -1) -> None:
         from encoders.training.validation import Validator
 
-        rest = iter(results)
-        monkeypatch.setattr(Validator, "score", lambda *_: (next(rest), mixture))
+        remaining = iter(results)
+        monkeypatch.setattr(Validator, "score", lambda *_: (next(remaining), mixture))
 
     return make
 
 
 @pytest.fixture
 def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """``stop_after(n)``: the next run ends after n steps, as if its time were up; ``stop_after(0)``: not at all."""
+    """``stop_after(n)`` ends the next run after n steps, as if its time were up; ``stop_after(0)`` never ends it."""
 
     def stop(steps: int) -> None:
         from encoders.training.session import Stopping

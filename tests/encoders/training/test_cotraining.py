@@ -67,7 +67,7 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     return updates
 
 
-def test_the_hardest_of_each_component_train_the_other(
+def test_each_component_selects_the_hardest_examples_for_the_other(
     begun: Begun, spade_recipe: Spade, updates: list[tuple[str, list[str]]]
 ) -> None:
     session, learner, batches = begun(spade_recipe(CO))
@@ -88,7 +88,7 @@ def test_the_hardest_of_each_component_train_the_other(
 
 
 @pytest.mark.parametrize("scope", ["micro_batch", "batch"])
-def test_losses_over_all_examples_are_those_of_the_stage(begun: Begun, spade_recipe: Spade, scope: str) -> None:
+def test_losses_over_all_examples_equal_those_of_the_stage(begun: Begun, spade_recipe: Spade, scope: str) -> None:
     """In scope ``batch`` a query is ranked against its whole update, otherwise against its micro-batch."""
     session, learner, batches = begun(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
     batch = batches.batch(0)
@@ -99,7 +99,7 @@ def test_losses_over_all_examples_are_those_of_the_stage(begun: Begun, spade_rec
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 
 
-def test_the_pairwise_loss_selects_by_the_own_negative_alone(begun: Begun, spade_recipe: Spade) -> None:
+def test_the_pairwise_loss_selects_by_the_hard_negative_of_the_query(begun: Begun, spade_recipe: Spade) -> None:
     settings = {**CO, "cotraining": {**PARTS, "loss": "pairwise"}}
     session, learner, batches = begun(spade_recipe(settings))
     batch, model = batches.batch(0), session.model
@@ -115,15 +115,15 @@ def test_the_pairwise_loss_selects_by_the_own_negative_alone(begun: Begun, spade
     assert learner.step(batch)["expansion_loss_over_all"] == pytest.approx(total / 24, rel=1e-4)
 
 
-def test_without_selection_nothing_is_scored_and_both_train_on_everything(
+def test_without_selection_both_components_train_on_all_examples_unscored(
     begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch, updates: list[tuple[str, list[str]]]
 ) -> None:
     def scored(*_: Any, **__: Any) -> Tensor:
         raise AssertionError("a scoring pass")
 
     monkeypatch.setattr(CoLearner, "_losses", scored)
-    whole = {**CO, "batch_size": 8, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}
-    _, learner, batches = begun(spade_recipe(whole))
+    stage = {**CO, "batch_size": 8, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}
+    _, learner, batches = begun(spade_recipe(stage))
     learner.step(batches.batch(0))
     assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
 
@@ -155,10 +155,10 @@ def test_an_update_of_one_component_does_not_change_the_other(
     def check(self: Learner, part: Any, *rest: Any) -> dict[str, float]:
         other = next(name for name in towers if name != self.stage.component)
         before = [parameter.detach().clone() for parameter in towers[other].parameters()]
-        found = step(self, part, *rest)
+        logs = step(self, part, *rest)
         assert all(a.equal(b) for a, b in zip(before, towers[other].parameters(), strict=True))
         updates.append(self.stage.component)
-        return found
+        return logs
 
     monkeypatch.setattr(Learner, "step", check)
     learner.step(batches.batch(1))
@@ -175,24 +175,24 @@ def test_recorded_cotraining(begun: Begun, spade_recipe: Spade, trained: Trained
 def test_resuming_in_the_middle_gives_the_same_weights(
     begun: Begun, spade_recipe: Spade, trained: Trained, tiny_collection: Any, stop_after: Callable[[int], None]
 ) -> None:
-    """Stopped within a window of pruning, after a validation."""
+    """The run stops inside a pruning window, after a validation."""
     pruning = {"gamma": 0.3, "window": 2, "schedule": [0.6, 0.5]}
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "pool": 20}
     stages = [{"component": "weighting", "steps": 2}, {**CO, "steps": 6, "pruning": pruning}]
     recipe = spade_recipe(*stages, validation=validation)
-    whole = trained(recipe, "whole")
+    uninterrupted = trained(recipe, "whole")
     stop_after(5)  # two steps of the first stage, three of the second
-    trained(recipe, "halves")
+    trained(recipe, "resumed")
     stop_after(0)
-    halves = trained(recipe, "halves", resume=True)
+    resumed = trained(recipe, "resumed", resume=True)
     for key in ("loss", "MRR@10", "gamma", "pruned_terms"):
-        assert halves.logged(key) == whole.logged(key)
-    assert whole.logged("gamma") == [0.6, 0.5, 0.3]
-    assert halves.moved_since(whole) == set()
-    assert halves.notes()["settings"] == whole.notes()["settings"]
+        assert resumed.logged(key) == uninterrupted.logged(key)
+    assert uninterrupted.logged("gamma") == [0.6, 0.5, 0.3]
+    assert resumed.moved_since(uninterrupted) == set()
+    assert resumed.notes()["settings"] == uninterrupted.notes()["settings"]
 
 
-def test_selection_counts_round_down_and_suit_the_processes() -> None:
+def test_selection_counts_are_rounded_down_to_a_multiple_of_the_processes() -> None:
     assert [selected_count(1024, 0.3), selected_count(100, 0.29), selected_count(1, 0.1)] == [307, 29, 1]
     assert selected_count(64, 0.3, processes=4) == 16
     assert hardest(torch.tensor([1.0, 3.0, 2.0, 3.0, 3.0]), 2) == [1, 3]
@@ -207,7 +207,7 @@ def test_selection_counts_round_down_and_suit_the_processes() -> None:
         ({"objective": "gate", "component": "weighting"}, "go with objective: rank"),
     ],
 )
-def test_mistakes_are_found_in_the_recipe(
+def test_invalid_cotraining_options_are_errors(
     begun: Begun, spade_recipe: Spade, stage: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(LearnedSparseError, match=message):

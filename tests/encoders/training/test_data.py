@@ -1,4 +1,4 @@
-"""Examples, their order, their hard negatives, and batches of them."""
+"""Training examples, their order, their hard negatives, and batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def examples(per_query: int = 1, short: str = "random") -> JudgedExamples:
     return JudgedExamples(QUERIES, POSITIVES, TEXTS, per_query=per_query, short=short)
 
 
-def test_text_store_keeps_any_text() -> None:
+def test_text_store_returns_any_text_unchanged() -> None:
     store = TextStore([Document("x", "naïve \ud800 \U0001f600"), Document("y", "")], keep={"x", "y"})
     assert [store["x"], store["y"], len(store), "z" in store] == ["naïve \ud800 \U0001f600", "", 2, False]
     assert store.fingerprint() != TEXTS.fingerprint()
@@ -33,7 +33,7 @@ def test_text_store_keeps_any_text() -> None:
 @pytest.mark.parametrize("size", [1, 7])
 def test_sampler_visits_every_example_once_per_pass(size: int) -> None:
     sampler = Sampler([size], seed=3)
-    passes = [[sampler.at(size * number + place)[1] for place in range(size)] for number in range(3)]
+    passes = [[sampler.at(size * number + offset)[1] for offset in range(size)] for number in range(3)]
     assert all(sorted(order) == list(range(size)) for order in passes)
     assert size == 1 or passes[0] != passes[1]
     assert Sampler([size], seed=3).at(2 * size) == sampler.at(2 * size)
@@ -44,13 +44,13 @@ def test_sampler_mixes_sources_by_weight() -> None:
     drawn = [sampler.at(position) for position in range(110)]
     assert Counter(source for source, _ in drawn) == {0: 55, 1: 55}
     assert min(Counter(index for source, index in drawn if source == 1).values()) >= 5  # each seen five or six times
-    assert Counter(source for source, _ in (Sampler([100, 10], seed=0).at(place) for place in range(110))) == {
+    assert Counter(source for source, _ in (Sampler([100, 10], seed=0).at(number) for number in range(110))) == {
         0: 100,
         1: 10,
     }
 
 
-def test_hard_negatives_skip_positives_their_copies_and_other_ranks() -> None:
+def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() -> None:
     run = {"q": [("copy", 4.0), ("b", 3.0), ("a", 2.0), ("c", 1.0)]}
     assert hard_negatives(run, examples(), Negatives(), where="run") == {"q": ["b", "c"], "r": []}
     assert hard_negatives(run, examples(), Negatives(first_rank=3, last_rank=4), where="run")["q"] == ["c"]
@@ -59,10 +59,10 @@ def test_hard_negatives_skip_positives_their_copies_and_other_ranks() -> None:
 
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
-    found = examples(per_query=2).with_candidates({"q": ["c"]})
+    judged = examples(per_query=2).with_candidates({"q": ["c"]})
     seen = Counter[str]()
     for seed in range(20):
-        example = found.get(0, np.random.default_rng(seed))
+        example = judged.get(0, np.random.default_rng(seed))
         assert example.query == "which"
         assert example.positive == "one"
         assert example.relevant == {text_key("one")}
@@ -70,7 +70,7 @@ def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
         assert example.negatives[0] == "three"
         seen.update(example.negatives[1:])
     assert set(seen) == {"two", "three"}  # the random filler is never "one" or its copy
-    assert len(found) == 3
+    assert len(judged) == 3
     assert len(examples(per_query=1, short="drop").with_candidates({"q": ["c"]})) == 1
 
 
@@ -106,8 +106,8 @@ def test_triples_of_ids(tmp_path: Path, tiny_collection: Path) -> None:
 def test_topics_and_qrels_of_pyserini(tmp_path: Path, tiny_collection: Path) -> None:
     (tmp_path / "topics.tsv").write_text("17\twhich words\n18\tunjudged\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("17 0 d3 1\n17 0 d4 0\n17 0 absent 1\n", encoding="utf-8")
-    given = Source(collection=str(tiny_collection), topics=tmp_path / "topics.tsv", qrels=tmp_path / "qrels.txt")
-    judged = load_source(given, Negatives()).examples
+    source = Source(collection=str(tiny_collection), topics=tmp_path / "topics.tsv", qrels=tmp_path / "qrels.txt")
+    judged = load_source(source, Negatives()).examples
     assert isinstance(judged, JudgedExamples)
     assert judged.positives == {"17": ["d3"]}
     with pytest.raises(LearnedSparseError, match="'topics' and 'qrels' go together"):
@@ -152,23 +152,23 @@ def batches(tokenizer: Any, **options: Any) -> Batches:
     return Batches([Numbered()], Sampler([12], seed=0), tokenizer, MaxLength(query=8, document=8), **settings)
 
 
-def test_batches_are_the_same_however_they_are_reached(tokenizer: Any) -> None:
-    made = batches(tokenizer)
-    streamed = list(made.stream(range(1, 4)))
+def test_batches_do_not_depend_on_the_order_of_access(tokenizer: Any) -> None:
+    in_order = batches(tokenizer)
+    streamed = list(in_order.stream(range(1, 4)))
     assert [batch.step for batch in streamed] == [1, 2, 3]
     assert streamed[2].examples == batches(tokenizer).examples(3)
-    assert {example.query for step in range(3) for example in made.examples(step)} == {f"w{i}" for i in range(12)}
+    assert {example.query for step in range(3) for example in in_order.examples(step)} == {f"w{i}" for i in range(12)}
 
 
-def test_processes_share_a_batch_in_order(tokenizer: Any) -> None:
-    whole = batches(tokenizer).batch(0)
+def test_each_process_gets_a_consecutive_part_of_a_batch(tokenizer: Any) -> None:
+    single = batches(tokenizer).batch(0)
     parts = [batches(tokenizer, process=process, processes=2).batch(0) for process in range(2)]
     ids = [micro.queries.input_ids.tolist() for part in parts for micro in part.micro_batches]
-    assert ids == [micro.queries.input_ids.tolist() for micro in whole.micro_batches]
-    assert all(part.examples == whole.examples for part in parts)
+    assert ids == [micro.queries.input_ids.tolist() for micro in single.micro_batches]
+    assert all(part.examples == single.examples for part in parts)
 
 
-def test_documents_are_positives_then_negatives_padded_to_the_longest(tokenizer: Any) -> None:
+def test_documents_are_positives_then_negatives_padded_to_the_longest_text(tokenizer: Any) -> None:
     batch = batches(tokenizer).batch(0)
     micro, examples = batch.micro_batches[0], batch.examples[:2]
     texts = [example.positive for example in examples] + [example.negatives[0] for example in examples]
@@ -177,7 +177,7 @@ def test_documents_are_positives_then_negatives_padded_to_the_longest(tokenizer:
     assert micro.documents.input_ids.shape == (4, 5)
 
 
-def test_known_positives_are_judged_ones_their_copies_and_those_of_the_same_query() -> None:
+def test_known_positives_include_copies_and_positives_of_the_same_query() -> None:
     examples = [
         Example("q", "one", ("n1",), frozenset([text_key("one"), text_key("two")])),
         Example("r", "two", ("one",), frozenset([text_key("two")])),
@@ -205,13 +205,13 @@ def judged(texts: dict[str, str]) -> JudgedExamples:
 
 
 @pytest.mark.jvm
-def test_bm25_finds_negatives_once_per_collection(tmp_path: Path) -> None:
+def test_bm25_negatives_are_searched_once_per_collection(tmp_path: Path) -> None:
     run, index = tmp_path / "runs" / "bm25.txt", tmp_path / "index"
-    found = bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index)
-    assert [id for id, _ in found["q"]] == ["d2", "d4", "d1"]
-    assert hard_negatives(found, judged(LUCENE_TEXTS), Negatives(), where="run") == {"q": ["d4", "d1"]}
+    results = bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index)
+    assert [id for id, _ in results["q"]] == ["d2", "d4", "d1"]
+    assert hard_negatives(results, judged(LUCENE_TEXTS), Negatives(), where="run") == {"q": ["d4", "d1"]}
     written = run.stat().st_mtime_ns
-    assert bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index) == found
+    assert bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index) == results
     assert run.stat().st_mtime_ns == written
     changed = bm25_run(judged({**LUCENE_TEXTS, "d3": "bees bees hives"}), 10, run=run, index=index)
     assert "d3" in [id for id, _ in changed["q"]]

@@ -40,7 +40,9 @@ def test_one_batch_can_be_overfitted(tiny_recipe: Recipes, trained: Trained) -> 
 
 def test_number_of_negatives_is_logged(tiny_recipe: Recipes, trained: Trained) -> None:
     lines = trained(tiny_recipe({"steps": 3, "rank": {"mask_known_positives": False}})).log()
-    assert [line["negatives_per_query"] for line in lines] == [8.0] * 3  # 7 others' positives and the hard negative
+    assert [line["negatives_per_query"] for line in lines] == [
+        8.0
+    ] * 3  # the positives of the 7 other queries and the hard negative
     assert {"step", "loss", "rank_loss", "learning_rate", "terms_per_query", "terms_per_document"} < lines[0].keys()
     assert lines[0]["examples_per_second"] > 0
 
@@ -61,18 +63,18 @@ def test_resuming_from_step_10_gives_the_same_step_20(
     if "negatives" in changes:
         changes["data"] = [{"collection": str(tiny_collection)}]
     recipe = tiny_recipe(changes.pop("stage", None), **changes)
-    whole = trained(recipe, "whole")
+    uninterrupted = trained(recipe, "whole")
     stop_after(10)
-    early = trained(recipe, "halves").report
+    early = trained(recipe, "resumed").report
     assert (early.finished, early.steps) == (False, 10)
     stop_after(0)
-    halves = trained(recipe, "halves", resume=True)
-    late = halves.report
-    assert (late.finished, late.steps, late.best_score) == (True, 20, whole.report.best_score)
-    assert halves.logged("loss") == whole.logged("loss")
-    mined = [line["step"] for line in halves.log() if "mined queries" in line]
+    resumed = trained(recipe, "resumed", resume=True)
+    report = resumed.report
+    assert (report.finished, report.steps, report.best_score) == (True, 20, uninterrupted.report.best_score)
+    assert resumed.logged("loss") == uninterrupted.logged("loss")
+    mined = [line["step"] for line in resumed.log() if "mined queries" in line]
     assert mined == ([0, 7, 14] if recipe.negatives.kind == "self" else [])
-    assert halves.moved_since(whole) == set()
+    assert resumed.moved_since(uninterrupted) == set()
 
 
 def test_validation_keeps_the_best_weights(
@@ -97,7 +99,7 @@ def test_training_improves_retrieval(tiny_recipe: Recipes, tiny_collection: Path
 
 
 @pytest.mark.parametrize("joint", [False, True])
-def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
+def test_the_second_stage_freezes_the_gate_unless_joint(
     recipe_values: Callable[..., dict[str, Any]], trained: Trained, stop_after: Any, joint: bool
 ) -> None:
     settings = {"mode": "expansion-enhanced", "gate_pool": "raw_max", "threshold": 0.5}
@@ -109,16 +111,16 @@ def test_the_gate_is_trained_first_and_then_frozen_unless_joint(
     stop_after(3)
     first = trained(recipe, "gate")
     stop_after(0)
-    whole = trained(recipe, "whole")
-    start = type(whole)(first.folder.with_name("start"), first.report)
+    complete = trained(recipe, "whole")
+    start = type(complete)(first.folder.with_name("start"), first.report)
     save_checkpoint(start.folder, new_model(recipe.architecture, recipe.settings, recipe.backbone))
     assert first.moved_since(start) == {"gate"}
-    assert whole.moved_since(first) == ({"gate", "importance"} if joint else {"importance"})
-    names = [set(line) & {"gate_loss", "rank_loss"} for line in whole.log()]
+    assert complete.moved_since(first) == ({"gate", "importance"} if joint else {"importance"})
+    names = [set(line) & {"gate_loss", "rank_loss"} for line in complete.log()]
     assert names == [{"gate_loss"}] * 3 + [{"gate_loss", "rank_loss"} if joint else {"rank_loss"}] * 3
 
 
-def test_a_checkpoint_has_its_quantisers_recipe_and_lengths(
+def test_a_checkpoint_stores_quantisers_recipe_and_lengths(
     tiny_recipe: Recipes, trained: Trained, tiny_collection: Path
 ) -> None:
     splade = load_checkpoint(trained(tiny_recipe({"steps": 1}), "splade").folder)
@@ -137,7 +139,7 @@ def test_a_checkpoint_has_its_quantisers_recipe_and_lengths(
     assert 200 < largest * quantizer.scale < 256
 
 
-def test_a_folder_in_use_is_not_trained_over(tiny_recipe: Recipes, trained: Trained) -> None:
+def test_an_existing_run_is_not_overwritten(tiny_recipe: Recipes, trained: Trained) -> None:
     recipe = tiny_recipe({"steps": 2})
     trained(recipe)
     with pytest.raises(LearnedSparseError, match="go on with --resume"):

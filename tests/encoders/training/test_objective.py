@@ -1,4 +1,4 @@
-"""Losses, regularisers, schedules by hand; gradients and how they depend on micro-batches, dropout and modes."""
+"""Losses, regularisers and schedules by hand; gradients with micro-batches, dropout and training modes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_pairwise_nll(positive: list[float], negatives: list[list[float]], expec
 
 
 def test_in_batch_nll() -> None:
-    # powers of two, so that the fractions can be read off: query 0: 8 / (8 + 4 + 2), query 1: 4 / (1 + 4 + 16)
+    # Scores are logarithms of powers of two: query 0 has 8 / (8 + 4 + 2), query 1 has 4 / (1 + 4 + 16).
     in_batch = torch.log(torch.tensor([[8.0, 4.0], [1.0, 4.0]]))
     hard = torch.log(torch.tensor([[2.0], [16.0]]))
     excluded = torch.tensor([[False, True, False], [False, False, True]])
@@ -78,23 +78,23 @@ def test_gate_bce_averages_over_passages_and_is_finite_for_any_logit() -> None:
 
 
 def test_in_batch_hinge_is_eq_8() -> None:
-    # query 0: own 2.0, others 1.5 and 0.0: max(0, 1 - 2 + 1.5) + max(0, 1 - 2 + 0) = 0.5
-    # query 1: own 0.5, others 0.25 and 3.0: 0.75 + 3.5; query 2: own 4.0 wins by more than 1
+    # query 0: positive 2.0, negatives 1.5 and 0.0: max(0, 1 - 2 + 1.5) + max(0, 1 - 2 + 0) = 0.5
+    # query 1: positive 0.5, negatives 0.25 and 3.0: 0.75 + 3.5; query 2: positive 4.0, margin met
     scores = torch.tensor([[2.0, 1.5, 0.0], [0.25, 0.5, 3.0], [0.0, 1.0, 4.0]])
-    nothing = torch.zeros(3, 3, dtype=torch.bool)
-    assert in_batch_hinge(scores, nothing).tolist() == [0.5, 4.25, 0.0]
-    assert in_batch_hinge(scores, nothing, margin=2.0).tolist() == [1.5, 6.25, 0.0]
-    excluded = nothing.clone()
+    no_mask = torch.zeros(3, 3, dtype=torch.bool)
+    assert in_batch_hinge(scores, no_mask).tolist() == [0.5, 4.25, 0.0]
+    assert in_batch_hinge(scores, no_mask, margin=2.0).tolist() == [1.5, 6.25, 0.0]
+    excluded = no_mask.clone()
     excluded[1, 2] = True
     assert in_batch_hinge(scores, excluded).tolist() == [0.5, 0.75, 0.0]
 
 
-def test_query_nll_is_the_end_of_eq_12() -> None:
+def test_query_nll_is_the_last_term_of_eq_12() -> None:
     # softmax of log 1, log 2, log 5 is 1/8, 2/8, 5/8; the query has the first and last term, the last one twice
     positives = torch.log(torch.tensor([[1.0, 2.0, 5.0], [4.0, 2.0, 2.0]]))
     queries = torch.tensor([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    found = query_nll(queries, positives).tolist()
-    assert found == pytest.approx([math.log(8) + 2 * math.log(8 / 5), 0.0])
+    losses = query_nll(queries, positives).tolist()
+    assert losses == pytest.approx([math.log(8) + 2 * math.log(8 / 5), 0.0])
 
 
 WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])
@@ -102,7 +102,7 @@ WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0]])
 
 def test_regularizers_by_hand() -> None:
     assert flops(WEIGHTS).item() == pytest.approx(2.0**2 + 0 + 1.0**2)  # squares of the mean weight of each term
-    assert l1(WEIGHTS).item() == pytest.approx((3 + 3) / 2)  # the mean sum of the weights of a text
+    assert l1(WEIGHTS).item() == pytest.approx((3 + 3) / 2)  # mean over texts of the sum of weights
 
 
 def test_concatenated_and_averaged_documents() -> None:
@@ -137,12 +137,12 @@ def test_linear_warm_up_and_decay() -> None:
     ],
 )
 def test_number_of_negatives_per_query(rank: Rank, expected: int) -> None:
-    """Four queries with two hard negatives each: a misread switch would show here."""
+    """Four queries with two hard negatives each."""
     known = torch.zeros(4, 4 + 8, dtype=torch.bool)
     assert negatives_per_query(rank, known) == expected
 
 
-def test_known_positives_are_no_negatives_unless_asked_for() -> None:
+def test_known_positives_are_excluded_from_negatives_by_default() -> None:
     known = torch.zeros(4, 12, dtype=torch.bool)
     known[0, 1] = True  # the positive of query 1 is relevant to query 0
     known[1, 4] = True  # a hard negative of query 0 is relevant to query 1, which is not ranked against it
@@ -152,14 +152,14 @@ def test_known_positives_are_no_negatives_unless_asked_for() -> None:
     assert excluded(Rank(), known, 4)[0].int().tolist() == [0, 1, 0, 0, 0, 0]
 
 
-def test_the_hinge_loss_ranks_against_others_positives_alone() -> None:
+def test_the_hinge_loss_uses_in_batch_positives_only() -> None:
     known = torch.zeros(4, 12, dtype=torch.bool)
     known[0, 1] = True
     assert negatives_per_query(Rank(loss="hinge"), known) == 3 - 1 / 4
     queries, positives = torch.eye(4), torch.eye(4) * 2 + 0.5
-    negatives = torch.full((8, 4), 100.0)  # given, and left alone
+    negatives = torch.full((8, 4), 100.0)  # hard negatives, which the hinge loss ignores
     rank = Rank(loss="hinge", margin=3.0)
-    # own 2.5, others 0.5: 3 - 2.5 + 0.5 = 1 each; query 0 has two others, for one is relevant
+    # positive 2.5, negatives 0.5: 3 - 2.5 + 0.5 = 1 each; query 0 has two negatives, because one is excluded
     assert rank_losses(rank, queries, positives, negatives, known).tolist() == [2.0, 3.0, 3.0, 3.0]
 
 
@@ -176,7 +176,7 @@ class Ranking(Objective):
 
 
 @pytest.mark.parametrize("component", ["weighting", "expansion"])
-def test_pointwise_loss_is_added_where_the_stage_says_so(component: str) -> None:
+def test_pointwise_loss_is_added_for_the_component_of_the_stage(component: str) -> None:
     queries, positives = torch.tensor([[1.0, 0.0, 1.0]] * 2), torch.rand(2, 3)
     outputs = {"queries": queries, "positives": positives, "negatives": torch.rand(2, 3)}
     known = torch.zeros(2, 4, dtype=torch.bool)
@@ -198,17 +198,17 @@ def test_rank_loss_scores_the_right_pairs() -> None:
     queries, positives = torch.rand(3, 5, generator=rng), torch.rand(3, 5, generator=rng)
     negatives = torch.rand(6, 5, generator=rng)
     known = torch.zeros(3, 9, dtype=torch.bool)
-    plain, every, pairs = 0.0, 0.0, 0.0
+    plain, all_negatives, pairs = 0.0, 0.0, 0.0
     for i in range(3):
         scores = [float(queries[i] @ positive) * 2 for positive in positives]
         hard = [float(queries[i] @ negatives[2 * i + j]) * 2 for j in range(2)]
-        others = [float(queries[i] @ negative) * 2 for negative in negatives]
+        all_hard = [float(queries[i] @ negative) * 2 for negative in negatives]
         plain -= scores[i] - np.log(np.exp([*scores, *hard]).sum())
-        every -= scores[i] - np.log(np.exp([*scores, *others]).sum())
+        all_negatives -= scores[i] - np.log(np.exp([*scores, *all_hard]).sum())
         pairs -= sum(scores[i] - np.log(np.exp([scores[i], score]).sum()) for score in hard) / 2
     for rank, expected in [
         (Rank(score_scale=2.0), plain),
-        (Rank(score_scale=2.0, others_hard_negatives=True), every),
+        (Rank(score_scale=2.0, others_hard_negatives=True), all_negatives),
         (Rank(score_scale=2.0, loss="pairwise"), pairs),
     ]:
         assert rank_losses(rank, queries, positives, negatives, known).mean().item() == pytest.approx(expected / 3)
@@ -220,7 +220,7 @@ Gradients = Callable[[Recipe], tuple[dict[str, Tensor], dict[str, float]]]
 
 @pytest.fixture
 def gradients(begun: Callable[..., Any]) -> Gradients:
-    """``gradients(recipe)``: the gradients of the first step, and its log."""
+    """``gradients(recipe)`` returns the gradients and the log of the first step."""
 
     def make(recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, float]]:
         session, learner, batches = begun(recipe)
@@ -239,16 +239,16 @@ SPARTERM = {"architecture": "sparterm", "settings": {"mode": "expansion-enhanced
 
 
 def largest_difference(gradients: Gradients, recipe: Recipes, stage: dict[str, Any], changes: dict[str, Any]) -> float:
-    """Between the gradients of 1 x 32 and 4 x 8, relative to the largest gradient."""
+    """Largest difference between the gradients of 1 x 32 and 4 x 8, relative to the largest gradient."""
     sizes = {"batch_size": 32, "dropout": False}
-    whole, log = gradients(recipe({**stage, **sizes}, **changes))
-    cut, cut_log = gradients(recipe({**stage, **sizes, "micro_batch_size": 8}, **changes))
-    assert whole.keys() == cut.keys()
-    assert len(whole) > 10
-    scale = max(float(gradient.abs().max()) for gradient in whole.values())
+    full, log = gradients(recipe({**stage, **sizes}, **changes))
+    micro, micro_log = gradients(recipe({**stage, **sizes, "micro_batch_size": 8}, **changes))
+    assert full.keys() == micro.keys()
+    assert len(full) > 10
+    scale = max(float(gradient.abs().max()) for gradient in full.values())
     assert scale > 0
-    differences = [float((whole[name] - cut[name]).abs().max()) / scale for name in whole]
-    return max([*differences, abs(log["loss"] - cut_log["loss"]) / log["loss"]])
+    differences = [float((full[name] - micro[name]).abs().max()) / scale for name in full]
+    return max([*differences, abs(log["loss"] - micro_log["loss"]) / log["loss"]])
 
 
 @pytest.mark.parametrize(
@@ -262,34 +262,32 @@ def largest_difference(gradients: Gradients, recipe: Recipes, stage: dict[str, A
         ({"scope": "batch", "rank": PAIRWISE, "joint": True}, SPARTERM),
     ],
 )
-def test_one_times_32_is_four_times_8(
+def test_four_micro_batches_of_8_equal_one_batch_of_32(
     gradients: Gradients, tiny_recipe: Recipes, stage: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     assert largest_difference(gradients, tiny_recipe, stage, changes) < 2e-5
 
 
 @pytest.mark.parametrize("stage", [{}, {"rank": PAIRWISE, "regularizer": FLOPS}])
-def test_in_batch_negatives_and_flops_of_micro_batches_are_others(
+def test_in_batch_negatives_and_flops_depend_on_the_micro_batch(
     gradients: Gradients, tiny_recipe: Recipes, stage: dict[str, Any]
 ) -> None:
     assert largest_difference(gradients, tiny_recipe, stage, {}) > 1e-3
 
 
 def test_gradient_caching_repeats_the_dropout(gradients: Gradients, tiny_recipe: Recipes) -> None:
-    """With one query to a micro-batch and a loss that is a mean over queries, caching must change nothing at all."""
+    """Caching changes no gradient if a micro-batch has one query and the loss is a mean over queries."""
     stage = {"batch_size": 4, "micro_batch_size": 1, "rank": PAIRWISE}
     plain, _ = gradients(tiny_recipe(stage))
     cached, _ = gradients(tiny_recipe({**stage, "scope": "batch"}))
     assert all(torch.allclose(plain[name], cached[name], atol=1e-6) for name in plain)
-    without, _ = gradients(tiny_recipe({**stage, "dropout": False}))
-    assert not all(torch.allclose(plain[name], without[name], atol=1e-6) for name in plain)
+    no_dropout, _ = gradients(tiny_recipe({**stage, "dropout": False}))
+    assert not all(torch.allclose(plain[name], no_dropout[name], atol=1e-6) for name in plain)
 
 
 def test_the_log_counts_negatives_and_terms(gradients: Gradients, tiny_recipe: Recipes) -> None:
     _, log = gradients(tiny_recipe({"regularizer": FLOPS}))
-    assert (
-        7 <= log["negatives_per_query"] <= 8
-    )  # 7 other positives and a hard negative, less those known to be relevant
+    assert 7 <= log["negatives_per_query"] <= 8  # 7 other positives and a hard negative, minus known positives
     assert log["terms_per_query"] > 1
     assert log["lambda_document"] == pytest.approx(0.02)
     assert log["loss"] == pytest.approx(
@@ -306,7 +304,7 @@ def uhd(backbone: Path, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("dropout", [True, False])
-def test_vectors_to_train_on_are_not_binarised(tiny_headless: Path, dropout: bool) -> None:
+def test_training_vectors_are_not_binarised(tiny_headless: Path, dropout: bool) -> None:
     model = uhd(tiny_headless, binarize=True)
     begin_training(model, dropout=dropout)
     weights = model.weighers.document(IDS, MASK)
@@ -316,7 +314,7 @@ def test_vectors_to_train_on_are_not_binarised(tiny_headless: Path, dropout: boo
         assert set(model.weighers.document(IDS, MASK).tolist()[0]) == {0.0, 1.0}
 
 
-def test_dropout_is_in_the_towers_alone(tiny_headless: Path) -> None:
+def test_only_towers_have_dropout(tiny_headless: Path) -> None:
     model = uhd(tiny_headless)
     for tower in model.towers.values():
         for module in tower.modules():
@@ -330,7 +328,7 @@ def test_dropout_is_in_the_towers_alone(tiny_headless: Path) -> None:
     assert not torch.equal(first, second)
 
 
-def test_evaluation_puts_every_mode_back(tiny_headless: Path) -> None:
+def test_evaluation_restores_the_mode_of_every_module(tiny_headless: Path) -> None:
     model = uhd(tiny_headless)
     begin_training(model, dropout=False)
     before = [module.training for module in model.weighers.modules()]

@@ -1,4 +1,4 @@
-"""A new architecture with a loss of its own: one settings class, one module, one objective, one line of a table."""
+"""A new architecture with its own loss needs a settings class, a module, an objective and one line in a table."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ MEAN = Architecture(
 
 
 @pytest.mark.parametrize("scope", ["micro_batch", "batch"])
-def test_it_is_trained_by_the_loop_validated_and_encodes(
+def test_a_new_architecture_is_trained_validated_and_encoded(
     tiny_recipe: Callable[..., Recipe],
     trained: Callable[..., Any],
     tiny_collection: Any,

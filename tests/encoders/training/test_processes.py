@@ -1,4 +1,4 @@
-"""Training in processes: two train the same weights as one, and a killed run ends with those of an undisturbed one."""
+"""Two processes train the same weights as one, and a killed run resumes to the weights of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILLS, STEPS = 5, 60
 
 
 class Trainer:
-    """``train_tiny.py`` waiting for output folders."""
+    """A process of ``train_tiny.py`` that waits for output folders."""
 
     def __init__(self, recipe: Path, root: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(root)}
@@ -37,7 +37,7 @@ class Trainer:
         )
 
     def train(self, output: Path, kill_after: int | None, delay: float) -> int:
-        """Train into ``output``; SIGKILL ``delay`` seconds after line ``kill_after`` of its log. The exit status."""
+        """Train into ``output``, send SIGKILL ``delay`` seconds after log line ``kill_after``; return the exit status."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(output, file=self._process.stdin, flush=True)
@@ -78,7 +78,7 @@ def trainer(
     trainer.close()
 
 
-def test_a_killed_run_resumed_equals_an_undisturbed_one(trainer: Trainer, tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_run(trainer: Trainer, tmp_path: Path) -> None:
     points = random.Random(0)
     for kill in range(KILLS):
         line = 10 * kill + points.randrange(5, 15)
@@ -87,17 +87,17 @@ def test_a_killed_run_resumed_equals_an_undisturbed_one(trainer: Trainer, tmp_pa
     assert trainer.train(tmp_path / "killed", None, 0) == 0
     assert trainer.train(tmp_path / "whole", None, 0) == 0
     name = Path("towers") / "document" / "model.safetensors"
-    whole, killed = load_file(tmp_path / "whole" / name), load_file(tmp_path / "killed" / name)
-    assert whole.keys() == killed.keys()
-    assert all(torch.equal(whole[key], killed[key]) for key in whole)
+    uninterrupted, killed = load_file(tmp_path / "whole" / name), load_file(tmp_path / "killed" / name)
+    assert uninterrupted.keys() == killed.keys()
+    assert all(torch.equal(uninterrupted[key], killed[key]) for key in uninterrupted)
     assert _log(tmp_path / "whole") == _log(tmp_path / "killed")
 
 
 def _log(output: Path) -> list[tuple[int, float]]:
     text = (output / "training" / "log.jsonl").read_text(encoding="utf-8")
-    found = [json.loads(line) for line in text.splitlines()]
-    assert [line["step"] for line in found if "loss" in line] == list(range(1, STEPS + 1))
-    return [(line["step"], line.get("loss", line.get("MRR@10"))) for line in found]
+    entries = [json.loads(line) for line in text.splitlines()]
+    assert [line["step"] for line in entries if "loss" in line] == list(range(1, STEPS + 1))
+    return [(line["step"], line.get("loss", line.get("MRR@10"))) for line in entries]
 
 
 def test_two_processes_equal_one(
@@ -130,6 +130,6 @@ def test_two_processes_equal_one(
     assert logs["two"] == pytest.approx(logs["one"], rel=1e-5)
     file = Path("towers") / "document" / "model.safetensors"
     one, two = load_file(tmp_path / "one" / file), load_file(tmp_path / "two" / file)
-    # the bias of attention's keys has no effect and no gradient but rounding, which Adam takes for a direction
+    # The key bias has no effect, so its gradient is rounding error, which Adam scales up.
     names = [name for name in one if not name.endswith("key.bias")]
     assert [name for name in names if not torch.allclose(one[name], two[name], atol=1e-5)] == []

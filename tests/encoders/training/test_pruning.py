@@ -20,7 +20,7 @@ Trained = Callable[..., Any]
 
 
 class Table(nn.Module):
-    """Gives each token id's row of a table, added up: weights that a pencil can follow."""
+    """Weights of a text are the sum of the table rows of its token ids, so that results can be checked by hand."""
 
     def __init__(self, rows: list[list[float]]) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Table(nn.Module):
 
 
 class Document(Prunable):
-    """Two tables side by side, and a record of what was pruned."""
+    """Two tables side by side; records the frequencies that are set."""
 
     def __init__(self) -> None:
         self.components = {"one": Table([[1, 0, 0, 0], [0, 2, 0, 0]]), "two": Table([[0, 0, 3, 0], [0, 0, 3, 0]])}
@@ -64,7 +64,7 @@ def feed(document: Document, ids: Tensor, *names: str) -> None:
         document.components[name](ids, torch.ones_like(ids))
 
 
-def test_each_document_counts_once_with_the_terms_of_all_components() -> None:
+def test_each_document_is_counted_once_with_the_terms_of_all_components() -> None:
     document = Document()
     frequencies_seen = DocumentFrequencies(document.components)
     with frequencies_seen.counting():
@@ -77,19 +77,19 @@ def test_each_document_counts_once_with_the_terms_of_all_components() -> None:
 
 
 def test_windows_and_schedule() -> None:
-    """Counting begins at step 1; a window is two steps; the schedule comes first, then gamma."""
+    """Counting starts at step 1, a window is two steps, and gamma applies after the schedule."""
     document = Document()
     pruner = Pruner(stage(begin=1, schedule=(0.9, 0.7)), document, lambda tensor: tensor)
-    found = []
+    results = []
     for step in range(9):
         with pruner.counting(step):
             feed(document, FIRST if step % 2 else SECOND, "one", "two")
-        found.append(pruner.after(step))
-    assert [step for step, (logs, _) in enumerate(found) if logs] == [2, 4, 6, 8]
+        results.append(pruner.after(step))
+    assert [step for step, (logs, _) in enumerate(results) if logs] == [2, 4, 6, 8]
     # steps 1 and 2: four documents 0, 1, 1, 1 and two documents 0, 0
     assert document.pruned == [([0.5, 0.5, 1.0, 0.0], gamma) for gamma in (0.9, 0.7, 0.5, 0.5)]
-    assert [logs["pruned_terms"] for logs, _ in found if logs] == [1, 1, 1, 1]
-    assert [restart for logs, restart in found if logs] == [True, True, True, False]
+    assert [logs["pruned_terms"] for logs, _ in results if logs] == [1, 1, 1, 1]
+    assert [restart for logs, restart in results if logs] == [True, True, True, False]
 
 
 def test_the_terms_of_one_component_can_be_counted_alone() -> None:
@@ -128,11 +128,11 @@ def test_counts_restart_with_every_window_and_an_empty_window_prunes_nothing() -
 
 
 def test_counts_are_summed_over_processes_and_saved(tmp_path: Path) -> None:
-    """Two processes that see the same: twice the counts, the same shares."""
+    """Two processes with equal documents double the counts and keep the shares."""
     document = Document()
     first, second = (
         Pruner(stage(), document, lambda tensor: tensor.mul_(2)) for _ in range(2)
-    )  # in place, as reducing is
+    )  # in place, like the real reduction
     save_pruning(tmp_path, first.tensors())
     assert list(tmp_path.iterdir()) == []  # nothing was counted
     second.restore(tmp_path, torch.device("cpu"))
@@ -150,33 +150,33 @@ def test_impossible_pruning_options_are_errors() -> None:
         Pruner(stage(counted="three"), Document(), lambda tensor: tensor)
     with pytest.raises(LearnedSparseError, match="cannot prune terms"):
         Pruner(stage(), None, lambda tensor: tensor)
-    alone = Stage(name="s", steps=1, batch_size=2, component="one", pruning=Pruning(window=1, counted="two"))
+    component_stage = Stage(name="s", steps=1, batch_size=2, component="one", pruning=Pruning(window=1, counted="two"))
     with pytest.raises(LearnedSparseError, match="'two' is not trained here"):
-        Pruner(alone, Document(), lambda tensor: tensor)
+        Pruner(component_stage, Document(), lambda tensor: tensor)
 
 
 CO = {"components": ["weighting", "expansion"], "select_from": 12}
 
 
 def frequencies(run: Any) -> Mapping[str, float]:
-    found: Mapping[str, float] = run.notes()["settings"]["frequencies"]
-    return found
+    stored: Mapping[str, float] = run.notes()["settings"]["frequencies"]
+    return stored
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_all_documents_of_a_step_are_counted(spade_recipe: Spade, trained: Trained, share: float) -> None:
-    """12 examples with a negative each: 24 documents, whether some are selected or all are trained on."""
+    """12 examples with one negative each are 24 documents, with and without selection."""
     stage = {"steps": 1, "batch_size": 4, "micro_batch_size": 2, "learning_rate": 0.0, "dropout": False}
     cotraining = {"cotraining": {**CO, "share": share}, "pruning": {"gamma": 0.5, "window": 1}}
     run = trained(spade_recipe({**stage, **cotraining}))
-    found = frequencies(run)
-    assert found
-    assert all(round(value * 24, 3) == pytest.approx(round(value * 24)) for value in found.values())
+    shares = frequencies(run)
+    assert shares
+    assert all(round(value * 24, 3) == pytest.approx(round(value * 24)) for value in shares.values())
     assert run.notes()["settings"]["gamma"] == 0.5
 
 
-def test_both_ways_of_cotraining_count_the_same(spade_recipe: Spade, trained: Trained) -> None:
-    """With a learning rate of 0 the documents are the same, and so are their terms."""
+def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spade, trained: Trained) -> None:
+    """A learning rate of 0 keeps the model fixed, so the same documents have the same terms."""
     stage = {
         "steps": 2,
         "batch_size": 4,
@@ -192,7 +192,7 @@ def test_both_ways_of_cotraining_count_the_same(spade_recipe: Spade, trained: Tr
     assert frequencies(joint) == frequencies(runs[0])
 
 
-def test_pruned_terms_are_in_no_document_of_the_checkpoint(spade_recipe: Spade, trained: Trained) -> None:
+def test_documents_of_the_checkpoint_have_no_pruned_terms(spade_recipe: Spade, trained: Trained) -> None:
     from encoders.encoding import load_checkpoint
 
     stage = {"steps": 2, "batch_size": 8, "cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}
@@ -207,7 +207,7 @@ def test_pruned_terms_are_in_no_document_of_the_checkpoint(spade_recipe: Spade, 
     assert float(weights.sum()) > 0
 
 
-def test_a_smaller_gamma_starts_the_search_for_the_best_again(
+def test_a_smaller_gamma_discards_the_best_score(
     spade_recipe: Spade, trained: Trained, tiny_collection: Any, scores: Callable[..., None]
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
@@ -218,6 +218,8 @@ def test_a_smaller_gamma_starts_the_search_for_the_best_again(
     assert run.notes()["training"]["best_step"] == 3
     assert run.notes()["settings"]["alpha"] == 0.4
     scores(0.9, 0.2, 0.3, 0.1, mixture=4)
-    kept = trained(spade_recipe({**stage, "pruning": {**pruning, "restart": False}}, validation=validation), "kept")
-    assert kept.notes()["training"]["best_step"] == 1
-    assert kept.notes()["settings"]["gamma"] == 1.0  # the best weights are from before
+    not_restarted = trained(
+        spade_recipe({**stage, "pruning": {**pruning, "restart": False}}, validation=validation), "kept"
+    )
+    assert not_restarted.notes()["training"]["best_step"] == 1
+    assert not_restarted.notes()["settings"]["gamma"] == 1.0  # the best weights are older than the pruning

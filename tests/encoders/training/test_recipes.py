@@ -1,4 +1,4 @@
-"""Every recipe of the package, how recipes are read, completed and changed, and ``python -m encoders.train``."""
+"""Every shipped recipe, reading and changing recipes, and ``python -m encoders.train``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_all_recipes_are_tested() -> None:
 
 
 SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
-"""Further changes that make the model of a recipe small enough for a test."""
+"""Additional changes by architecture that make a model small enough for a test."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,7 +51,7 @@ def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
 
 @pytest.fixture(scope="session")
 def backbone_12(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny backbone with the twelve layers that the papers' bucket recipes name."""
+    """The tiny backbone with twelve layers, as the UHD-BERT recipes with buckets need."""
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     folder = tmp_path_factory.mktemp("backbone_12")
@@ -98,7 +98,7 @@ def test_numbers_of_the_spade_paper() -> None:
     assert both.cotraining.share == 0.3
     assert both.pruning is not None
     assert (both.pruning.gamma, both.pruning.schedule[0]) == (0.7, 0.9)
-    # "every 1,600 iterations": ten updates follow a selection
+    # The paper validates every 1,600 iterations; each of our steps makes ten updates after a selection.
     assert both.validate_every == 160
     assert -(-int(both.cotraining.select_from * both.cotraining.share) // both.batch_size) == 10
     assert both.pruning.window == 2 * both.validate_every
@@ -139,12 +139,12 @@ def test_numbers_of_the_uhd_paper() -> None:
         ("negatives.kind=dense", "'dense' is not one of"),
     ],
 )
-def test_a_mistake_in_a_recipe_is_an_error(change: str, message: str) -> None:
+def test_an_invalid_change_of_a_recipe_is_an_error(change: str, message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         load_recipe("splade-flops", changes=[change])
 
 
-def test_recipes_that_cannot_learn_are_errors(recipe_values: Callable[..., dict[str, Any]]) -> None:
+def test_recipes_without_negatives_or_stages_are_errors(recipe_values: Callable[..., dict[str, Any]]) -> None:
     none = {"kind": "none"}
     with pytest.raises(LearnedSparseError, match="pairwise loss needs hard negatives"):
         parse(Recipe, recipe_values({"rank": {"loss": "pairwise"}}, negatives=none), "r")
@@ -154,7 +154,7 @@ def test_recipes_that_cannot_learn_are_errors(recipe_values: Callable[..., dict[
         parse(Recipe, {**recipe_values(), "stages": []}, "r")
 
 
-def test_a_base_is_merged_key_by_key_and_a_stage_into_what_stages_share(tmp_path: Path) -> None:
+def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(tmp_path: Path) -> None:
     base, mine = tmp_path / "base.yaml", tmp_path / "mine.yaml"
     base.write_text(
         "base: _demo\nmodel: a\nsettings: {k: 10, alpha: 0.3}\nvalidation: {every: 5}\n"
@@ -170,7 +170,7 @@ def test_a_base_is_merged_key_by_key_and_a_stage_into_what_stages_share(tmp_path
     assert one["rank"] == two["rank"] == {"loss": "hinge", "margin": 3.0}
     assert one["rank"] is not two["rank"]  # so that --set changes one of them
     assert not values.keys() & {"base", "stage"}
-    mine.write_text("base: base.yaml\nstages: [{name: only}]\n")  # a list replaces that of the base
+    mine.write_text("base: base.yaml\nstages: [{name: only}]\n")  # a list replaces the list of the base
     assert [stage["name"] for stage in resolved(mine)["stages"]] == ["only"]
     base.write_text("base: mine.yaml\n")
     with pytest.raises(LearnedSparseError, match="is its own base, through"):
@@ -178,7 +178,7 @@ def test_a_base_is_merged_key_by_key_and_a_stage_into_what_stages_share(tmp_path
 
 
 def test_recipes_state_only_differences_from_their_base() -> None:
-    """No recipe repeats a value of its base, and no stage repeats what stages share."""
+    """No recipe repeats a value of its base, and no stage repeats a value of the shared ``stage``."""
 
     def repeated(values: Any, base: Any) -> bool:
         if isinstance(values, dict) and isinstance(base, dict):
@@ -194,18 +194,18 @@ def test_recipes_state_only_differences_from_their_base() -> None:
         assert not any(repeated(stage, shared) for stage in values.get("stages", [])), path.name
 
 
-def test_unknown_recipe_names_the_nearest() -> None:
+def test_the_error_for_an_unknown_recipe_suggests_the_nearest_name() -> None:
     with pytest.raises(LearnedSparseError, match="no recipe 'splade-flop'; did you mean 'splade-flops'"):
         load_recipe("splade-flop")
 
 
-def test_changes_reach_lists_and_make_missing_levels() -> None:
+def test_changes_set_list_items_and_create_missing_mappings() -> None:
     changes = ["stages.0.steps=7", "quantization.factor=10", "seed=3"]
     recipe = load_recipe("demo-splade", changes=changes, data=["scifact:train"])
     assert (recipe.stages[0].steps, recipe.quantization.factor, recipe.seed) == (7, 10.0, 3)
     assert recipe.data[0].collection == "scifact"
-    found = differences(to_mapping(load_recipe("demo-splade", changes=changes[:1])), to_mapping(recipe))
-    assert found == [
+    changed = differences(to_mapping(load_recipe("demo-splade", changes=changes[:1])), to_mapping(recipe))
+    assert changed == [
         "data.0.collection: 'pydoc' -> 'scifact'",
         "quantization.factor: None -> 10.0",
         "seed: 0 -> 3",
@@ -230,7 +230,7 @@ def test_trains_into_the_default_folder_and_prints_the_next_command(
     assert f"python -m learned_sparse.encode --model tiny --checkpoint {folder}" in output
 
 
-def test_a_stopped_run_can_be_made_a_checkpoint_and_goes_on(
+def test_a_stopped_run_can_be_finished_as_a_checkpoint_and_resumed(
     recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["--recipe", str(recipe_file), "--output", str(tmp_path / "run"), "--device", "cpu", "--quiet"]
@@ -251,7 +251,7 @@ def test_a_stopped_run_can_be_made_a_checkpoint_and_goes_on(
     assert "3 steps" in capsys.readouterr().out
 
 
-def test_mistakes(recipe_file: Path) -> None:
+def test_invalid_train_options(recipe_file: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give one of them"):
         main(["--recipe", str(recipe_file), "--resume", "--overwrite"])
     with pytest.raises(LearnedSparseError, match="no recipe 'demo-splad'; did you mean 'demo-splade'"):
@@ -260,7 +260,7 @@ def test_mistakes(recipe_file: Path) -> None:
         main(["--recipe", str(recipe_file), "--data", _collection(recipe_file), "--output", str(recipe_file.parent)])
 
 
-def test_train_is_a_function_of_the_package(recipe_file: Path, tmp_path: Path) -> None:
+def test_train_is_a_public_function(recipe_file: Path, tmp_path: Path) -> None:
     import encoders
 
     options: dict[str, Any] = {"output": tmp_path / "run", "device": "cpu"}

@@ -17,19 +17,19 @@ Recipes = Callable[..., Recipe]
 Trained = Callable[..., Any]
 
 
-def test_the_next_stage_begins_with_the_best_weights(
+def test_the_next_stage_starts_from_the_best_weights(
     spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None], stop_after: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 1, "queries": None}
     first = {"component": "weighting", "steps": 3}
     scores(0.1, 0.5, 0.2, 0.0)
-    whole = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False))
+    complete = trained(spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False))
     scores(0.1, 0.5)
     stop_after(2)
     best = trained(
         spade_recipe(first, {"component": "expansion", "steps": 1}, validation=validation, mix=False), "best"
     )
-    assert whole.moved_since(best) == {"expansion"}
+    assert complete.moved_since(best) == {"expansion"}
 
 
 def test_the_best_weights_survive_a_stop_between_two_stages(
@@ -40,16 +40,16 @@ def test_the_best_weights_survive_a_stop_between_two_stages(
         {"component": "weighting", "steps": 3}, {"component": "expansion", "steps": 2}, validation=validation, mix=False
     )
     scores(0.1, 0.5, 0.2, 0.3, 0.4)
-    whole = trained(recipe, "whole")
+    uninterrupted = trained(recipe, "whole")
     scores(0.1, 0.5, 0.2)
     stop_after(3)
-    trained(recipe, "halves")
+    trained(recipe, "resumed")
     scores(0.3, 0.4)
     stop_after(0)
-    assert trained(recipe, "halves", resume=True).moved_since(whole) == set()
+    assert trained(recipe, "resumed", resume=True).moved_since(uninterrupted) == set()
 
 
-def test_a_stage_ends_when_validation_loses_patience(
+def test_a_stage_ends_when_patience_is_exhausted(
     spade_recipe: Recipes, trained: Trained, tiny_collection: Any, scores: Callable[..., None], stop_after: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 2, "queries": None, "patience": 2}
@@ -61,12 +61,12 @@ def test_a_stage_ends_when_validation_loses_patience(
     assert run.notes()["training"]["finished"]
     scores(0.1, 0.5, 0.4)
     stop_after(7)
-    trained(spade_recipe(*stages, validation=validation, mix=False), "halves")
+    trained(spade_recipe(*stages, validation=validation, mix=False), "resumed")
     scores(0.5, 0.3, 0.6, 0.7, 0.7)
     stop_after(0)
-    halves = trained(spade_recipe(*stages, validation=validation, mix=False), "halves", resume=True)
-    assert halves.moved_since(run) == set()
-    assert halves.logged("loss") == run.logged("loss")
+    resumed = trained(spade_recipe(*stages, validation=validation, mix=False), "resumed", resume=True)
+    assert resumed.moved_since(run) == set()
+    assert resumed.logged("loss") == run.logged("loss")
 
 
 def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
@@ -107,7 +107,7 @@ CO = {
 
 @pytest.mark.parametrize(
     ("stage", "share"),
-    # gradients reach the k winners of each position only: from random weights the expansion is slow to begin
+    # Only the k winners of each position get gradients, so the expansion learns slowly from random weights.
     [
         ({"component": "weighting"}, 0.35),
         ({"component": "expansion", "learning_rate": 3e-3}, 0.75),
@@ -118,28 +118,30 @@ CO = {
 )
 def test_spade_overfits_one_batch(spade_recipe: Recipes, trained: Trained, stage: dict[str, Any], share: float) -> None:
     run = trained(spade_recipe({**LEARNS, **stage}, negatives={"kind": "none"}, settings={"k": 10}))
-    found = run.logged("loss")
-    assert found[0] > 1.0
-    assert found[-1] < share * found[0]
+    losses = run.logged("loss")
+    assert losses[0] > 1.0
+    assert losses[-1] < share * losses[0]
 
 
 def uhd(recipe_values: Callable[..., dict[str, Any]], stages: list[dict[str, Any]], **changes: Any) -> Recipe:
     settings = {"dimensions": 64, "k": 8, "layers": [1, 2], **changes.pop("settings", {})}
     values = recipe_values(architecture="uhd", settings=settings, negatives={"kind": "none"}, **changes)
     (base,) = values["stages"]
-    values["stages"] = [{**base, "name": str(place), "rank": {"loss": "hinge"}, **s} for place, s in enumerate(stages)]
+    values["stages"] = [
+        {**base, "name": str(number), "rank": {"loss": "hinge"}, **s} for number, s in enumerate(stages)
+    ]
     return parse(Recipe, values, "tiny UHD-BERT")
 
 
 @pytest.mark.parametrize("encoders", ["separate", "joint"])
 def test_uhd_overfits_one_batch(recipe_values: Any, trained: Trained, encoders: str) -> None:
     run = trained(uhd(recipe_values, [{**LEARNS, "learning_rate": 3e-3}], settings={"encoders": encoders}))
-    found = run.logged("loss")
-    assert found[0] > 2.0
-    assert found[-1] < 0.35 * found[0]
+    losses = run.logged("loss")
+    assert losses[0] > 2.0
+    assert losses[-1] < 0.35 * losses[0]
 
 
-def test_buckets_are_trained_one_by_one_and_then_weighed(
+def test_buckets_are_trained_one_at_a_time_and_validation_sets_their_weights(
     recipe_values: Any, trained: Trained, tiny_collection: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
@@ -158,18 +160,18 @@ def test_recorded_training_of_uhd(recipe_values: Any, trained: Trained) -> None:
     assert run.logged("loss") == pytest.approx([6.881935, 6.501336, 6.953104, 6.519744, 6.624835, 6.659466], rel=1e-3)
 
 
-def test_documents_are_trained_on_with_what_expands_them(
+def test_training_documents_include_their_expanded_text(
     spade_recipe: Recipes, trained: Trained, tiny_collection: Any, tmp_path: Any
 ) -> None:
     import json
     import shutil
 
-    shutil.copytree(tiny_collection, tmp_path / "more")
-    corpus = tmp_path / "more" / "corpus.jsonl"
+    shutil.copytree(tiny_collection, tmp_path / "expanded")
+    corpus = tmp_path / "expanded" / "corpus.jsonl"
     lines = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
     corpus.write_text("".join(json.dumps({**line, "expanded": "w1 w2"}) + "\n" for line in lines), encoding="utf-8")
-    data = [{"collection": str(tmp_path / "more"), "run": str(tmp_path / "more" / "train.run")}]
+    data = [{"collection": str(tmp_path / "expanded"), "run": str(tmp_path / "expanded" / "train.run")}]
     stage = {"component": "weighting", "steps": 1, "dropout": False}
     plain = trained(spade_recipe(stage), "plain")
-    more = trained(spade_recipe(stage, data=data), "more-run")
-    assert more.logged("terms_per_document")[0] > plain.logged("terms_per_document")[0] + 0.5
+    expanded = trained(spade_recipe(stage, data=data), "expanded-run")
+    assert expanded.logged("terms_per_document")[0] > plain.logged("terms_per_document")[0] + 0.5

@@ -1,4 +1,4 @@
-"""Validation, the best mixture against ranking with every mixture, and output biases from document frequencies."""
+"""Validation, the search for the best mixture, and output biases from document frequencies."""
 
 from __future__ import annotations
 
@@ -32,63 +32,70 @@ MIXTURES = [
 
 
 def vectors(rng: np.random.Generator, *, coarse: bool) -> dict[str, tuple[Any, Any]]:
-    """Of 12 queries and 60 documents; with ``coarse`` numbers there are many ties."""
+    """Random vectors of 12 queries and 60 documents by component; ``coarse`` values give many ties."""
 
-    def some(rows: int) -> Any:
+    def random_rows(rows: int) -> Any:
         values = rng.integers(0, 3, (rows, 9)).astype(np.float32)
         if not coarse:
             values *= rng.random((rows, 9)).astype(np.float32)
         return scipy.sparse.csr_array(values * (rng.random((rows, 9)) < 0.3))
 
-    return {name: (some(12), some(60)) for name in NAMES}
+    return {name: (random_rows(12), random_rows(60)) for name in NAMES}
 
 
 @pytest.mark.parametrize("coarse", [False, True])
 @pytest.mark.parametrize("depth", [1, 3, 10])
-def test_the_search_equals_ranking_with_each_mixture(coarse: bool, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixture_scores_equal_a_search_with_each_mixture(
+    coarse: bool, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(depth)
-    found = vectors(rng, coarse=coarse)
+    encoded = vectors(rng, coarse=coarse)
     queries = [f"q{row}" for row in range(12)]
-    documents = [f"d{row}" for row in rng.permutation(60)]  # ties go by id, not by place
-    asked, pool = (scipy.sparse.hstack([pair[side] for pair in found.values()], format="csr") for side in (0, 1))
-    likely = search(asked, pool, queries, documents, 12)
+    documents = [f"d{row}" for row in rng.permutation(60)]  # ties are broken by id, not by position
+    query_vectors, pool = (
+        scipy.sparse.hstack([pair[side] for pair in encoded.values()], format="csr") for side in (0, 1)
+    )
+    candidates = search(query_vectors, pool, queries, documents, 12)
     positives = {
-        query: [likely[query][int(hit)][0] for hit in rng.choice(len(likely[query]), size=1 + place % 3, replace=False)]
-        for place, query in enumerate(queries)
+        query: [
+            candidates[query][int(hit)][0]
+            for hit in rng.choice(len(candidates[query]), size=1 + number % 3, replace=False)
+        ]
+        for number, query in enumerate(queries)
     }
-    scores = mixture_scores(MIXTURES, found, queries, documents, positives, depth)
+    scores = mixture_scores(MIXTURES, encoded, queries, documents, positives, depth)
     expected = []
     for mixture in MIXTURES:
         joined = scipy.sparse.hstack(
-            [found[name][0] * np.float32(mixture.factors[name]) for name in NAMES], format="csr"
+            [encoded[name][0] * np.float32(mixture.factors[name]) for name in NAMES], format="csr"
         )
         expected.append(mean_reciprocal_rank(search(joined, pool, queries, documents, depth), positives, depth))
     assert scores.tolist() == pytest.approx(expected, abs=1e-9)
     assert len({round(score, 6) for score in expected}) > 3
-    monkeypatch.setattr(validation, "_MAX_CELLS", 100)  # in small pieces
-    assert mixture_scores(MIXTURES, found, queries, documents, positives, depth).tolist() == scores.tolist()
+    monkeypatch.setattr(validation, "_MAX_CELLS", 100)  # several small chunks
+    assert mixture_scores(MIXTURES, encoded, queries, documents, positives, depth).tolist() == scores.tolist()
 
 
 def test_negative_factors_are_refused() -> None:
-    found = vectors(np.random.default_rng(0), coarse=True)
+    encoded = vectors(np.random.default_rng(0), coarse=True)
     with pytest.raises(LearnedSparseError, match="factors of at least 0"):
-        mixture_scores([Mixture({}, {"one": -1.0})], found, ["q"] * 12, ["d"] * 60, {"q": []})
+        mixture_scores([Mixture({}, {"one": -1.0})], encoded, ["q"] * 12, ["d"] * 60, {"q": []})
 
 
-def rows(*of: list[float]) -> Any:
-    return scipy.sparse.csr_array(np.array(of, dtype=np.float32))
+def rows(*values: list[float]) -> Any:
+    return scipy.sparse.csr_array(np.array(values, dtype=np.float32))
 
 
-def test_a_component_that_a_mixture_does_not_name_counts_nothing() -> None:
-    found = {"one": (rows([1]), rows([1], [2])), "two": (rows([1]), rows([9], [1]))}
+def test_a_component_missing_from_a_mixture_has_factor_zero() -> None:
+    encoded = {"one": (rows([1]), rows([1], [2])), "two": (rows([1]), rows([9], [1]))}
     named = [Mixture({}, {"one": 1.0}), Mixture({}, {"one": 1.0, "two": 1.0})]
-    assert mixture_scores(named, found, ["q"], ["a", "b"], {"q": ["b"]}).tolist() == [1.0, 0.5]
+    assert mixture_scores(named, encoded, ["q"], ["a", "b"], {"q": ["b"]}).tolist() == [1.0, 0.5]
 
 
-def test_what_is_not_in_the_pool_is_never_found() -> None:
-    found = {"one": (rows([1], [1], [1]), rows([1], [2]))}
+def test_positives_outside_the_pool_count_as_not_retrieved() -> None:
+    encoded = {"one": (rows([1], [1], [1]), rows([1], [2]))}
     positives = {"q1": ["elsewhere"], "q2": [], "q3": ["a", "elsewhere"]}
-    assert mixture_scores([Mixture({}, {"one": 1.0})], found, ["q1", "q2", "q3"], ["a", "b"], positives).tolist() == [
+    assert mixture_scores([Mixture({}, {"one": 1.0})], encoded, ["q1", "q2", "q3"], ["a", "b"], positives).tolist() == [
         pytest.approx(1 / 6)
     ]
 
@@ -103,7 +110,7 @@ def mrr(run: Any, alpha: float, recipe: Recipe) -> float:
     return Validator(recipe.validation, recipe.seed).score(session.encode)[0]
 
 
-def test_the_best_alpha_of_validation_is_in_the_checkpoint(
+def test_the_checkpoint_stores_the_best_alpha_of_validation(
     spade_recipe: Spade, trained: Trained, tiny_collection: Any
 ) -> None:
     validation = {"collection": str(tiny_collection), "every": 10, "queries": None}
@@ -132,22 +139,24 @@ def test_validation_of_all_components_takes_the_best_mixture(
     alpha = run.notes()["settings"]["alpha"]
     assert run.logged("mixture") == [{"alpha": alpha}]
     assert score == pytest.approx(mrr(run, alpha, recipe), abs=1e-6)
-    assert score >= max(mrr(run, other, recipe) for other in (0.0, 0.5, 1.0)) - 1e-6
+    assert score >= max(mrr(run, fixed_alpha, recipe) for fixed_alpha in (0.0, 0.5, 1.0)) - 1e-6
 
 
 DOCUMENTS = ["python file", "python file file", "wing", "python"]
 
 
-def test_frequencies_count_documents_and_skip_what_is_no_word(tiny_headless: Path) -> None:
+def test_inverse_document_frequencies_count_documents_and_skip_special_tokens(tiny_headless: Path) -> None:
     model = new_model("splade", {"pooling": "max"}, str(tiny_headless))
-    found, ids = inverse_document_frequencies(model, DOCUMENTS), model.tokenizer.get_vocab()
+    frequencies, ids = inverse_document_frequencies(model, DOCUMENTS), model.tokenizer.get_vocab()
     expected = {"python": 5 / 4, "file": 5 / 3, "wing": 5 / 2, "skin": 5 / 1}
     for term, ratio in expected.items():
-        assert math.isclose(found[ids[term]], math.log(ratio), rel_tol=1e-6)
-    assert all(found[ids[term]] == 0 for term in ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[unused0]"))
+        assert math.isclose(frequencies[ids[term]], math.log(ratio), rel_tol=1e-6)
+    assert all(frequencies[ids[term]] == 0 for term in ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[unused0]"))
 
 
-def test_idf_raises_the_biases_of_all_towers_but_gates(tiny_headless: Path, tiny_recipe: Callable[..., Recipe]) -> None:
+def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
+    tiny_headless: Path, tiny_recipe: Callable[..., Recipe]
+) -> None:
     settings = {"query": "asymmetric"}
     changes = {"backbone": str(tiny_headless), "output_bias": -3.0, "idf_bias": 0.5}
     session = Session(tiny_recipe(architecture="sparterm", settings=settings, **changes), "cpu")
@@ -155,7 +164,7 @@ def test_idf_raises_the_biases_of_all_towers_but_gates(tiny_headless: Path, tiny
     expected = -3.0 + 0.5 * inverse_document_frequencies(session.model, DOCUMENTS)
     assert set(session.model.towers) == {"importance", "gate", "query_importance", "query_gate"}
     for name, tower in session.model.towers.items():
-        wanted = torch.full_like(expected, -3.0) if name.endswith("gate") else expected
-        torch.testing.assert_close(tower.decoder_bias.detach(), wanted)
+        expected_bias = torch.full_like(expected, -3.0) if name.endswith("gate") else expected
+        torch.testing.assert_close(tower.decoder_bias.detach(), expected_bias)
     with pytest.raises(LearnedSparseError, match="no tower of this model has output biases"):
         Session(tiny_recipe(architecture="unicoil", idf_bias=0.5), "cpu").add_idf_bias(DOCUMENTS)
