@@ -1,4 +1,4 @@
-"""The demo at toy size: every step runs once, and none twice."""
+"""The demo at toy size: every step runs exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODELS = ("splade", *demo.OTHER_MODELS)
 
 @pytest.fixture
 def _toy_size(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recipes of the demo become two steps on a tiny BERT; runs have 100 hits, as R@100 needs."""
+    """Cut the demo's recipes down to two steps on a tiny BERT; runs have 100 hits, which R@100 needs."""
     recipes = [f"demo-{name}" for name in (*demo.MODELS, *demo.OTHER_MODELS)]
     monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", recipes, tiny_headless, -1.0))
     monkeypatch.setattr(matrix_file, "load_matrix", lambda name: dataclasses.replace(load_matrix(name), hits=100))
@@ -68,7 +68,7 @@ def test_the_demo_runs_every_step_once(
     assert "$ python" not in output
     assert {name: row[:5] for name, row in rows(output).items()} == {n: table[n][:5] for n in ("bm25", "splade")}
 
-    shutil.rmtree(tmp_home / "reproduce")  # results without markers, as other commands leave them
+    shutil.rmtree(tmp_home / "reproduce")  # results without markers, as from other commands
     written = {path: path.stat().st_mtime_ns for path in (vectors_folder("pydoc", "splade") / "vectors").iterdir()}
     assert demo.main(["--models", "splade"]) == 0
     assert "$ python -m learned_sparse.index --model splade" in capsys.readouterr().out  # confirms the index

@@ -1,4 +1,4 @@
-"""Densities and meanings of dimensions by hand, and the command on an encoded collection."""
+"""Densities and meanings of dimensions checked by hand, and the command on an encoded collection."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_groups_of_equal_lengths_stay_together() -> None:
 def test_words_that_activate_a_dimension() -> None:
     texts = [*["What do kids eat?"] * 5, *["what do kids play"] * 2, *["what is rust"] * 20, "kids!"]
     active = [*[{"b1", "b2"}] * 6, *[{"b2"}] * 22]
-    first, *rest = meanings(texts, active)
+    first, *others = meanings(texts, active)
     assert (first.dimension, first.queries) == ("b1", 6)
     # "kids" is in 8 of 28 queries and in all 6 that activate b1: lift 6 / (6 * 8 / 28); the lift of "what" is near 1
     assert [(word.word, word.queries, round(word.lift, 3)) for word in first.words] == [
@@ -52,7 +52,7 @@ def test_words_that_activate_a_dimension() -> None:
         ("eat", 5, 4.667),
         ("kids", 6, 3.5),
     ]
-    assert all(meaning.dimension != "b2" for meaning in rest)  # it is active in every query
+    assert all(meaning.dimension != "b2" for meaning in others)  # b2 is active in every query
     assert meanings(texts, active, min_queries=7) == []
     assert meanings([], []) == []
 
@@ -78,15 +78,15 @@ def run(folder: Path, *words: str) -> int:
 
 def test_command(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(encoded, "--output", str(tmp_path), "--at-least", "2", "--stop-share", "0.5") == 0
-    found: dict[str, Any] = json.loads((tmp_path / "dimensions.json").read_text())
-    assert (found["usage"]["documents"]["texts"], found["usage"]["queries"]["texts"]) == (40, 18)
-    lengths = found["lengths"]["documents"]
+    content: dict[str, Any] = json.loads((tmp_path / "dimensions.json").read_text())
+    assert (content["usage"]["documents"]["texts"], content["usage"]["queries"]["texts"]) == (40, 18)
+    lengths = content["lengths"]["documents"]
     assert sum(group["texts"] for group in lengths) == 40
     # one to twelve words without suffixes, plus [CLS] and [SEP], truncated at eight tokens
     assert (lengths[0]["shortest"], lengths[-1]["longest"]) == (3, 8)
-    assert sum(group["texts"] for group in found["lengths"]["queries"]) == 9  # nine different texts, each twice
-    assert all(one["documents"] > 0.5 for one in found["stop_dimensions"])
-    assert found["dimensions"] == len(VOCABULARY)
+    assert sum(group["texts"] for group in content["lengths"]["queries"]) == 9  # nine distinct texts, each twice
+    assert all(dimension["documents"] > 0.5 for dimension in content["stop_dimensions"])
+    assert content["dimensions"] == len(VOCABULARY)
     printed = capsys.readouterr().out
     assert "Without them FLOPS would be" in printed
     for name in ("dimensions-frequency.svg", "dimensions-density.svg", "dimensions.md"):
@@ -114,7 +114,7 @@ def test_chosen_dimensions_and_samples(
         (["--queries", "/no/such/folder"], "no such file"),
     ],
 )
-def test_mistakes(words: list[str], message: str, encoded: Path) -> None:
+def test_invalid_paths_are_errors(words: list[str], message: str, encoded: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         run(encoded, *words)
 
@@ -124,7 +124,7 @@ def test_folders_must_be_named() -> None:
         main(["--vectors", "somewhere"])
 
 
-def test_torch_is_not_needed(encoded: Path, python: Any) -> None:
+def test_the_command_does_not_import_torch(encoded: Path, python: Any) -> None:
     program = "import sys; from eval.dimensions import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     words = ["--vectors", encoded / "documents", "--queries", encoded / "queries"]
     done = python("-c", program, *words)

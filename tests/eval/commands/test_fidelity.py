@@ -1,4 +1,4 @@
-"""Data types compared with fp32 on a small collection, and the agreement of vectors and runs by hand."""
+"""Data types compared with fp32 on a small collection; agreement of vectors and runs checked by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
 def test_bf16_is_compared_with_fp32(
     tmp_home: Path, tmp_path: Path, data: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sums of this model have no fixed quantiser: without fp32's, each data type would calibrate its own."""
+    """A model without a fixed quantiser: bf16 uses the quantiser that was calibrated in fp32."""
     model = checkpoint(tmp_path / "sums", tiny_bert, saturation="none")
     words = ["--checkpoint", model, "--data", str(data), "--device", "cpu", "--collections", "scifact", "msmarco-mini"]
     words += ["--output", str(tmp_path / "results" / "fidelity")]
@@ -48,9 +48,9 @@ def test_bf16_is_compared_with_fp32(
     assert quantizers[0].bits == 8
     fp32, bf16 = content["collections"][0]["rows"]
     vectors = [dict(read_vectors(folder)) for folder in folders.values()]
-    both = agreement(zip(*(of.values() for of in vectors), strict=True))
-    assert bf16["document"] == both
-    assert 0.9 < bf16["document"]["cosine"] < 1  # different numbers, but of the same model
+    expected = agreement(zip(*(of.values() for of in vectors), strict=True))
+    assert bf16["document"] == expected
+    assert 0.9 < bf16["document"]["cosine"] < 1  # different weights of the same model
     collection = load_collection(data / "scifact")
     scores = {}
     for dtype, folder in folders.items():
@@ -67,11 +67,11 @@ def test_bf16_is_compared_with_fp32(
     assert page == format_page(content) + "\n"
     assert page.count("| bf16 ") == 2
 
-    def forbidden(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise AssertionError("documents are encoded again")
 
-    monkeypatch.setattr(ExactSearcher, "load", forbidden)  # reached only after all documents are there
-    monkeypatch.setattr("encoders.encoding.CheckpointEncoder.encode_prepared", forbidden)
+    monkeypatch.setattr(ExactSearcher, "load", fail)  # called only after all documents are encoded
+    monkeypatch.setattr("encoders.encoding.CheckpointEncoder.encode_prepared", fail)
     with pytest.raises(AssertionError, match="encoded again"):
         main(words)
 
@@ -80,11 +80,11 @@ def test_agreement_by_hand() -> None:
     pairs = [({"a": 3, "b": 4}, {"a": 4, "c": 3}), ({"a": 5}, {"a": 5}), ({}, {"a": 1}), ({}, {})]
     results = agreement(pairs)
     assert results["cosine"] == pytest.approx((12 / 25 + 1 + 0 + 1) / 4)
-    assert results["equal impacts"] == 1 / 5  # of a, b, c; a; a
+    assert results["equal impacts"] == 1 / 5  # over a, b, c; a; a
     assert agreement([({}, {})])["equal impacts"] == 1.0
 
 
-def test_overlap_of_the_top_by_hand() -> None:
+def test_top_overlap_by_hand() -> None:
     run = {"q1": [("d1", 3), ("d2", 2), ("d3", 1)], "q2": [], "q3": [("d1", 1)]}
     other = {"q1": [("d2", 9), ("d4", 8), ("d1", 7)], "q2": [], "q3": []}
     assert top_overlap(run, other, 2) == pytest.approx((1 / 2 + 1 + 0) / 3)
@@ -98,7 +98,7 @@ def test_overlap_of_the_top_by_hand() -> None:
         (["--collections", "vaswani"], r"vaswani/corpus\.jsonl: no such file"),
     ],
 )
-def test_mistakes_are_found_first(words: list[str], message: str, data: Path) -> None:
+def test_invalid_arguments_are_errors_before_encoding(words: list[str], message: str, data: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         main(["--checkpoint", "none", "--data", str(data), *words])
 

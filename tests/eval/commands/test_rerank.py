@@ -1,4 +1,4 @@
-"""Re-ranking: the order at each depth, cross-encoders of one label and two, and exact dot products."""
+"""Re-ranking: the order at each depth, cross-encoders with one and two labels, and exact dot products."""
 
 from __future__ import annotations
 
@@ -71,10 +71,12 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Ma
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a collection and a run."""
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory with a collection and a run."""
     monkeypatch.chdir(tmp_path)
-    texts, expanded = ({name: getattr(of, key) for name, of in DOCUMENTS.items()} for key in ("text", "expanded"))
+    texts, expanded = (
+        {name: getattr(record, key) for name, record in DOCUMENTS.items()} for key in ("text", "expanded")
+    )
     save_beir(tmp_path / "tiny", texts, QUERIES, {"test": [("q1", "d1", 1), ("q2", "d2", 1)]}, expanded)
     lines = [f"{query} Q0 {document} 0 {score} t\n" for query, hits in RUN.items() for document, score in hits]
     (tmp_path / "first.txt").write_text("".join([*lines, "q3 Q0 d1 1 1.0 t\n"]))
@@ -104,13 +106,13 @@ def test_the_first_stage_has_judged_queries_only() -> None:
 
 
 def test_each_pair_is_scored_once() -> None:
-    other = {"q1": [("d3", 9.0), ("d1", 8.0)]}
-    assert pairs_of([RUN, other], 2) == [("q1", "d1"), ("q1", "d2"), ("q2", "d2"), ("q1", "d3")]
+    second_run = {"q1": [("d3", 9.0), ("d1", 8.0)]}
+    assert pairs_of([RUN, second_run], 2) == [("q1", "d1"), ("q1", "d2"), ("q2", "d2"), ("q1", "d3")]
 
 
 @pytest.mark.parametrize("labels", [1, 2])
-def test_scores_are_the_models_own(classifiers: Mapping[int, Path], labels: int) -> None:
-    """Transformers scores one pair at a time, without padding."""
+def test_scores_equal_those_of_transformers(classifiers: Mapping[int, Path], labels: int) -> None:
+    """The expected scores are of one pair at a time, without padding."""
     model = BertForSequenceClassification.from_pretrained(classifiers[labels])
     expected = []
     for query, document in PAIRS:
@@ -135,7 +137,7 @@ def test_scores_equal_those_of_sentence_transformers(classifiers: Mapping[int, P
 
 
 @pytest.mark.parametrize("name", ["splade", "spade"])
-def test_dot_products_are_those_of_the_encoders(
+def test_dot_products_equal_those_of_the_encoders(
     checkpoints: Mapping[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eval.rerank._DOCUMENTS", 3)
@@ -146,19 +148,19 @@ def test_dot_products_are_those_of_the_encoders(
     assert document.uses_expanded is (name == "spade")
     expected = []
     for query_id, document_id in PAIRS:
-        found = DOCUMENTS[document_id]
-        left = query.encode([QUERIES[query_id]]).row(0)
-        right = document.encode([found.with_expanded if name == "spade" else found.text]).row(0)
-        expected.append(sum(weight * right.get(term, 0.0) for term, weight in left.items()))
+        record = DOCUMENTS[document_id]
+        query_weights = query.encode([QUERIES[query_id]]).row(0)
+        document_weights = document.encode([record.with_expanded if name == "spade" else record.text]).row(0)
+        expected.append(sum(weight * document_weights.get(term, 0.0) for term, weight in query_weights.items()))
     assert np.ptp(expected) > 0.1
     assert all_scores(scorer) == pytest.approx(expected, rel=1e-5)
     order = np.random.default_rng(0).permutation(len(PAIRS))
-    shuffled = all_scores(scorer, [PAIRS[place] for place in order])
-    assert shuffled == pytest.approx([expected[place] for place in order], rel=1e-5)
+    shuffled = all_scores(scorer, [PAIRS[index] for index in order])
+    assert shuffled == pytest.approx([expected[index] for index in order], rel=1e-5)
 
 
 @pytest.mark.jvm
-def test_the_command(here: Path, classifiers: Mapping[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(workspace: Path, classifiers: Mapping[int, Path], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--collection", "./tiny", "--run", "one=first.txt", "--measures", "MRR@10", "--device", "cpu"]
     words += ["--cross-encoder", str(classifiers[1]), "--depth", "2", "1"]
     assert main([*words, "--output", "out"]) == 0
@@ -173,37 +175,37 @@ def test_the_command(here: Path, classifiers: Mapping[int, Path], capsys: pytest
     assert [document for document, _ in run["q1"]][2] == "d3"
     assert [document for document, _ in read_run("out/one-top1.txt")["q1"]] == ["d2", "d1", "d3"]
     assert list(run) == ["q1", "q2"]  # q3 has no judgement
-    found = json.loads((here / "out" / "rerank.json").read_text())
-    assert (found["pairs"], found["max_length"], found["dtype"]) == (3, 64, "fp32")
-    assert [row["depth"] for row in found["rows"]] == [None, 1, 2]
-    assert list(found["weights_sha256"]) == ["model.safetensors"]
+    content = json.loads((workspace / "out" / "rerank.json").read_text())
+    assert (content["pairs"], content["max_length"], content["dtype"]) == (3, 64, "fp32")
+    assert [row["depth"] for row in content["rows"]] == [None, 1, 2]
+    assert list(content["weights_sha256"]) == ["model.safetensors"]
 
 
 @pytest.mark.jvm
-def test_a_checkpoint_re_ranks_too(here: Path, checkpoints: Mapping[str, str]) -> None:
+def test_a_checkpoint_can_rerank(workspace: Path, checkpoints: Mapping[str, str]) -> None:
     words = ["--collection", "./tiny", "--run", "first.txt", "--measures", "MRR@10", "--device", "cpu"]
     words += ["--checkpoint", checkpoints["spade"], "--set", "alpha=0", "--depth", "3", "--output", "out"]
     assert main(words) == 0
-    content = json.loads((here / "out" / "rerank.json").read_text())
+    content = json.loads((workspace / "out" / "rerank.json").read_text())
     assert content["document_encoder"]["settings"]["alpha"] == 0
     assert [row["depth"] for row in content["rows"]] == [None, 3]
     assert content["rows"][0]["scores"] == {"MRR@10": 0.75}
 
 
-def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], tiny_bert: Path) -> None:
-    (here / "pickled").mkdir()
-    (here / "none.txt").write_text("q3 Q0 d1 1 1.0 t\n")
-    (here / "stranger.txt").write_text("q1 Q0 d9 1 1.0 t\n")
-    good = f"--cross-encoder {classifiers[1]}"
+def test_invalid_arguments_are_errors(workspace: Path, classifiers: Mapping[int, Path], tiny_bert: Path) -> None:
+    (workspace / "pickled").mkdir()
+    (workspace / "none.txt").write_text("q3 Q0 d1 1 1.0 t\n")
+    (workspace / "stranger.txt").write_text("q1 Q0 d9 1 1.0 t\n")
+    cross_encoder = f"--cross-encoder {classifiers[1]}"
     for text, message in {
         "--cross-encoder ./nowhere --run first.txt": "no such folder",
         "--cross-encoder pickled --run first.txt": "no *.safetensors weights",
         f"--cross-encoder {tiny_bert} --run first.txt": "not a trained cross-encoder (no weights for",
         f"--cross-encoder {classifiers[3]} --run first.txt": "3 labels",
-        f"{good} --run first.txt --max-length 65": "give 3 to 64 tokens",
-        f"{good} --run first.txt --set alpha=1": "--set changes a checkpoint of this package",
-        f"{good} --run none.txt": "no run has a hit for a judged query",
-        f"{good} --run stranger.txt": "1 of 1 documents are missing or have no text (for instance 'd9')",
+        f"{cross_encoder} --run first.txt --max-length 65": "give 3 to 64 tokens",
+        f"{cross_encoder} --run first.txt --set alpha=1": "--set changes a checkpoint of this package",
+        f"{cross_encoder} --run none.txt": "no run has a hit for a judged query",
+        f"{cross_encoder} --run stranger.txt": "1 of 1 documents are missing or have no text (for instance 'd9')",
         "--model absent --run first.txt": "absent",
     }.items():
         with pytest.raises(LearnedSparseError) as error:
@@ -211,7 +213,7 @@ def test_errors_say_what_is_wrong(here: Path, classifiers: Mapping[int, Path], t
         assert message in str(error.value)
 
 
-def test_a_score_that_is_not_finite_is_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_that_is_not_finite_is_an_error(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         description: Mapping[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""A sweep gives the numbers of encode, index, search and evaluate."""
+"""A sweep gives the same numbers as encode, index, search and evaluate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURES = ("nDCG@10", "R@5", "MRR@10")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A collection of thirty documents of three to twenty words; the first words of some are the queries."""
+    """A collection of thirty documents of three to twenty words; queries are the first words of documents."""
     folder = tmp_path_factory.mktemp("tiny-collection")
     texts = [" ".join(WORDS[i : i + 3 + 7 * i % 18]) for i in range(30)]
     documents = {f"d{i}": text for i, text in enumerate(texts)}
@@ -38,16 +38,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checkpoint(folder: Path, backbone: Path, architecture: str, settings: dict[str, Any]) -> str:
-    """The same weights whatever the settings."""
+    """A checkpoint whose weights do not depend on the settings."""
     save_checkpoint(folder, new_model(architecture, settings, str(backbone)))
     return str(folder)
 
 
 @pytest.mark.jvm
-def test_numbers_are_those_of_the_pipeline(
+def test_numbers_equal_those_of_the_pipeline(
     folder: Path, tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another checkpoint, trained with the changed settings, is encoded, indexed, searched by Lucene and measured."""
+    """A checkpoint saved with the changed settings is encoded, indexed, searched by Lucene and measured."""
     settings, changes = {"gate_pool": "max"}, {"threshold": 0.55}
     changed = checkpoint(tmp_path / "changed", tiny_bert, "sparterm", settings | changes)
     words = ["--model", "m", "--checkpoint", changed, "--collection", str(folder), "--device", "cpu", "--dtype", "fp32"]
@@ -60,8 +60,8 @@ def test_numbers_are_those_of_the_pipeline(
     scores = evaluate(tmp_path / "run.txt", load_collection(folder).qrels("test"), MEASURES)
     sparsity = sparsity_of_files(documents, queries)
 
-    own = checkpoint(tmp_path / "own", tiny_bert, "sparterm", settings)
-    words = ["--checkpoint", own, "--collection", str(folder), "--hits", "7", "--dtype", "fp32", "--device", "cpu"]
+    stored = checkpoint(tmp_path / "own", tiny_bert, "sparterm", settings)
+    words = ["--checkpoint", stored, "--collection", str(folder), "--hits", "7", "--dtype", "fp32", "--device", "cpu"]
     words += ["--measures", *MEASURES, "--set", "threshold=0.7,0.55"]
     assert main([*words, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path / "sweep.json")]) == 0
     result = json.loads((tmp_path / "sweep.json").read_text())
@@ -80,10 +80,10 @@ def test_numbers_are_those_of_the_pipeline(
 
 
 @pytest.mark.jvm
-def test_documents_are_encoded_once_for_settings_of_queries(
+def test_settings_of_queries_do_not_encode_documents_again(
     folder: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = checkpoint(tmp_path / "own", tiny_bert, "uhd", {"dimensions": 64, "layers": [1, 2], "k": 6})
+    stored = checkpoint(tmp_path / "own", tiny_bert, "uhd", {"dimensions": 64, "layers": [1, 2], "k": 6})
     encoded: list[Any] = []
 
     def counting(output: Any, documents: Any, encoder: Any, **options: Any) -> Any:
@@ -92,7 +92,7 @@ def test_documents_are_encoded_once_for_settings_of_queries(
 
     monkeypatch.setattr("eval.sweep.write_vectors", counting)
     sweep = Sweep(
-        checkpoint=own,
+        checkpoint=stored,
         collection=load_collection(folder),
         split="test",
         measures=("MRR@10",),
@@ -119,7 +119,7 @@ def test_documents_are_encoded_once_for_settings_of_queries(
         (["--set", "threshold=0.5", "--split", "tset"], "no split 'tset'"),
     ],
 )
-def test_mistakes_are_found_before_anything_is_encoded(
+def test_invalid_arguments_are_errors_before_anything_is_encoded(
     words: list[str], message: str, folder: Path, tiny_bert: Path, tmp_path: Path
 ) -> None:
     name = checkpoint(tmp_path, tiny_bert, "sparterm", {})

@@ -1,4 +1,4 @@
-"""Costs of searching by hand, by the double loop of their definition, and for every kind of index."""
+"""Costs of searching checked by hand and by a double loop over the definition, for every kind of index."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.toy_data import save_beir
 
 DOCUMENTS: Vectors = {"d1": {"a": 2, "b": 1}, "d2": {"b": 3}, "d3": {}, "d4": {"a": 1, "c": 5, "e": 1}}
-QUERIES = "q1\tb b c\nq2\ta a a\nq3\t[no-terms]\n"  # each term as often as its impact says
+QUERIES = "q1\tb b c\nq2\ta a a\nq3\t[no-terms]\n"  # each term is repeated impact times
 
 
 @pytest.fixture
 def queries(tmp_path: Path) -> Path:
-    """Encoded queries, only the file that is read here."""
+    """Encoded queries: only the file that these tests read."""
     folder = tmp_path / "queries"
     folder.mkdir()
     (folder / "queries.tsv").write_text(QUERIES, encoding="utf-8")
@@ -38,28 +38,29 @@ def shared(documents: Mapping[str, Any], queries: Mapping[str, Any]) -> float:
 
 def costs(*words: str | Path, output: Path) -> dict[str, Any]:
     assert main([*map(str, words), "--output", str(output)]) == 0
-    found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    assert list(found["costs"]) == sorted(set(COSTS) - {"documents/s"})  # the speed of encoding is measured elsewhere
-    assert 0 < found["costs"]["ms/query"] <= found["costs"]["p99 ms/query"]
-    return found
+    content: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    # eval.costs does not measure the speed of encoding
+    assert list(content["costs"]) == sorted(set(COSTS) - {"documents/s"})
+    assert 0 < content["costs"]["ms/query"] <= content["costs"]["p99 ms/query"]
+    return content
 
 
 def test_vectors_searched_in_memory(tmp_path: Path, queries: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_folder(tmp_path / "encoded", DOCUMENTS)
-    found = costs("--vectors", folder, "--queries", queries, "--timed", "2", output=tmp_path / "costs.json")
-    assert found["costs"]["FLOPS"] == pytest.approx((2 + 1 + 2) / 12, abs=1e-6)  # b and c of q1, a of q2
-    assert found["costs"]["terms/document"] == 6 / 4
-    assert found["costs"]["terms/query"] == 1.0
-    assert found["costs"]["index bytes"] is None
-    assert {key: found[key] for key in ("documents", "queries", "timed", "hits")} == {
+    content = costs("--vectors", folder, "--queries", queries, "--timed", "2", output=tmp_path / "costs.json")
+    assert content["costs"]["FLOPS"] == pytest.approx((2 + 1 + 2) / 12, abs=1e-6)  # b and c of q1, a of q2
+    assert content["costs"]["terms/document"] == 6 / 4
+    assert content["costs"]["terms/query"] == 1.0
+    assert content["costs"]["index bytes"] is None
+    assert {key: content[key] for key in ("documents", "queries", "timed", "hits")} == {
         "documents": 4, "queries": 3, "timed": 2, "hits": 1000,
     }  # fmt: skip
-    shown = f"{tmp_path / 'costs.json'}: 0.416667 FLOPS, 1.5 terms/document, 1.0 terms/query, "
-    assert capsys.readouterr().out.startswith(shown)
+    message = f"{tmp_path / 'costs.json'}: 0.416667 FLOPS, 1.5 terms/document, 1.0 terms/query, "
+    assert capsys.readouterr().out.startswith(message)
     assert main(["--vectors", str(folder), "--queries", str(queries), "--timed", "2"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed.keys() == found.keys()
-    assert printed["costs"]["FLOPS"] == found["costs"]["FLOPS"]
+    assert printed.keys() == content.keys()
+    assert printed["costs"]["FLOPS"] == content["costs"]["FLOPS"]
 
 
 @pytest.mark.jvm
@@ -80,27 +81,27 @@ def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
     documents = {"d1": "The hives of the skins", "d2": "rain, rain, rain", "d3": "the", "d4": "skin in the rain"}
     queries = {"q1": "skin hives", "q2": "raining", "q3": "the weather"}
     save_beir(tmp_path / "toy", documents, queries, {"test": [(name, "d1", 1) for name in queries]})
-    documents["d5"] = ""  # some readers return empty documents; the index does not hold them
+    documents["d5"] = ""  # readers can return empty documents, which the index does not contain
     build_bm25_index([Document(*document) for document in documents.items()], tmp_path / "index")
     where = ("--collection", tmp_path / "toy", "--split", "test")
-    found = costs("--index", tmp_path / "index", *where, output=tmp_path / "costs.json")
+    content = costs("--index", tmp_path / "index", *where, output=tmp_path / "costs.json")
     words, of_queries = (
         dict(zip(texts, map(set, analyze(texts.values())), strict=True)) for texts in (documents, queries)
     )
     assert words["d1"] == {"hive", "skin"}
     assert words["d3"] == words["d5"] == set()
-    assert found["costs"]["FLOPS"] == pytest.approx(shared(words, of_queries), abs=1e-6)
-    assert found["costs"]["terms/document"] == 5 / 5
-    assert found["costs"]["terms/query"] == pytest.approx(4 / 3, abs=1e-4)
-    assert found["documents"] == 5
+    assert content["costs"]["FLOPS"] == pytest.approx(shared(words, of_queries), abs=1e-6)
+    assert content["costs"]["terms/document"] == 5 / 5
+    assert content["costs"]["terms/query"] == pytest.approx(4 / 3, abs=1e-4)
+    assert content["documents"] == 5
 
 
 @pytest.mark.jvm
 def test_bm25_over_word_pieces(tmp_path: Path, queries: Path) -> None:
     folder = write_folder(tmp_path / "encoded", DOCUMENTS, scoring="bm25")
     build_index(encoded_files([folder]), tmp_path / "index")
-    found = costs("--index", tmp_path / "index", "--queries", queries, output=tmp_path / "costs.json")["costs"]
-    assert found["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
+    values = costs("--index", tmp_path / "index", "--queries", queries, output=tmp_path / "costs.json")["costs"]
+    assert values["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
     with pytest.raises(LearnedSparseError, match="scored by BM25; give the index"):
         main(["--vectors", str(folder), "--queries", str(queries)])
 

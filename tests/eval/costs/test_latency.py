@@ -1,4 +1,4 @@
-"""Latency by a fake clock, and the calls of the searcher that are timed."""
+"""Latency with a fake clock, and the timed calls of the searcher."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return fake
 
 
-def test_times_are_of_warm_queries_and_robust(clock: Clock) -> None:
-    """Query n takes n milliseconds, but a second during warm-up and a minute in one of the rounds."""
+def test_times_exclude_the_warm_up_and_outliers(clock: Clock) -> None:
+    """Query n takes n milliseconds, except a second during warm-up and a minute in one round."""
     calls: list[int] = []
 
     def ask(number: int) -> None:
@@ -45,10 +45,10 @@ def test_times_are_of_warm_queries_and_robust(clock: Clock) -> None:
         count = calls.count(number)
         clock.now += 1.0 if count <= 2 else 60.0 if count == 4 else number / 1000
 
-    found = milliseconds(ask, range(100))
+    times = milliseconds(ask, range(100))
     assert len(calls) == WARM_UP + ROUNDS * 100  # twice each, then three rounds
-    assert found.median == pytest.approx(49.5)
-    assert found.p99 == pytest.approx(98.01)  # between the 99th and the 100th: 0.99 * 99 = 98.01
+    assert times.median == pytest.approx(49.5)
+    assert times.p99 == pytest.approx(98.01)  # between the 99th and the 100th: 0.99 * 99 = 98.01
 
 
 def test_the_warm_up_runs_every_query_at_least_once(clock: Clock) -> None:
@@ -60,19 +60,19 @@ def test_the_warm_up_runs_every_query_at_least_once(clock: Clock) -> None:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """``(path, scoring, exact)`` of each opened searcher, then ``(queries, hits, threads)`` of each search."""
-    seen: list[tuple[Any, ...]] = []
+    recorded: list[tuple[Any, ...]] = []
 
     @contextlib.contextmanager
     def open_searcher(path: Path, scoring: str, *, exact: ExactSearcher | None) -> Iterator[Any]:
         def search(queries: Mapping[str, Any], hits: int, threads: int) -> dict[str, Any]:
-            seen.append((dict(queries), hits, threads))
+            recorded.append((dict(queries), hits, threads))
             return {}
 
-        seen.append((path, scoring, exact))
+        recorded.append((path, scoring, exact))
         yield search
 
     monkeypatch.setattr(latency, "open_searcher", open_searcher)
-    return seen
+    return recorded
 
 
 @pytest.mark.parametrize("queries", [QUERIES, {"q1": "one", "q2": "two"}])
@@ -84,18 +84,18 @@ def test_one_query_is_searched_at_a_time(calls: list[tuple[Any, ...]], queries: 
     assert [next(iter(searched)) for searched, _, _ in calls[1:5]] == ["q1", "q2", "q1", "q2"]
 
 
-def test_an_index_of_segments_is_asked_for_more_hits(calls: list[tuple[Any, ...]], tmp_path: Path) -> None:
+def test_more_hits_are_searched_in_an_index_of_segments(calls: list[tuple[Any, ...]], tmp_path: Path) -> None:
     cut = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     folder = write_folder(
         tmp_path / "encoded", {"d1#0": {"a": 1}}, options=cut, counts=Counts(written=5000, largest_segments=40)
     )
-    note = IndexNote("impact", (Manifest.load(folder),), {})
+    index_note = IndexNote("impact", (Manifest.load(folder),), {})
     for hits, segments in ((10, 100), (2, 20), (1, 1)):
-        time_searches(Path("index"), note, QUERIES, hits)
+        time_searches(Path("index"), index_note, QUERIES, hits)
         assert calls[-1][1] == segments
 
 
 def test_the_exact_searcher_is_timed_without_an_index() -> None:
     exact = ExactSearcher.from_vectors([("d1", {"hives": 3}), ("d2", {"skin": 1})])
-    found = time_searches(Path("vectors"), IndexNote("impact", (), {}), QUERIES, 10, exact)
-    assert 0 < found.median <= found.p99
+    times = time_searches(Path("vectors"), IndexNote("impact", (), {}), QUERIES, 10, exact)
+    assert 0 < times.median <= times.p99

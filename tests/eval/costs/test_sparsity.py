@@ -1,4 +1,4 @@
-"""Expected FLOPS against a double loop; terms per text by hand."""
+"""Expected FLOPS compared with a double loop; terms per text checked by hand."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_repeated_terms_and_empty_vectors() -> None:
 
 
 def test_terms_per_text() -> None:
-    found = terms_per_text(np.array([0, 1, 2, 3, 14], np.int32))
-    assert (found.mean, found.minimum, found.median, found.maximum, found.empty) == (4, 0, 2, 14, 1)
-    assert (found.q25, found.q75) == (1, 3)
-    assert (found.q05, found.q95) == pytest.approx((0.2, 3 + 0.8 * 11))
+    summary = terms_per_text(np.array([0, 1, 2, 3, 14], np.int32))
+    assert (summary.mean, summary.minimum, summary.median, summary.maximum, summary.empty) == (4, 0, 2, 14, 1)
+    assert (summary.q25, summary.q75) == (1, 3)
+    assert (summary.q05, summary.q95) == pytest.approx((0.2, 3 + 0.8 * 11))
     with pytest.raises(LearnedSparseError, match="no vectors"):
         terms_per_text(count_terms([]).lengths)

@@ -1,4 +1,4 @@
-"""Real judgements and a published score, through our own collections, BM25 and evaluation."""
+"""Real judgements and a published score, with this package's collections, BM25 and evaluation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_bm25_on_scifact_scores_as_published(shared_data: Path, tmp_path: Path) 
         ("qrels.beir-v1.0.0-scifact.test.txt", 300, 1),
     ],
 )
-def test_registered_judgements_measure_the_perfect_run_as_perfect(
+def test_a_perfect_run_has_perfect_scores_with_registered_judgements(
     shared_data: Path, file: str, queries: int, level: int
 ) -> None:
     qrels = read_qrels(shared_data / "topics-and-qrels" / file)
@@ -48,9 +48,9 @@ def test_registered_judgements_measure_the_perfect_run_as_perfect(
     at_level = f"(rel={level})"
     measures = ["nDCG@10", f"MAP{at_level}", f"R{at_level}@1000", f"MRR{at_level}@10"]
     # a query without a document of that grade scores zero
-    found = sum(any(grade >= level for grade in grades.values()) for grades in qrels.values()) / queries
+    expected = sum(any(grade >= level for grade in grades.values()) for grades in qrels.values()) / queries
     scores = evaluate(perfect, qrels, measures)
     assert scores.mean["nDCG@10"] == 1
-    assert [scores.mean[measure] for measure in measures[1:]] == pytest.approx([found] * 3, abs=5e-5)
+    assert [scores.mean[measure] for measure in measures[1:]] == pytest.approx([expected] * 3, abs=5e-5)
     second = {query: [("before", 9.0), *hits] for query, hits in perfect.items()}
-    assert evaluate(second, qrels, measures).mean[measures[3]] == pytest.approx(found / 2, abs=5e-5)
+    assert evaluate(second, qrels, measures).mean[measures[3]] == pytest.approx(expected / 2, abs=5e-5)

@@ -1,4 +1,4 @@
-"""The command eval.evaluate: judgements and runs it finds, its tables and JSON, and its errors."""
+"""The command eval.evaluate: judgements, runs, tables, JSON and errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SECOND = "q1 Q0 q1 1 9.0 t\nq1 Q0 d1 2 2.0 t\nq2 Q0 d1 1 2.0 t\nq3 Q0 d3 1 2.0 t
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: judgements, two runs, a collection with one split, and encoded texts."""
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory with judgements, two runs, a collection with one split, and encoded texts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "home"))
     files = {
@@ -42,7 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.jvm
 def test_two_runs_side_by_side(
-    here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    workspace: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert main(["--qrels", "qrels.txt", "--measures", "MRR@10", "R(rel=2)@1", "--run", "first.txt", "second.txt"]) == 0
     assert capsys.readouterr().out == (
@@ -58,24 +58,24 @@ def test_two_runs_side_by_side(
 
 
 @pytest.mark.jvm
-def test_sparsity_beside_the_measures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sparsity_beside_the_measures(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (
         "--qrels qrels.txt --measures MRR@10 --run second.txt --vectors vectors --queries queries --remove-query"
     )
     assert main([*arguments.split(), "--markdown"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "| second | 1.0000 | 0.7500 |            1.5 |         1.5 |"
     assert main([*arguments.split(), "--json", "--per-query"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["remove_query"] is True
-    (run,) = found["runs"]
+    content = json.loads(capsys.readouterr().out)
+    assert content["remove_query"] is True
+    (run,) = content["runs"]
     assert run["scores"] == {"MRR@10": 1.0}
     assert run["per_query"] == {"MRR@10": {"q1": 1.0, "q2": 1.0, "q3": 1.0}}
-    assert run["sparsity"]["flops"] == 0.75  # b in both documents and one of two queries, a in one and one
+    assert run["sparsity"]["flops"] == 0.75  # b is in both documents and one of two queries; a is in one of each
 
 
 @pytest.mark.jvm
-def test_a_collection_gives_judgements_measures_and_the_runs_in_the_home_folder(
-    here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+def test_a_collection_sets_judgements_measures_and_runs_in_the_home_folder(
+    workspace: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     for model, text in [("bm25", FIRST), ("splade", SECOND)]:
         path = run_file("tiny", "test", model)
@@ -110,7 +110,7 @@ def test_a_collection_gives_judgements_measures_and_the_runs_in_the_home_folder(
         ("--collection ./tiny --run first.txt --vectors vectors --queries tiny", "queries.tsv: no such file"),
     ],
 )
-def test_errors_say_what_is_wrong(here: Path, arguments: str, message: str) -> None:
+def test_invalid_evaluate_arguments_are_errors(workspace: Path, arguments: str, message: str) -> None:
     with pytest.raises(LearnedSparseError) as error:
         main(arguments.split())
     assert message in str(error.value)

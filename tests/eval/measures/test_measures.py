@@ -1,4 +1,4 @@
-"""Measures: their notation, and values equal to trec_eval's with ties, missing queries, unjudged documents, grades."""
+"""Notation of measures; values equal trec_eval's with ties, missing queries, unjudged documents and grades."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURES = [
     "MRR@2", "MRR", "R@1", "R@2", "R(rel=2)@2", "MAP", "MAP(rel=2)", "MAP@2", "nDCG@2", "nDCG@10", "P@5", "P(rel=2)@1",
     "Success@1", "Rprec", "MRR(rel=2)@2",
 ]  # fmt: skip
-# The first seven as in pyserini/2cr/{msmarco,beir}.py.
+# The first seven are in pyserini/2cr/{msmarco,beir}.py.
 ARGUMENTS = {
     "MRR@10": "-c -M 10 -m recip_rank",
     "MRR@100": "-c -M 100 -m recip_rank",
@@ -62,26 +62,28 @@ Run = Mapping[str, list[tuple[str, float]]]
 
 
 def by_hand(folder: Path, measure: str, qrels: Qrels, run: Run) -> dict[str, float]:
-    """One call of trec_eval for one measure, on plain files."""
-    judgements = [f"{query} 0 {document} {grade}\n" for query, of in qrels.items() for document, grade in of.items()]
+    """Values of one measure from one call of trec_eval on plain files."""
+    judgements = [
+        f"{query} 0 {document} {grade}\n" for query, grades in qrels.items() for document, grade in grades.items()
+    ]
     results = [f"{query} Q0 {document} 7 {score!r} tag\n" for query, hits in run.items() for document, score in hits]
     (folder / "qrels").write_text("".join(judgements))
     (folder / "run").write_text("".join(results))
     command = ["java", "-cp", str(anserini_jar()), "trec_eval", "-q", *parse_measure(measure).arguments]
-    answer = subprocess.run(
+    process = subprocess.run(
         [*command, str(folder / "qrels"), str(folder / "run")],
         env=java_environment(),
         capture_output=True,
         text=True,
         check=True,
     )
-    lines = [line.split() for line in answer.stdout.splitlines()]
-    assert lines, answer.stderr
+    lines = [line.split() for line in process.stdout.splitlines()]
+    assert lines, process.stderr
     return {query: float(value) for _, query, value in lines}
 
 
 @pytest.mark.parametrize(("text", "arguments"), ARGUMENTS.items())
-def test_notation_in_trec_evals_words(text: str, arguments: str) -> None:
+def test_the_notation_is_translated_to_trec_eval(text: str, arguments: str) -> None:
     assert " ".join(parse_measure(text).arguments) == arguments
 
 
@@ -108,7 +110,7 @@ def test_unknown_measures_suggest_known_ones(text: str, message: str) -> None:
 
 @pytest.fixture(scope="module")
 def scores() -> Scores:
-    """All measures at once, so that several measures share a call of trec_eval."""
+    """Scores of all measures together, so that measures share calls of trec_eval."""
     return evaluate(RUN, QRELS, MEASURES)
 
 
@@ -123,7 +125,7 @@ def test_means_and_queries_equal_trec_evals(measure: str, scores: Scores, tmp_pa
 
 
 @jvm
-def test_values_by_pencil() -> None:
+def test_values_by_hand() -> None:
     scores = evaluate(RUN, QRELS, ["MRR@10", "MRR@1", "MAP(rel=2)", "nDCG@10", "R(rel=2)@1000", "P@2"])
     # trec_eval's order (ids descending in a tie; scores are 32-bit floats, so 0.30000001 ties with 0.3):
     # ties d3 d2 d1 d7; graded unjudged d4 d5 d3. The mean is over five queries.
@@ -148,13 +150,13 @@ def test_an_empty_run_scores_zero() -> None:
 
 
 @jvm
-def test_the_querys_own_document_is_ignored_on_request() -> None:
+def test_remove_query_ignores_the_document_with_the_id_of_the_query() -> None:
     qrels = {"q": {"d": 1}, "own": {"d": 1}}
     run = {"q": [("q", 9.0), ("d", 1.0)], "own": [("own", 1.0)]}
     assert evaluate(run, qrels, ["MRR@10"]).per_query["MRR@10"] == {"q": 0.5, "own": 0.0}
-    without = evaluate(run, qrels, ["MRR@10"], remove_query=True)
-    assert without.per_query["MRR@10"] == {"q": 1.0, "own": 0.0}
-    assert without.missing == ("own",)
+    removed = evaluate(run, qrels, ["MRR@10"], remove_query=True)
+    assert removed.per_query["MRR@10"] == {"q": 1.0, "own": 0.0}
+    assert removed.missing == ("own",)
 
 
 @jvm
@@ -196,15 +198,15 @@ def test_runs_and_judgements_that_cannot_be_measured(run: Run, qrels: Qrels, mea
 
 
 @jvm
-def test_pyserinis_own_command_prints_the_same_numbers(scores: Scores, tmp_path: Path) -> None:
+def test_pyserinis_command_prints_the_same_numbers(scores: Scores, tmp_path: Path) -> None:
     by_hand(tmp_path, "MAP", QRELS, RUN)
     module = [sys.executable, "-m", "learned_sparse.pyserini", "eval.trec_eval"]
     command = [*module, *parse_measure("R(rel=2)@2").arguments, str(tmp_path / "qrels"), str(tmp_path / "run")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert answer.stdout.split() == ["recall_2", "all", f"{scores.mean['R(rel=2)@2']:.4f}"]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["recall_2", "all", f"{scores.mean['R(rel=2)@2']:.4f}"]
 
 
-def test_the_packages_functions_are_not_hidden_by_the_command() -> None:
+def test_the_command_does_not_hide_the_functions_of_the_package() -> None:
     import eval.evaluate
 
     assert eval.evaluate is evaluate
@@ -224,7 +226,7 @@ hits = st.dictionaries(names, st.sampled_from([0.0, 0.5, 1.0, 16777216.0, 167772
     found=st.dictionaries(st.sampled_from(["1", "2", "10", "y"]), hits, min_size=1),
     measure=st.sampled_from(MEASURES),
 )
-def test_any_run_is_measured_as_trec_eval_does(
+def test_any_run_has_the_values_of_trec_eval(
     qrels: dict[str, dict[str, int]],
     found: dict[str, dict[str, float]],
     measure: str,
@@ -234,7 +236,7 @@ def test_any_run_is_measured_as_trec_eval_does(
     scores = evaluate(run, qrels, [measure])
     if not any(run.get(query) for query in qrels):
         assert scores.mean == {measure: 0.0}
-        return  # trec_eval itself fails on such a run, and on a query whose grades are all negative
+        return  # trec_eval fails on an empty run, and on a query whose grades are all negative
     qrels = {query: of if max(of.values()) >= 0 else {**of, "filler": 0} for query, of in qrels.items()}
     expected = by_hand(tmp_path_factory.mktemp("by_hand"), measure, qrels, run)
     assert scores.mean == {measure: expected.pop("all")}

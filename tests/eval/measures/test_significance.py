@@ -1,4 +1,4 @@
-"""P-values by hand and by SciPy, Holm's correction, and the comparison of two runs."""
+"""P-values compared with values by hand and SciPy, Holm's correction, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from eval.measures.scores import holm
     ("values", "p"),
     [
         ([0.0, 0.0], 1.0),
-        ([1.0], 1.0),  # one query proves nothing
-        ([0.0, 0.5], 1.0),  # nor does one query that differs
+        ([1.0], 1.0),  # one query
+        ([0.0, 0.5], 1.0),  # one query with a difference
         ([1.0, 1.0, 1.0], 2 / 8),
         ([2.0, -1.0, 0.0], 1.0),  # all four sums of +-2 and +-1 are at least 1 away from 0
         ([3.0, 2.0, -1.0], 4 / 8),  # sums at least 4 away from 0: 6, 4 and their negatives
@@ -46,11 +46,11 @@ def test_random_signs_are_near_the_normal_distribution() -> None:
     values = np.array([1.0] * 114 + [-1.0] * 86)
     expected = erfc(27 / np.sqrt(2 * 200))  # 27: the sums are even, so half a step below 28
     assert p_value(values) == pytest.approx(expected, abs=0.01)
-    assert p_value(np.ones(200)) == pytest.approx(2 / 20_001)  # no random signs are as extreme; both tails count one
+    assert p_value(np.ones(200)) == pytest.approx(2 / 20_001)  # no random signs are as extreme; each tail counts one
 
 
 @given(st.lists(st.integers(-40, 40), min_size=2, max_size=30))
-def test_t_test_and_interval_are_scipys(values: list[int]) -> None:
+def test_t_test_and_interval_equal_scipys(values: list[int]) -> None:
     better = np.array(values, dtype=np.float64) / 8
     if len(set(values)) == 1:
         assert p_value(better, "t-test") == (1.0 if values[0] == 0 else 0.0)
@@ -90,7 +90,10 @@ def test_p_values_are_corrected_for_each_measure() -> None:
     smallest = 2 / 2**8
     assert p_values(runs, "a") == {
         "b": {"MAP": 3 * smallest, "P@1": 3 * smallest},
-        "c": {"MAP": 3 * smallest, "P@1": 1.0},  # tied with b in MAP: not twice its own p-value
+        "c": {
+            "MAP": 3 * smallest,
+            "P@1": 1.0,
+        },  # tied with b in MAP; Holm's correction does not double the p-value of the second
         "d": {"MAP": 1.0, "P@1": 1.0},
     }
     by_t = p_values({name: runs[name] for name in "ad"}, "a", "t-test")
@@ -107,10 +110,10 @@ def test_two_runs_are_compared_over_all_judged_queries() -> None:
     qrels = {f"q{i}": {"d1": 1} for i in range(4)}
     run_a = {query: [("d2", 2.0), ("d1", 1.0)] for query in qrels}
     run_b = {query: [("d1", 1.0)] for query in ("q0", "q1", "q2", "unjudged")}
-    found = compare(run_a, run_b, qrels, "MRR@10", test="t-test")
-    assert (found.mean_a, found.mean_b, found.difference) == (0.5, 0.75, 0.25)
+    comparison = compare(run_a, run_b, qrels, "MRR@10", test="t-test")
+    assert (comparison.mean_a, comparison.mean_b, comparison.difference) == (0.5, 0.75, 0.25)
     expected = scipy.stats.ttest_1samp([0.5, 0.5, 0.5, -0.5], 0.0)
-    assert found.p_value == pytest.approx(expected.pvalue)
-    assert found.confidence_interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert comparison.p_value == pytest.approx(expected.pvalue)
+    assert comparison.confidence_interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
     exact = compare(run_a, run_b, qrels, "MRR@10")
     assert exact.p_value == pytest.approx(10 / 16)  # +-0.5 four times: sums of at least 1 in absolute value

@@ -1,4 +1,4 @@
-"""The command eval.profile: its numbers by hand, from vectors and from Lucene, its page and its errors."""
+"""The command eval.profile: numbers checked by hand, from vectors and from Lucene; page and errors."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ EXPECTED = {
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: a collection, its vectors, encoded queries, a run and a tokenizer."""
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory with a collection, its vectors, encoded queries, a run and a tokenizer."""
     monkeypatch.chdir(tmp_path)
     tokenizer().save_pretrained(tmp_path / "tokenizer")
     save_beir(tmp_path / "tiny", DOCUMENTS, TEXTS, {"test": [(query, "d1", 1) for query in TEXTS]})
@@ -63,26 +63,26 @@ def save_queries(folder: Path, queries: Mapping[str, Mapping[str, int]]) -> None
     (folder / "queries.tsv").write_text("".join(f"{name}\t{topic_text(row)}\n" for name, row in queries.items()))
 
 
-def found(text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def profile_json(text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main([*text.split(), "--json"]) == 0
     content: dict[str, Any] = json.loads(capsys.readouterr().out)
     return content
 
 
-def test_parts_of_scores_by_pencil() -> None:
+def test_parts_of_scores_by_hand() -> None:
     pieces = {"q": {"a", "b"}, "d": {"a", "c"}}
     vectors = {"q": {"a": 1, "b": 2, "c": 3, "x": 4, "y": 9}, "d": {"a": 4, "b": 5, "c": 2, "x": 1, "z": 9}}
     parts = score_parts([("q", "d", 24.0)], vectors, vectors, pieces, pieces)
     assert [(part.kind, part.score, part.terms) for part in parts.parts] == [
         (BOTH, 4 / 24, 1), (IN_QUERY, 10 / 24, 1), (IN_DOCUMENT, 6 / 24, 1), (NEITHER, 4 / 24, 1),
     ]  # fmt: skip
-    score_parts([("q", "d", 23.999999)], vectors, vectors, pieces, pieces)  # a tied score as runs have it
+    score_parts([("q", "d", 23.999999)], vectors, vectors, pieces, pieces)  # a tied score, as in run files
     with pytest.raises(LearnedSparseError, match="21 in the run and 24 by these vectors"):
         score_parts([("q", "d", 21.0)], vectors, vectors, pieces, pieces)
 
 
-def test_vectors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content = found("vectors --queries queries --run run.txt --collection tiny --stop-share 0.5", capsys)
+def test_vectors(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = profile_json("vectors --queries queries --run run.txt --collection tiny --stop-share 0.5", capsys)
     assert (content["usage"]["documents"]["texts"], content["usage"]["documents"]["postings"]) == (4, 11)
     assert content["terms_per_text"]["documents"]["mean"] == 11 / 4
     assert content["terms_per_text"]["documents"]["empty"] == content["terms_per_text"]["queries"]["empty"] == 1
@@ -94,24 +94,24 @@ def test_vectors(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {part["kind"]: part["terms"] for part in scores["parts"]} == pytest.approx(
         {BOTH: 1 / 5, IN_QUERY: 1 / 5, IN_DOCUMENT: 3 / 5, NEITHER: 3 / 5}
     )
-    best = found("vectors --queries queries --run run.txt --collection tiny --hits 1", capsys)
+    best = profile_json("vectors --queries queries --run run.txt --collection tiny --hits 1", capsys)
     assert best["scores"]["hits"] == 2
 
 
-def test_without_queries(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content = found("vectors", capsys)
+def test_without_queries(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = profile_json("vectors", capsys)
     assert content["scores"] is content["flops"] is None
     assert content["stop_dimensions"][0] == {"dimension": "the", "documents": 0.75, "queries": None}
     assert all(cut["flops"] is None for cut in content["cuts"])
 
 
 @pytest.mark.jvm
-def test_an_index_has_the_profile_of_its_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    build_index(encoded_files([here / "vectors"]), here / "index")
+def test_an_index_has_the_profile_of_its_files(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build_index(encoded_files([workspace / "vectors"]), workspace / "index")
     words = "--queries queries --run run.txt --collection tiny"
-    of_files, of_index = (found(f"{place} {words}", capsys) for place in ("vectors", "index"))
+    of_files, of_index = (profile_json(f"{source} {words}", capsys) for source in ("vectors", "index"))
     assert of_index | {"index": ["vectors"]} == of_files
-    assert found("index --sample 2", capsys)["sampled_documents"] == 2
+    assert profile_json("index --sample 2", capsys)["sampled_documents"] == 2
     sampled = read_counts([Path("index")], 3)
     assert sorted(sampled.lengths.tolist()) in [
         sorted(lengths) for lengths in ([4, 3, 4], [4, 3, 0], [4, 4, 0], [3, 4, 0])
@@ -123,16 +123,16 @@ def test_an_index_has_the_profile_of_its_files(here: Path, capsys: pytest.Captur
         main(["index", "index"])
 
 
-def test_default_paths(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(here / "home"))
-    write_folder(here / "home" / "indexes" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
-    (here / "home" / "queries" / "tiny" / "test").mkdir(parents=True)
-    save_queries(here / "home" / "queries" / "tiny" / "test" / "words", QUERIES)
-    content = found("--model words --collection tiny --split test --run run.txt", capsys)
+def test_default_paths(workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(workspace / "home"))
+    write_folder(workspace / "home" / "indexes" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
+    (workspace / "home" / "queries" / "tiny" / "test").mkdir(parents=True)
+    save_queries(workspace / "home" / "queries" / "tiny" / "test" / "words", QUERIES)
+    content = profile_json("--model words --collection tiny --split test --run run.txt", capsys)
     assert content["scores"]["hits"] == 5
 
 
-def test_pages(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "vectors --queries queries --run run.txt --collection tiny --stop-share 0.5 --top 1"
     assert main(words.split()) == 0
     printed = capsys.readouterr().out
@@ -169,20 +169,20 @@ def test_numbers_out_of_range(word: str, capsys: pytest.CaptureFixture[str]) -> 
         ("vectors --run unknown.txt --queries queries --collection tiny", "no hits of these queries"),
     ],
 )
-def test_mistakes(words: str, message: str, here: Path) -> None:
-    write_folder(here / "latent", {name: {"b1d7": 1} for name in VECTORS}, checkpoint="tokenizer")
-    write_folder(here / "bm25", VECTORS, checkpoint="tokenizer", scoring="bm25")
-    write_folder(here / "less", {name: VECTORS[name] for name in ("d1", "d2")}, checkpoint="tokenizer")
-    save_queries(here / "others", {"q2": QUERIES["q2"]})
-    (here / "nothing.jsonl").touch()
+def test_invalid_profile_inputs_are_errors(words: str, message: str, workspace: Path) -> None:
+    write_folder(workspace / "latent", {name: {"b1d7": 1} for name in VECTORS}, checkpoint="tokenizer")
+    write_folder(workspace / "bm25", VECTORS, checkpoint="tokenizer", scoring="bm25")
+    write_folder(workspace / "less", {name: VECTORS[name] for name in ("d1", "d2")}, checkpoint="tokenizer")
+    save_queries(workspace / "others", {"q2": QUERIES["q2"]})
+    (workspace / "nothing.jsonl").touch()
     write_run("unknown.txt", {"q9": [("d1", 1.0)]})
     with pytest.raises(LearnedSparseError) as error:
         main(words.split())
     assert message in str(error.value)
 
 
-def test_no_torch(here: Path, python: Any, root: Path) -> None:
+def test_profile_does_not_import_torch(workspace: Path, python: Any, root: Path) -> None:
     program = "import sys; from eval.profile.__main__ import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     words = ["vectors", "--queries", "queries", "--run", "run.txt", "--collection", "tiny"]
-    done = python("-c", program, *words, cwd=here, env={"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"})
+    done = python("-c", program, *words, cwd=workspace, env={"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"})
     assert done.stdout.endswith("False\n"), done.stderr

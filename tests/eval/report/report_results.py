@@ -43,9 +43,9 @@ def made_up(
     per_query: dict[str, Any] = {column: {} for column in columns}
     cells = []
     for column in columns:
-        easy = [rng.betavariate(1.2, 0.8) for _ in range(queries)]
+        base_scores = [rng.betavariate(1.2, 0.8) for _ in range(queries)]
         for title, (_, kind, _, gain) in zip(titles, ROWS, strict=True):
-            cells.append(_cell(rng, title, column, kind, gain, easy, per_query[column]))
+            cells.append(_cell(rng, title, column, kind, gain, base_scores, per_query[column]))
     rows = [
         {
             "name": title,
@@ -76,7 +76,7 @@ def made_up(
 
 
 def write(folder: Path, results: dict[str, Any], per_query: dict[str, Any]) -> Path:
-    """Write both files that a report is made from."""
+    """Write the two input files of a report."""
     write_json(folder / "results.json", results)
     write_json(folder / "per_query.json", per_query)
     return folder
@@ -89,7 +89,7 @@ def made_up_results(**options: Any) -> Results:
 
 
 def published_only() -> Results:
-    """Results with published rows only, of columns that name no measures."""
+    """Results of published rows only, with columns without measures."""
     results, _ = made_up(queries=2)
     rows = [row for row in results["rows"] if row["kind"] == "published"]
     cells = [cell for cell in results["cells"] if cell["row"] == "SPLADE"]
@@ -106,7 +106,13 @@ def _column(name: str, queries: int) -> dict[str, Any]:
 
 
 def _cell(
-    rng: random.Random, row: str, column: str, kind: str, gain: float, easy: list[float], per_query: dict[str, Any]
+    rng: random.Random,
+    row: str,
+    column: str,
+    kind: str,
+    gain: float,
+    base_scores: list[float],
+    per_query: dict[str, Any],
 ) -> dict[str, Any]:
     cell: dict[str, Any] = {"row": row, "column": column, "status": "done", "scores": {}, "spread": None}
     cell |= {"expected": None, "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None}
@@ -117,7 +123,8 @@ def _cell(
         return cell | {"status": "failed", "error": "encode ended with status 137: killed"}
     per_query[row] = {
         measure: {
-            f"q{number:03d}": _judged(rng, measure, base + gain + 0.05 * position) for number, base in enumerate(easy)
+            f"q{number:03d}": _judged(rng, measure, base + gain + 0.05 * position)
+            for number, base in enumerate(base_scores)
         }
         for position, measure in enumerate(MEASURES)
     }

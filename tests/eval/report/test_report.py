@@ -1,4 +1,4 @@
-"""The pages of a leaderboard: every number on every page, names stay text, no request to the network."""
+"""The pages of a leaderboard: every number is on every page, names are escaped, no network requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.eval.report.report_results import HOSTILE
 from tests.eval.report.report_results import made_up_results as made_up
 
 COLUMNS = ("msmarco-mini", "scifact")
-VOID = {"meta", "link", "br", "img", "input"}
+VOID_ELEMENTS = {"meta", "link", "br", "img", "input"}
 
 
 class Reader(HTMLParser):
@@ -43,7 +43,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len(attrs) == len(dict(attrs)), f"{tag}: an attribute twice"
         self.elements.append((tag, dict(attrs), []))
-        if tag not in VOID:
+        if tag not in VOID_ELEMENTS:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -60,23 +60,23 @@ class Reader(HTMLParser):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("matplotlib")
-    made = report_results.write(tmp_path_factory.mktemp("report"), *report_results.made_up(queries=8, columns=COLUMNS))
-    assert main([str(made)]) == 0
-    return made
+    paths = report_results.write(tmp_path_factory.mktemp("report"), *report_results.made_up(queries=8, columns=COLUMNS))
+    assert main([str(paths)]) == 0
+    return paths
 
 
 def test_every_file_is_written(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} - {"results.json", "per_query.json"}
     figures = {"scores", "tradeoff-flops", "tradeoff-ms-per-query"}
     assert names == {"README.md", "cells.csv", "index.html"} | {
-        f"{name}.{end}" for name in figures for end in ("svg", "png")
+        f"{name}.{extension}" for name in figures for extension in ("svg", "png")
     }
     assert all(f"({name}.svg)" in (folder / "README.md").read_text("utf-8") for name in figures)
 
 
 def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
-    again = report_results.write(tmp_path, *report_results.made_up(queries=8, columns=COLUMNS))
-    for path in write_report(again):
+    second = report_results.write(tmp_path, *report_results.made_up(queries=8, columns=COLUMNS))
+    for path in write_report(second):
         assert path.read_bytes() == (folder / path.name).read_bytes(), path.name
         assert not re.search(rb"\d{4}-\d\d-\d\dT\d\d:", path.read_bytes()), path.name
 
@@ -98,7 +98,7 @@ def test_every_number_is_on_both_pages() -> None:
 
 
 def _line(tables: str, heading: str, cell: dict[str, Any]) -> str:
-    """The line of a cell's row in the table of the measure, or in the table of the column's costs."""
+    """Line of a cell's row in the table of the measure or of the column's costs."""
     part = tables.split(f"## {heading}\n")[1] if f"\n## {heading}\n" in tables else _part(tables, cell["column"])
     names = (cell["row"], f"*{cell['row']}*", f"{cell['row']} (baseline)")
     return next(line for line in part.splitlines() if line.startswith("|") and line.split("|")[1].strip() in names)
@@ -139,14 +139,14 @@ def test_a_claim_is_one_line_with_all_its_columns() -> None:
 
 def test_a_note_says_that_claims_are_not_corrected() -> None:
     results = made_up()
-    note = "not corrected for how many"
-    assert note in html(results)
-    assert note in markdown(results, {})
+    sentence = "not corrected for how many"
+    assert sentence in html(results)
+    assert sentence in markdown(results, {})
     results.content["claims"].clear()
-    assert note not in html(results)
+    assert sentence not in html(results)
 
 
-def test_the_best_of_our_own_is_bold() -> None:
+def test_the_best_of_our_scores_is_bold() -> None:
     results = made_up()
     best = max(results.value(row["name"], "scifact", measure("nDCG@10")) or 0 for row in results.rows)
     assert f"{best:.4f}" in Reader(html(results)).texts("b")
@@ -241,7 +241,7 @@ def test_published_rows_alone_are_shown() -> None:
 def test_optional_parts_may_be_missing() -> None:
     content, _ = report_results.made_up(queries=2)
     for cell in content["cells"]:
-        cell["scores"].pop("FLOPS", None)  # of the published row
+        cell["scores"].pop("FLOPS", None)  # the published row
         cell.update({"costs": None, "difference": {}, "p": {}, "verdicts": {}, "expected": None, "spread": None})
     results = Results(content={**content, "claims": [], "baseline": None}, per_query={})
     tables = markdown(results, {})
@@ -258,7 +258,7 @@ def test_markdown_code(text: str, shown: str) -> None:
     assert code(text) == shown
 
 
-def test_plain_is_one_line() -> None:
+def test_plain_text_is_one_line() -> None:
     assert plain("a\nb\u2028c") == "a b c"
 
 

@@ -31,55 +31,55 @@ const $ = (selector) => document.querySelector(selector);
 const names = () => [...document.querySelectorAll("#table tbody .name span")].map((name) => name.textContent);
 const cells = () => [...document.querySelectorAll('#table td[data-c="3"][data-k="MRR@10"]')];
 const values = () => cells().map((cell) => cell.dataset.v ?? null);
-const seen = { order: names(), chips: document.querySelectorAll(".chip").length };
+const state = { order: names(), chips: document.querySelectorAll(".chip").length };
 const heading = $('#table th[data-c="3"][data-k="MRR@10"]');
 heading.querySelector("button").click();
-seen.sorted = values();
-seen.direction = heading.getAttribute("aria-sort");
+state.sorted = values();
+state.direction = heading.getAttribute("aria-sort");
 heading.querySelector("button").click();
-seen.again = values();
+state.again = values();
 $("#table .name button").click();
-seen.back = names();
+state.back = names();
 const hidden = () => $('#table td[data-k="FLOPS"]').hidden;
-seen.hidden = [hidden()];
+state.hidden = [hidden()];
 [...document.querySelectorAll(".chip")].find((chip) => chip.textContent === "FLOPS").click();
-seen.hidden.push(hidden());
+state.hidden.push(hidden());
 const cell = $('#table tr[data-r="4"] td[data-c="1"][data-k="nDCG@10"]');
 cell.click();
-seen.opened = [$("dialog").open, $("dialog h2").textContent, $("dialog pre").textContent];
+state.opened = [$("dialog").open, $("dialog h2").textContent, $("dialog pre").textContent];
 $("dialog").close();
 const key = (target, name) => target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
 cell.focus();
 key(cell, "ArrowDown");
-seen.moved = document.activeElement.parentElement.dataset.r;
+state.moved = document.activeElement.parentElement.dataset.r;
 key(document.activeElement, "Enter");
-seen.entered = $("dialog h2").textContent;
+state.entered = $("dialog h2").textContent;
 $("dialog").close();
-seen.lines = document.querySelectorAll("#tradeoff polyline").length;
-seen.points = document.querySelectorAll("#tradeoff figure .point").length;
+state.lines = document.querySelectorAll("#tradeoff polyline").length;
+state.points = document.querySelectorAll("#tradeoff figure .point").length;
 const [, , across, up] = document.querySelectorAll("#queries select");
 up.selectedIndex = 4;
 up.dispatchEvent(new Event("change"));
-seen.summary = $("#queries p").textContent;
-seen.dots = document.querySelectorAll("#queries .dot").length;
+state.summary = $("#queries p").textContent;
+state.dots = document.querySelectorAll("#queries .dot").length;
 key($("#queries svg"), "ArrowRight");
-seen.tip = $("#queries .tip").textContent;
-seen.hostile = document.querySelectorAll("#hostile").length;
-seen.wide = [document.documentElement.scrollWidth, innerWidth];
-parent.postMessage(JSON.stringify(seen), "*");
-document.title = JSON.stringify(seen);
+state.tip = $("#queries .tip").textContent;
+state.hostile = document.querySelectorAll("#hostile").length;
+state.wide = [document.documentElement.scrollWidth, innerWidth];
+parent.postMessage(JSON.stringify(state), "*");
+document.title = JSON.stringify(state);
 """
 
 
 def dumped(page: Path, tmp_path: Path) -> str:
-    """The document after its scripts have run."""
+    """HTML of the document after its scripts have run."""
     assert BROWSER is not None
     command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()]
     return subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode()
 
 
-def driven(results: Results) -> str:
-    """A copy of the page without its policy, with one more script that clicks and reports what it sees."""
+def scripted_page(results: Results) -> str:
+    """A copy of the page without its Content-Security-Policy, with a script that clicks and reports the state."""
     copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html(results), count=1)
     return copy.replace(
         "</body>", f"<script>window.onload = () => setTimeout(() => {{ {CLICKS} }}, 500)</script></body>"
@@ -93,10 +93,10 @@ def results() -> Results:
 
 
 @pytest.fixture(scope="module")
-def seen(results: Results, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def state(results: Results, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("browser")
     page = folder / "page.html"
-    page.write_text(driven(results), encoding="utf-8")
+    page.write_text(scripted_page(results), encoding="utf-8")
     return _title(dumped(page, folder))
 
 
@@ -116,65 +116,65 @@ def test_the_policy_allows_our_script(results: Results, tmp_path: Path) -> None:
     assert document.count('class="dot"') > 10
 
 
-def test_every_row_is_present(results: Results, seen: dict[str, Any]) -> None:
-    assert seen["order"] == seen["back"] == [row["name"] for row in results.rows]
-    assert seen["chips"] == 10
+def test_every_row_is_present(results: Results, state: dict[str, Any]) -> None:
+    assert state["order"] == state["back"] == [row["name"] for row in results.rows]
+    assert state["chips"] == 10
 
 
-def test_a_heading_sorts(seen: dict[str, Any]) -> None:
-    values = [float(value) for value in seen["sorted"] if value is not None]
+def test_a_heading_sorts(state: dict[str, Any]) -> None:
+    values = [float(value) for value in state["sorted"] if value is not None]
     assert len(values) == 16
     assert values == sorted(values, reverse=True)
-    assert seen["direction"] == "descending"
-    assert seen["sorted"][-1] is None  # rows without a number come last in both orders
-    assert [value for value in seen["again"] if value is not None] == seen["sorted"][-2::-1]
-    assert seen["again"][-1] is None
+    assert state["direction"] == "descending"
+    assert state["sorted"][-1] is None  # rows without a number come last in both orders
+    assert [value for value in state["again"] if value is not None] == state["sorted"][-2::-1]
+    assert state["again"][-1] is None
 
 
-def test_costs_are_shown_by_their_chip(seen: dict[str, Any]) -> None:
-    assert seen["hidden"] == [True, False]
+def test_costs_are_shown_by_their_chip(state: dict[str, Any]) -> None:
+    assert state["hidden"] == [True, False]
 
 
-def test_a_cell_shows_its_commands(results: Results, seen: dict[str, Any]) -> None:
+def test_a_cell_shows_its_commands(results: Results, state: dict[str, Any]) -> None:
     cell = results.cell(results.rows[4]["name"], results.columns[1]["name"])
-    assert seen["opened"] == [True, f"{cell['row']}, {cell['column']}", "\n".join(cell["commands"])]
+    assert state["opened"] == [True, f"{cell['row']}, {cell['column']}", "\n".join(cell["commands"])]
 
 
-def test_the_keyboard_moves_and_opens(results: Results, seen: dict[str, Any]) -> None:
-    assert seen["moved"] == "5"
-    assert seen["entered"].startswith(results.rows[5]["name"])
+def test_cells_can_be_reached_and_opened_with_the_keyboard(results: Results, state: dict[str, Any]) -> None:
+    assert state["moved"] == "5"
+    assert state["entered"].startswith(results.rows[5]["name"])
 
 
-def test_the_trade_off_joins_curves(seen: dict[str, Any]) -> None:
-    assert seen["lines"] == 2
-    assert seen["points"] == 13  # rows with FLOPS
+def test_the_trade_off_joins_curves(state: dict[str, Any]) -> None:
+    assert state["lines"] == 2
+    assert state["points"] == 13  # rows with FLOPS
 
 
-def test_one_row_against_another(results: Results, seen: dict[str, Any]) -> None:
+def test_two_rows_are_compared_by_query(results: Results, state: dict[str, Any]) -> None:
     first, other = (results.per_query[results.columns[0]["name"]][results.rows[n]["name"]]["nDCG@10"] for n in (0, 4))
     gains = {query: other[query] - first[query] for query in first}
     better, worse = sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())
     counted = f"for {better} queries, equal for {len(gains) - better - worse}, worse for {worse};"
-    assert seen["summary"].startswith(f"SPLADE-max is better than BM25 {counted}")
-    assert 10 < seen["dots"] <= len(gains)
-    lost = min(gains, key=gains.__getitem__)
-    assert seen["tip"] == f"{lost}\nBM25: {first[lost]:.4f}\nSPLADE-max: {other[lost]:.4f}"
+    assert state["summary"].startswith(f"SPLADE-max is better than BM25 {counted}")
+    assert 10 < state["dots"] <= len(gains)
+    worst = min(gains, key=gains.__getitem__)
+    assert state["tip"] == f"{worst}\nBM25: {first[worst]:.4f}\nSPLADE-max: {other[worst]:.4f}"
 
 
 def test_on_a_phone_the_page_does_not_scroll_sideways(results: Results, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(driven(results), encoding="utf-8")
+    (tmp_path / "page.html").write_text(scripted_page(results), encoding="utf-8")
     frame = '<!doctype html><title></title><iframe src="page.html" width="375" height="800"></iframe>'
     script = "<script>onmessage = (event) => (document.title = event.data)</script>"
     (tmp_path / "phone.html").write_text(frame + script, encoding="utf-8")
-    wide, room = _title(dumped(tmp_path / "phone.html", tmp_path))["wide"]
-    assert room == 375
-    assert wide <= room
+    content_width, window_width = _title(dumped(tmp_path / "phone.html", tmp_path))["wide"]
+    assert window_width == 375
+    assert content_width <= window_width
 
 
 def test_hostile_names_are_text_in_a_browser(tmp_path: Path) -> None:
     results, per_query = report_results.made_up(queries=5, names=HOSTILE)
     page = tmp_path / "page.html"
-    page.write_text(driven(Results(content=results, per_query=per_query)), encoding="utf-8")
-    seen = _title(dumped(page, tmp_path))
-    assert seen["hostile"] == 0
-    assert seen["order"][:3] == list(HOSTILE)
+    page.write_text(scripted_page(Results(content=results, per_query=per_query)), encoding="utf-8")
+    state = _title(dumped(page, tmp_path))
+    assert state["hostile"] == 0
+    assert state["order"][:3] == list(HOSTILE)

@@ -19,17 +19,17 @@ def scores(*values: float) -> dict[str, float]:
 
 
 def test_a_claim_needs_a_significant_difference_in_its_direction() -> None:
-    more, less = scores(*[1.0] * 8), scores(*[0.5] * 8)
-    assert judge(HIGHER, more, less).holds == "holds"
-    assert judge(HIGHER, less, more).holds == "does not hold"
+    high, low = scores(*[1.0] * 8), scores(*[0.5] * 8)
+    assert judge(HIGHER, high, low).holds == "holds"
+    assert judge(HIGHER, low, high).holds == "does not hold"
     assert judge(HIGHER, scores(1.0, 0.5), scores(0.5, 0.5)).holds == "not significant"
-    assert judge(HIGHER, more, less).difference == 0.5
+    assert judge(HIGHER, high, low).difference == 0.5
 
 
 def test_not_lower_fails_only_if_significantly_lower() -> None:
-    more, less = scores(*[1.0] * 8), scores(*[0.5] * 8)
-    assert judge(NOT_LOWER, more, less).holds == "holds"
-    assert judge(NOT_LOWER, less, more).holds == "does not hold"
+    high, low = scores(*[1.0] * 8), scores(*[0.5] * 8)
+    assert judge(NOT_LOWER, high, low).holds == "holds"
+    assert judge(NOT_LOWER, low, high).holds == "does not hold"
     assert judge(NOT_LOWER, scores(0.5, 0.5), scores(1.0, 0.5)).holds == "holds"
 
 
@@ -64,9 +64,9 @@ def test_margins_of_measures(kind: str, margin: float, difference: float, verdic
 
 
 def test_non_inferiority_has_to_be_shown() -> None:
-    few = (scores(0.5, 0.75), scores(0.5, 0.5))
-    assert judge(claim("not lower"), *few).holds == "holds"  # no significant loss
-    assert judge(claim("not lower", 0.1), *few).holds == "not significant"  # two queries are too few
+    two_queries = (scores(0.5, 0.75), scores(0.5, 0.5))
+    assert judge(claim("not lower"), *two_queries).holds == "holds"  # no significant loss
+    assert judge(claim("not lower", 0.1), *two_queries).holds == "not significant"  # two queries are too few
 
 
 def test_the_chosen_test_decides() -> None:

@@ -1,4 +1,4 @@
-"""Results of a leaderboard from files written by hand: means, verdicts, p-values against SciPy's, claims, gaps."""
+"""Results of a leaderboard from handmade files: means, verdicts, p-values against SciPy's, claims, missing cells."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MATRIX = Matrix(
 
 @pytest.fixture
 def cell(tmp_home: Path) -> Callable[..., CellPlan]:
-    """Makes a cell and the output files of its steps; ``broken``: the last step failed."""
+    """A function that makes a cell and the output files of its steps; with ``broken``, the last step failed."""
 
     def make(
         row: str, values: Values | None, *, column: str = "toy", seed: int | None = None, broken: bool = False,
@@ -74,19 +74,21 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
 
         def step(kind: Kind, content: Any, *words: str, needs: tuple[Step, ...] = ()) -> Step:
             path = home() / kind / column / f"{name}.json"
-            made = Step(
+            result = Step(
                 kind=kind, title=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
                 name=f"{kind}/{column}/{name}", writes=(path,), data=data,
             )  # fmt: skip
             if content is None:
-                return made
+                return result
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content), encoding="utf-8")
-            mark_done(made, 8.0 if seed == 2 else 4.0, fresh=seed != 2)  # 8 seconds of the rest
-            return made
+            mark_done(result, 8.0 if seed == 2 else 4.0, fresh=seed != 2)  # 8 seconds in total
+            return result
 
-        scores = {name: {f"q{i}": value for i, value in enumerate(of)} for name, of in (values or {}).items()}
-        means = {name: round(sum(of.values()) / len(of), 4) for name, of in scores.items()}
+        scores = {
+            name: {f"q{i}": value for i, value in enumerate(per_query)} for name, per_query in (values or {}).items()
+        }
+        means = {name: round(sum(per_query.values()) / len(per_query), 4) for name, per_query in scores.items()}
         encoded = step("encode", {"some": "vectors"}, "--collection", str(data / "toy"))
         run = {"name": name, "scores": means, "per_query": scores}
         evaluated = step("evaluate", {"runs": [run]} if values else None, needs=(encoded,))
@@ -132,7 +134,7 @@ def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.M
         cell("ours", None, column="other", seed=2),
         cell("half", {"nDCG@10": [0.25, 0.75]}, column="other", broken=True),
     )
-    steps = tuple(dict.fromkeys(step for one in cells for step in one.steps))
+    steps = tuple(dict.fromkeys(step for entry in cells for step in entry.steps))
     plan = Plan(
         name="small", matrix=fill_data(MATRIX, tmp_path / "data"), data=tmp_path / "data", steps=steps, cells=cells
     )
@@ -236,11 +238,11 @@ def test_cells_outside_the_columns_of_a_row_are_left_out(
 
 def test_a_missing_file_fails_a_cell(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
     done = cell("given", BM25)
-    absent = Step(
+    missing = Step(
         kind="evaluate", title="", module="eval.evaluate", arguments=(), name="evaluate/absent",
         reads=(tmp_path / "data" / "run.txt",), data=tmp_path / "data",
     )  # fmt: skip
-    failed = measured([dataclasses.replace(done, steps=(*done.steps, absent))])
+    failed = measured([dataclasses.replace(done, steps=(*done.steps, missing))])
     assert (failed.status, failed.error) == ("failed", "{data}/run.txt: no such file or folder")
     assert measured([done]).status == "done"
 

@@ -1,4 +1,4 @@
-"""The leaderboards of the package: all load, and published numbers are those of the papers."""
+"""The shipped leaderboards load, and their published numbers equal those of the papers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES = {  # rows, columns, claims
 
 @functools.cache
 def load(name: str) -> Matrix:
-    """A matrix of the package, with data in a folder that need not exist."""
+    """A shipped matrix; its data folder need not exist."""
     return load_matrix(name, Path("data"))
 
 
@@ -226,12 +226,12 @@ def test_main_rows_run_on_every_small_collection() -> None:
 
 def test_the_row_without_cotraining_has_as_many_updates() -> None:
     matrix = load("small-real")
-    usual = load_recipe("small-spade").stages[2]
+    cotrained = load_recipe("small-spade").stages[2]
     stage = load_recipe("small-spade", changes=list(matrix.rows["SpaDE no co-training"].changes)).stages[2]
-    assert usual.cotraining is not None
+    assert cotrained.cotraining is not None
     assert stage.cotraining is not None
-    selected = usual.cotraining.select_from * usual.cotraining.share
-    assert (stage.cotraining.share, stage.steps) == (1.0, usual.steps * -(-round(selected) // usual.batch_size))
+    selected = cotrained.cotraining.select_from * cotrained.cotraining.share
+    assert (stage.cotraining.share, stage.steps) == (1.0, cotrained.steps * -(-round(selected) // cotrained.batch_size))
 
 
 def test_every_recipe_of_a_paper_has_a_row() -> None:

@@ -1,4 +1,4 @@
-"""The YAML file of a leaderboard: where it is searched, what is filled in, and the message of every mistake."""
+"""The YAML file of a leaderboard: search path, placeholders, and the message of every error."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ PYDOC = {"collection": "pydoc", "split": "test"}
 
 
 def saved(folder: Path, **parts: Any) -> Path:
-    """A matrix file of a title, one column, BM25, and ``parts``."""
+    """A matrix file with a title, one column, BM25, and ``parts``."""
     path = folder / "mine.yaml"
-    whole = {"title": "Mine", "columns": {"pydoc": PYDOC}, "rows": {"BM25": {"bm25": "text"}}} | parts
-    path.write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
+    content = {"title": "Mine", "columns": {"pydoc": PYDOC}, "rows": {"BM25": {"bm25": "text"}}} | parts
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return path
 
 
-def rows(**more: Any) -> dict[str, Any]:
-    """BM25, a trained row, a row that searches its index, a published row, and ``more``."""
+def rows(**extra: Any) -> dict[str, Any]:
+    """BM25, a trained row, a row that searches its index, a published row, and ``extra``."""
     return {
         "BM25": {"bm25": "text"},
         "SPLADE": {"recipe": "demo-splade"},
         "SPLADE again": {"model": "SPLADE", "index_of": "SPLADE"},
         "Frozen": {"published": "a paper", "scores": {"pydoc": {"MRR@10": 0.5}}},
-    } | more
+    } | extra
 
 
 def claim(**parts: Any) -> dict[str, Any]:
@@ -119,7 +119,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"columns": {"a": PYDOC | {"measures": ["MRR@ten"]}}}, "columns: a: measure 'MRR@ten'"),
     ({"columns": {"a": PYDOC | {"pool": 0}}}, "columns: a: pool 0"),
     ({"hits": 50}, "columns: pydoc: R@100 looks at 100 results, a run has 50; set hits: 100"),
-    # what a row is
+    # kinds of rows
     ({"rows": {"a": {"note": "nothing"}}}, "rows: a: give exactly one of bm25, recipe, .*; there is none"),
     ({"rows": {"a": {"bm25": "text", "run": "x"}}}, "rows: a: give exactly one of .*; there is bm25 and run"),
     ({"rows": {"a": {"bm25": "words"}}}, "rows: a: bm25: 'words' is not one of 'text', 'word-pieces', 'expanded'"),
@@ -179,14 +179,14 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("parts", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
-def test_a_mistake_is_reported_with_file_and_key(parts: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_an_error_names_file_and_key(parts: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message) as error:
         load_matrix(saved(tmp_path, **parts))
     assert str(error.value).startswith(str(tmp_path / "mine.yaml"))
 
 
 def test_valid_combinations(tmp_path: Path) -> None:
-    more = {
+    extra = {
         "checkpoint": {"checkpoint": "naver/splade", "options": ["--bits", "4"], "encode": {"k": 5}},
         "its index": {
             "checkpoint": "naver/splade", "index_of": "checkpoint", "options": ["--bits", "4"], "encode": {"k": 5},
@@ -195,7 +195,7 @@ def test_valid_combinations(tmp_path: Path) -> None:
         "costs": {"published": "x", "scores": {"pydoc": {"FLOPS": 1}}},
         "seeds": {"recipe": "demo-splade", "seeds": [1, 2]},
     }  # fmt: skip
-    parts = claim(quantity="FLOPS", kind="less", margin=0.5, columns=["pydoc"]) | {"rows": rows(**more)}
+    parts = claim(quantity="FLOPS", kind="less", margin=0.5, columns=["pydoc"]) | {"rows": rows(**extra)}
     matrix = load_matrix(saved(tmp_path, **parts))
     assert matrix.claims[0].margin == 0.5
     assert matrix.rows["seeds"] == Row(recipe="demo-splade", seeds=(1, 2))

@@ -32,10 +32,10 @@ def _recipes(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
 
-def plan_of(data: Path, rows: dict[str, Row], **more: Any) -> Plan:
-    columns = more.pop("columns", {"toy": Column(collection=str(data / "toy"), split="test")})
+def plan_of(data: Path, rows: dict[str, Row], **options: Any) -> Plan:
+    columns = options.pop("columns", {"toy": Column(collection=str(data / "toy"), split="test")})
     training = Training(data=(f"{data}/toy:train",), negatives=5, validation=str(data / "toy"))
-    return make_plan(Matrix(title="", columns=columns, rows=rows, **{"training": training, **more}), "m", data)
+    return make_plan(Matrix(title="", columns=columns, rows=rows, **{"training": training, **options}), "m", data)
 
 
 def kinds(plan: Plan) -> list[str]:
@@ -92,13 +92,13 @@ def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
 
 def test_without_data_of_the_matrix_the_recipe_is_unchanged(data: Path, tmp_path: Path) -> None:
     values = (tmp_path / "recipes" / "small-splade.yaml").read_text(encoding="utf-8")
-    own = tmp_path / "own.yaml"
-    own.write_text(
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(
         values.replace("msmarco-mini", str(data / "toy")).replace("squad-sent", str(data / "other")), "utf-8"
     )
-    plan = plan_of(data, {"own": Row(recipe=str(own))}, training=None)
+    plan = plan_of(data, {"own": Row(recipe=str(recipe))}, training=None)
     trained = by_name(plan)["checkpoints/own"]
-    assert trained.arguments == ("--recipe", str(own), "--output", str(home() / "checkpoints" / "own"))
+    assert trained.arguments == ("--recipe", str(recipe), "--output", str(home() / "checkpoints" / "own"))
     assert {path.relative_to(data).parts[0] for path in trained.reads} == {"toy", "other"}
 
 
@@ -115,7 +115,7 @@ def test_rows_share_checkpoints_and_indexes(data: Path) -> None:
     checkpoint = str(home() / "checkpoints" / "spade")
     of_two = ("--model", "spade-k-2", "--collection", f"{data}/toy", "--checkpoint", checkpoint, "--dtype", "fp32")
     assert steps["vectors/toy/spade-k-2"].arguments == (*of_two, "--bits", "4", "--device", "cpu", "--set", "k=2")
-    queries = ("--device", "cpu", "--set", "k=2", "--queries", "--split", "test")  # bits are of documents alone
+    queries = ("--device", "cpu", "--set", "k=2", "--queries", "--split", "test")  # bits change documents only
     assert steps["queries/toy/test/spade-k-2"].arguments == (*of_two, *queries)
     assert "vectors/toy/few" not in steps
     assert steps["queries/toy/test/few"].arguments[-5:] == ("--set", "query_k=null", "--queries", "--split", "test")
@@ -200,7 +200,9 @@ def test_two_steps_with_one_output_are_refused(data: Path) -> None:
         plan_of(data, {"BM25": Row(bm25="text"), **rows}, columns=columns, hits=10)
 
 
-def test_keys_follow_what_decides_the_result(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_depend_on_everything_that_changes_the_result(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = {"spade": Row(recipe="small-spade")}
     before = {step.name: step.key for step in plan_of(data, rows).steps}
     assert before == {step.name: step.key for step in plan_of(data, rows).steps}
@@ -234,8 +236,8 @@ def test_steps_for_documents_are_the_same_on_every_split(data: Path) -> None:
     rows = {"BM25": Row(bm25="text"), "pieces": Row(bm25="word-pieces")}
     both = {step.name: step.key for step in plan_of(data, rows, columns=columns).steps}
     for split, column in columns.items():
-        alone = {step.name: step.key for step in plan_of(data, rows, columns={split: column}).steps}
-        assert alone.items() <= both.items()
+        single = {step.name: step.key for step in plan_of(data, rows, columns={split: column}).steps}
+        assert single.items() <= both.items()
 
 
 def test_the_key_changes_with_the_text(data: Path) -> None:

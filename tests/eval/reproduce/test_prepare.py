@@ -67,7 +67,7 @@ def test_word_pieces_are_counted_in_whole_texts(tiny_bert: Path, tmp_path: Path)
     encoder = load_encoder(str(output), "document")
     batch = encoder.encode([*TEXTS, "wing drag " * 2000])
     assert batch.row(5) == {"wing": 1}
-    assert batch.row(2) == {}  # an empty text has no pieces: those of the tokenizer do not count
+    assert batch.row(2) == {}  # an empty text has no pieces, because special tokens are not counted
     assert batch.row(0)["."] == 1
     assert batch.row(len(TEXTS)) == {"wing": 2000, "drag": 2000}
     assert encoder.description["scoring"] == "bm25"

@@ -1,4 +1,4 @@
-"""A small leaderboard run by the command: once, again, killed, with a broken row, and by hand with stock commands."""
+"""A small leaderboard: run once, run again, killed, with a broken row, and by hand with stock commands."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.toy_data import save_collection, save_recipes
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS, SUFFIXES = ("runs", "vectors", "queries"), {".txt", ".jsonl", ".tsv"}
-"""Output files that have the same bytes after a run that was killed."""
+"""Output files that are byte-identical after a killed run is resumed."""
 KILLED = ("BM25", "tiny")
-"""Rows of the run that is killed: together they have a step of every kind but "prepare" and "pool"."""
+"""Rows of the killed run; they have steps of every kind except "prepare" and "pool"."""
 
 
 class Toy:
@@ -43,22 +43,22 @@ class Toy:
             values["rows"].setdefault(name, {}).update(row)
         self.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
-    def command(self, *more: str) -> list[str]:
+    def command(self, *options: str) -> list[str]:
         """The command line of the runner on this matrix."""
         where = ["--matrix", str(self.matrix), "--data", str(self.data), "--output", str(self.results)]
-        return [sys.executable, "-m", "eval.reproduce", *where, "--threads", "1", *more]
+        return [sys.executable, "-m", "eval.reproduce", *where, "--threads", "1", *options]
 
     def start(self, *command: str) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own."""
+        """Start a command in a new process group."""
         environment = os.environ | {"LEARNED_SPARSE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
         )  # fmt: skip
 
-    def run(self, *more: str, status: int = 0) -> list[str]:
+    def run(self, *options: str, status: int = 0) -> list[str]:
         """Run the command to its end; returns the lines it prints."""
-        process = self.start(*self.command(*more))
+        process = self.start(*self.command(*options))
         output, _ = process.communicate(timeout=600)
         assert process.returncode == status, output
         return output.splitlines()
@@ -76,15 +76,15 @@ class Toy:
             if file.is_file() and "reproduce" not in file.relative_to(self.home).parts
         }
 
-    def copy(self, to: Path) -> Toy:
+    def copy(self, folder: Path) -> Toy:
         """A copy of everything but the data, with unchanged file times."""
-        shutil.copytree(self.folder, to)
-        return Toy(to, self.data)
+        shutil.copytree(self.folder, folder)
+        return Toy(folder, self.data)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
-    """A leaderboard of which no step is done."""
+def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
+    """A leaderboard without any finished step."""
     folder = tmp_path_factory.mktemp("reproduce") / "toy"
     folder.mkdir()
     data = folder.with_name("data")
@@ -109,9 +109,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
 
 
 @pytest.fixture(scope="module")
-def done(made: Toy) -> Toy:
-    """The leaderboard run to its end; tests that change something take a copy."""
-    toy = made.copy(made.folder.with_name("done"))
+def done(new_leaderboard: Toy) -> Toy:
+    """The finished leaderboard; tests that change it use a copy."""
+    toy = new_leaderboard.copy(new_leaderboard.folder.with_name("done"))
     lines = toy.run()
     assert "0 done" in lines[0]
     assert not [line for line in lines if "FAILED" in line]
@@ -125,7 +125,7 @@ def copied(done: Toy, tmp_path: Path) -> Toy:
 
 
 def markers(toy: Toy) -> list[Path]:
-    """The marker of each step that is done."""
+    """Markers of the finished steps."""
     return list((toy.home / "reproduce" / "done").rglob("*.json"))
 
 
@@ -143,25 +143,29 @@ def test_every_cell_is_measured(done: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_nothing_is_done_twice(done: Toy) -> None:
+def test_a_second_run_does_nothing(done: Toy) -> None:
     before, results = done.times(), (done.results / "results.json").read_bytes()
     lines = done.run()
     assert re.search(r"3 cells, (\d+) steps, \1 done; about 0 MB of ", lines[0])
-    assert len(lines) == 2  # the other one names the output folder
+    assert len(lines) == 2  # the second line names the output folder
     assert done.times() == before
     assert (done.results / "results.json").read_bytes() == results
-    shown = done.run("--dry-run")
-    assert all(line.startswith("done ") for line in shown[:-1])
+    listed = done.run("--dry-run")
+    assert all(line.startswith("done ") for line in listed[:-1])
 
 
 @pytest.mark.jvm
-def test_killed_in_each_kind_of_step_it_ends_with_the_same_results(made: Toy, done: Toy, tmp_path: Path) -> None:
-    toy = made.copy(tmp_path / "killed")
-    seen: set[str] = set()
-    while started := _kill_at_a_new_kind_of_step(toy, seen):
-        seen |= started
-    assert seen == {"index", "search", "train", "encode", "verify", "evaluate", "costs"}
-    killed, finished = ({cell["row"]: cell for cell in each.results_json()["cells"]} for each in (toy, done))
+def test_a_run_killed_in_each_kind_of_step_ends_with_the_same_results(
+    new_leaderboard: Toy, done: Toy, tmp_path: Path
+) -> None:
+    toy = new_leaderboard.copy(tmp_path / "killed")
+    kinds: set[str] = set()
+    while started := _kill_at_a_new_kind_of_step(toy, kinds):
+        kinds |= started
+    assert kinds == {"index", "search", "train", "encode", "verify", "evaluate", "costs"}
+    killed, finished = (
+        {cell["row"]: cell for cell in leaderboard.results_json()["cells"]} for leaderboard in (toy, done)
+    )
     for name in KILLED:
         for key in ("scores", "verdicts", "status"):
             assert killed[name][key] == finished[name][key]
@@ -173,19 +177,19 @@ def test_killed_in_each_kind_of_step_it_ends_with_the_same_results(made: Toy, do
         assert file.read_bytes() == (done.home / file.relative_to(toy.home)).read_bytes()
 
 
-def _kill_at_a_new_kind_of_step(toy: Toy, seen: set[str]) -> set[str]:
-    """Run until a step starts whose first word is not in ``seen``, then kill the runner and the step with SIGKILL.
+def _kill_at_a_new_kind_of_step(toy: Toy, kinds: set[str]) -> set[str]:
+    """Run until a step starts whose first word is not in ``kinds``, then kill the runner and the step with SIGKILL.
 
-    The delay before the kill varies: the step has just started, works, or has ended. Returns the kinds that started.
+    The delay varies, so that the step has just started, is running, or has ended. Returns the kinds that started.
     """
     process = toy.start(*toy.command("--row", *KILLED))
     assert process.stdout is not None
     for line in process.stdout:
-        if _started(line) - seen:
-            time.sleep(0.7 * (len(seen) % 4))
+        if _started(line) - kinds:
+            time.sleep(0.7 * (len(kinds) % 4))
             os.killpg(process.pid, signal.SIGKILL)
-            rest, _ = process.communicate()
-            return _started(line + rest)
+            remaining, _ = process.communicate()
+            return _started(line + remaining)
     assert process.wait() == 0
     return set()
 
@@ -205,7 +209,7 @@ def test_results_without_markers_are_kept(done: Toy) -> None:
     kept = [path for path in before if path.startswith(("checkpoints/tiny", "vectors", "indexes"))]
     assert len(kept) > 20
     for path in kept:
-        if not path.endswith("manifest.json"):  # written again when it is confirmed
+        if not path.endswith("manifest.json"):  # confirmed steps write their manifest again
             assert after[path] == before[path]
 
 
@@ -219,7 +223,7 @@ def test_a_changed_setting_is_reported_and_runs_again(copied: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_a_broken_row_leaves_the_others(copied: Toy) -> None:
+def test_a_broken_row_does_not_affect_other_rows(copied: Toy) -> None:
     broken = copied.folder / "broken"
     broken.mkdir()
     (broken / "learned_sparse.json").write_text("{", encoding="utf-8")
@@ -236,8 +240,8 @@ def test_a_broken_row_leaves_the_others(copied: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_the_commands_of_a_cell_give_its_run_by_hand(made: Toy, done: Toy, tmp_path: Path) -> None:
-    toy = made.copy(tmp_path / "by-hand")
+def test_the_displayed_commands_of_a_cell_reproduce_its_run(new_leaderboard: Toy, done: Toy, tmp_path: Path) -> None:
+    toy = new_leaderboard.copy(tmp_path / "by-hand")
     scores = {cell["row"]: cell["scores"] for cell in done.results_json()["cells"]}
     for row, name in (("BM25", "bm25"), ("tiny", "tiny"), ("pieces", "pieces")):
         means: list[float] = []
@@ -260,14 +264,14 @@ def test_the_commands_of_a_cell_give_its_run_by_hand(made: Toy, done: Toy, tmp_p
         assert means == list(scores[row].values())
 
 
-def test_wrong_options_are_errors(made: Toy, tmp_home: Path) -> None:
-    where = ["--matrix", str(made.matrix), "--data", str(made.data)]
+def test_wrong_options_are_errors(new_leaderboard: Toy, tmp_home: Path) -> None:
+    where = ["--matrix", str(new_leaderboard.matrix), "--data", str(new_leaderboard.data)]
     with pytest.raises(LearnedSparseError, match="--row tinny: not in this matrix; did you mean 'tiny'"):
         reproduce.main([*where, "--row", "tinny", "--dry-run"])
 
 
-def test_a_dry_run_does_nothing(made: Toy, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["--matrix", str(made.matrix), "--data", str(made.data), "--dry-run"]
+def test_a_dry_run_does_nothing(new_leaderboard: Toy, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--matrix", str(new_leaderboard.matrix), "--data", str(new_leaderboard.data), "--dry-run"]
     assert reproduce.main(where) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("Toy: 3 cells, ")

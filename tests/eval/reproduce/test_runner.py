@@ -1,4 +1,4 @@
-"""Steps that are skipped, run again, confirmed or fail, with stand-ins for their commands."""
+"""Steps that are skipped, repeated, confirmed or failed, with stand-ins for their commands."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from learned_sparse.core.errors import LearnedSparseError
 pytestmark = pytest.mark.usefixtures("tmp_home")
 
 
-def step(name: str, *needs: Step, **more: object) -> Step:
-    usual = {"kind": "search", "module": "nothing", "arguments": ("--name", name), "writes": (home() / name,)}
-    return Step(title=name, name=name, needs=needs, **{**usual, **more})  # type: ignore[arg-type]
+def step(name: str, *needs: Step, **settings: object) -> Step:
+    defaults = {"kind": "search", "module": "nothing", "arguments": ("--name", name), "writes": (home() / name,)}
+    return Step(title=name, name=name, needs=needs, **{**defaults, **settings})  # type: ignore[arg-type]
 
 
 class StandIn:
@@ -48,9 +48,9 @@ def progress(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def run(steps: Sequence[Step], execute: Callable[[Step], str | None], jobs: int = 1) -> Runner:
-    made = Runner(steps, execute)
-    made.run(jobs)
-    return made
+    running = Runner(steps, execute)
+    running.run(jobs)
+    return running
 
 
 def test_a_step_that_is_done_is_skipped(progress: pytest.LogCaptureFixture) -> None:
@@ -102,21 +102,21 @@ def test_a_step_with_changed_output_is_run_again() -> None:
 
 def test_a_changed_setting_removes_the_output_and_is_reported(progress: pytest.LogCaptureFixture) -> None:
     run([step("first")], StandIn())
-    seen: list[bool] = []
+    output_existed: list[bool] = []
 
     def execute(step: Step) -> str | None:
-        seen.append(step.writes[0].exists())
+        output_existed.append(step.writes[0].exists())
         return StandIn()(step)
 
-    other = step("first", arguments=("--name", "first", "--bits", "4"))
-    run([other], execute)
-    assert seen == [False]
+    changed = step("first", arguments=("--name", "first", "--bits", "4"))
+    run([changed], execute)
+    assert output_existed == [False]
     assert "  first: done again: nothing before, --bits 4 now" in progress.messages
-    marker = marker_of(other)
+    marker = marker_of(changed)
     assert marker is not None
     assert marker.fresh
-    assert changes(marker, other) == []
-    later = step("second", other)
+    assert changes(marker, changed) == []
+    later = step("second", changed)
     run([later], StandIn())
     marked = marker_of(later)
     assert marked is not None
@@ -125,23 +125,23 @@ def test_a_changed_setting_removes_the_output_and_is_reported(progress: pytest.L
 
 def test_output_without_a_marker_is_confirmed_by_the_command() -> None:
     (home() / "first").write_text("from before", encoding="utf-8")
-    kept: list[str] = []
+    contents: list[str] = []
 
     def confirm(step: Step) -> str | None:
-        kept.append(step.writes[0].read_text(encoding="utf-8"))
+        contents.append(step.writes[0].read_text(encoding="utf-8"))
         return None
 
     run([step("first")], confirm)
-    assert kept == ["from before"]
+    assert contents == ["from before"]
     marker = marker_of(step("first"))
     assert marker is not None
     assert not marker.fresh
 
 
-def test_a_failure_stops_only_the_steps_that_need_it(progress: pytest.LogCaptureFixture) -> None:
+def test_a_failure_stops_only_dependent_steps(progress: pytest.LogCaptureFixture) -> None:
     broken = step("broken")
-    fine = step("fine")
-    steps = [broken, step("dependent", broken), fine, step("after fine", fine)]
+    independent = step("fine")
+    steps = [broken, step("dependent", broken), independent, step("after fine", independent)]
     execute = StandIn("broken")
     done = run(steps, execute)
     assert execute.ran == ["broken", "fine", "after fine"]
@@ -159,13 +159,13 @@ def test_a_command_without_output_has_failed() -> None:
     assert "first: not written" in next(iter(done.failed.values()))
 
 
-def test_a_missing_input_fails_only_the_steps_that_read_it() -> None:
-    reads = step("reads", reads=(Path("nowhere.txt"),))
+def test_a_missing_input_fails_only_steps_that_read_it() -> None:
+    reader = step("reads", reads=(Path("nowhere.txt"),))
     execute = StandIn()
-    done = run([reads, step("needs", reads), step("fine")], execute)
+    done = run([reader, step("needs", reader), step("fine")], execute)
     assert execute.ran == ["fine"]
-    assert done.failed[reads] == "nowhere.txt: no such file or folder"
-    assert status_of([reads]) == ("failed", "nowhere.txt: no such file or folder")
+    assert done.failed[reader] == "nowhere.txt: no such file or folder"
+    assert status_of([reader]) == ("failed", "nowhere.txt: no such file or folder")
 
 
 def test_an_interruption_leaves_no_marker() -> None:
@@ -178,32 +178,32 @@ def test_an_interruption_leaves_no_marker() -> None:
     assert status_of([step("first")]) == ("absent", None)
 
 
-def test_steps_in_parallel_but_costs_alone() -> None:
-    together, at_once = threading.Barrier(2), set[str]()
-    most: list[int] = []
+def test_steps_run_in_parallel_except_costs() -> None:
+    barrier, running = threading.Barrier(2), set[str]()
+    running_counts: list[int] = []
 
     def execute(step: Step) -> str | None:
-        at_once.add(step.title)
+        running.add(step.title)
         if step.kind != "costs":
-            together.wait(timeout=20)
-        most.append(len(at_once))
-        at_once.discard(step.title)
+            barrier.wait(timeout=20)
+        running_counts.append(len(running))
+        running.discard(step.title)
         return StandIn()(step)
 
     costs = [step(f"costs {n}", kind="costs") for n in range(2)]
     done = run([costs[0], step("a"), step("b"), costs[1]], execute, jobs=2)
     assert not done.failed
-    assert most[0] == 1
-    assert most[-1] == 1
+    assert running_counts[0] == 1
+    assert running_counts[-1] == 1
 
 
 def test_the_output_of_a_process_is_logged() -> None:
-    one = step(
+    failing = step(
         "one",
         module="eval.reproduce.prepare",
         arguments=("expand", "--input", "nowhere.jsonl", "--output", str(home() / "x")),
     )
-    outcome = run_step(one, OwnProcess(threads=1))
+    outcome = run_step(failing, OwnProcess(threads=1))
     assert outcome.error is not None
     assert outcome.error.startswith("python -m eval.reproduce.prepare expand --input nowhere.jsonl")
     assert "error: nowhere.jsonl: no such file or folder" in outcome.error
@@ -211,12 +211,12 @@ def test_the_output_of_a_process_is_logged() -> None:
     assert log.startswith("$ python -m eval.reproduce.prepare")
 
 
-def test_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
-    one = step(
+def test_a_step_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    failing = step(
         "one", module="eval.reproduce.prepare", arguments=("expand", "--input", "nowhere.jsonl", "--output", "x")
     )
     with pytest.raises(LearnedSparseError, match=r"nowhere\.jsonl"):
-        in_this_process(one)
+        in_this_process(failing)
     assert "$ python -m eval.reproduce.prepare expand --input nowhere.jsonl --output x" in capsys.readouterr().out
 
 
