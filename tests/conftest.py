@@ -30,7 +30,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Test collections beside the checkout; without them, the tests that use them are skipped."""
+    """Test collections beside the checkout; tests that need missing ones are skipped."""
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip("no ../shared/data beside this checkout")
@@ -51,7 +51,7 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def python() -> Python:
-    """Run this Python in a process of its own: ``python("-m", "learned_sparse.doctor", cwd=...)``."""
+    """Run this Python in a new process: ``python("-m", "learned_sparse.doctor", cwd=...)``."""
 
     def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
         settings: dict[str, object] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 120, **options}
@@ -74,7 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 SLOW = ("test_reproduce.py", "test_demo.py", "test_readme.py", "test_benchmarks.py", "test_processes.py")
-"""Files that start first, so that no process works alone on a long file at the end."""
+"""Slow files that start first, so that none of them runs alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -95,8 +95,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Report a skipped jvm test as failed, unless shared data or a GPU is missing."""
     report = yield
-    excused = "shared_data" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu")
-    if report.skipped and item.get_closest_marker("jvm") and not excused:
+    may_be_skipped = "shared_data" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu")
+    if report.skipped and item.get_closest_marker("jvm") and not may_be_skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid}: a test marked jvm must not be skipped ({reason})"

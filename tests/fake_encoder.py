@@ -46,7 +46,7 @@ class FakeEncoder(Encoder):
 
 
 def load_fake(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
-    """In place of ``encoders.encoding.load_encoder``."""
+    """Replacement for ``encoders.encoding.load_encoder``."""
     return FakeEncoder(side, **settings)
 
 

@@ -88,15 +88,15 @@ def test_missing_vectors_are_an_error_with_the_users_spelling_of_the_name(name: 
 
 
 @pytest.mark.parametrize(
-    ("spelled", "split"),
+    ("suffix", "split"),
     [("", "train"), ("/train", "train"), ("/dev/small", "dev-small"), (":dev-small", "dev-small"), (":test", "test")],
 )
-def test_training_data(name: str, spelled: str, split: str) -> None:
-    found = load(Source(**source(name + spelled)), Negatives(kind="none"))
-    assert found.name == f"{FILED}/{split}"
-    assert isinstance(found.examples, JudgedExamples)
-    assert found.examples.positives["q3"] == ["d3"]
-    assert found.examples.queries["q3"] == " ".join(TEXTS[3].split()[:2])
+def test_training_data(name: str, suffix: str, split: str) -> None:
+    loaded = load(Source(**source(name + suffix)), Negatives(kind="none"))
+    assert loaded.name == f"{FILED}/{split}"
+    assert isinstance(loaded.examples, JudgedExamples)
+    assert loaded.examples.positives["q3"] == ["d3"]
+    assert loaded.examples.queries["q3"] == " ".join(TEXTS[3].split()[:2])
 
 
 def test_an_explicit_split_is_not_replaced(name: str) -> None:
@@ -121,18 +121,18 @@ def test_validation(name: str) -> None:
 
 def test_judged_runs_and_pools(name: str, tmp_path: Path, tmp_home: Path) -> None:
     options = argparse.Namespace(collection=f"{name}/test", data=None, split=None, measures=None)
-    found = load_judged(options)
-    assert (found.split, len(found.queries), found.measures[0]) == ("test", 12, "nDCG@10")
-    assert found.documents({"d5"})["d5"].text == TEXTS[5]
+    judged = load_judged(options)
+    assert (judged.split, len(judged.queries), judged.measures[0]) == ("test", 12, "nDCG@10")
+    assert judged.documents({"d5"})["d5"].text == TEXTS[5]
     run = tmp_path / "run.txt"
     run.write_text("q0 Q0 d7 1 1.0 t\n", encoding="utf-8")
     pool = load_collection(pooled(f"{name}/test", FILED, "test", run, 1))
-    assert sorted(pool.qrels("test")) == sorted(found.qrels)
+    assert sorted(pool.qrels("test")) == sorted(judged.qrels)
     assert pool.name == f"{FILED}-test-pool-1"
 
 
 def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
-    """Two parts of one name: each has its own queries, the documents are indexed once, in any order of the columns."""
+    """Two parts of one data set: each has its own queries, documents are indexed once in any order of the columns."""
     columns = {
         part: Column(collection=f"{name}/{part}", split=part.replace("/", "-")) for part in ("test", "dev/small")
     }
@@ -149,7 +149,7 @@ def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
 
 @pytest.mark.jvm
 def test_bm25_of_a_name_of_the_catalogue(name: str, tmp_home: Path, tmp_path: Path, python: Callable[..., Any]) -> None:
-    """Index, search and measure by command lines."""
+    """The commands index, search and measure."""
     commands = tmp_path / "commands"
     commands.write_text(
         f"learned_sparse.index --bm25 --collection {name}/test\n"

@@ -1,4 +1,4 @@
-"""The rule that a skipped Java test is a failure, in a test session of its own."""
+"""The rule that a skipped Java test is a failure, tested in a separate test session."""
 
 from __future__ import annotations
 

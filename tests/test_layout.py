@@ -94,8 +94,8 @@ def test_the_plug_in_imports_nothing_heavy(python: Any) -> None:
 
 
 def test_collections_is_no_package() -> None:
-    others = [short(path) for path in (ROOT / "collections").rglob("*") if path.suffix != ".yaml"]
-    assert others == []
+    unexpected = [short(path) for path in (ROOT / "collections").rglob("*") if path.suffix != ".yaml"]
+    assert unexpected == []
 
 
 def test_the_standard_library_keeps_its_collections(python: Any) -> None:

@@ -19,7 +19,7 @@ PARTS = ("learned_sparse", "encoders", "eval", "collections", "setup.cfg", "pypr
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 OFFLINE = ("--no-deps", "--no-index", "--quiet")
 
-LOOK = """
+CHECK = """
 import json
 from collections import deque
 import encoders, eval, learned_sparse
@@ -88,17 +88,17 @@ def call(python: Path, *arguments: str | Path, cwd: Path | None = None) -> str:
 
 
 def names(folder: Path) -> list[str]:
-    found = sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("_"))  # _NAME: a base
-    assert found, f"nothing in {folder}"
-    return found
+    stems = sorted(path.stem for path in folder.glob("*.yaml") if not path.stem.startswith("_"))  # _NAME: a base
+    assert stems, f"nothing in {folder}"
+    return stems
 
 
 def check_use(python: Path, cwd: Path, home: Path, checkout: Path) -> None:
     """All collections and recipes of ``checkout`` are found, commands run, and the code is that below ``home``."""
-    found = json.loads(call(python, "-c", LOOK, cwd=cwd))
-    assert [Path(file).is_relative_to(home) for file in found["files"]] == [True, True, True], found["files"]
-    assert found["collections"] == names(checkout / "collections")
-    assert found["recipes"] == names(checkout / "encoders" / "recipes")
+    facts = json.loads(call(python, "-c", CHECK, cwd=cwd))
+    assert [Path(file).is_relative_to(home) for file in facts["files"]] == [True, True, True], facts["files"]
+    assert facts["collections"] == names(checkout / "collections")
+    assert facts["recipes"] == names(checkout / "encoders" / "recipes")
     assert "usage: python -m learned_sparse.encode" in call(python, "-m", "learned_sparse.encode", "--help", cwd=cwd)
 
 

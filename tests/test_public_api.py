@@ -1,4 +1,4 @@
-"""The public names, and a user's own encoder of twenty lines that encodes, indexes and searches."""
+"""The public names, and a user's encoder of twenty lines that encodes, indexes and searches."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bm25Weights(Encoder):
 
 
 @pytest.mark.jvm
-def test_an_encoder_of_ones_own_encodes_indexes_and_searches(tmp_path: Path) -> None:
+def test_a_user_defined_encoder_encodes_indexes_and_searches(tmp_path: Path) -> None:
     texts = [document.text for document in DOCUMENTS]
     manifest = write_vectors(tmp_path / "vectors", DOCUMENTS, Bm25Weights(texts, "document"))
     assert (manifest.counts.written, manifest.counts.empty_vectors) == (4, 1)

@@ -1,4 +1,4 @@
-"""The README's commands run as written, with tiny checkpoints in place of those that `make demo` trains."""
+"""The README's commands run as written, with tiny checkpoints instead of those that `make demo` trains."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def checkpoint(folder: Path, model: str, backbone: Path) -> None:
         "spade": {"k": 10, "alpha": 0.4},
         "uhd": {"dimensions": 64, "k": 4, "layers": [1, 2], "normalize": "token", "binarize": True},
     }
-    made = new_model(model, by_model[model], str(backbone), output_bias=-1.0)
-    for side, quantizer in made.quantizers.items():
-        made.quantizers[side] = quantizer or Quantizer(10.0, 8)
-    save_checkpoint(folder / "learned_sparse_home" / "checkpoints" / model, made)
+    new_checkpoint = new_model(model, by_model[model], str(backbone), output_bias=-1.0)
+    for side, quantizer in new_checkpoint.quantizers.items():
+        new_checkpoint.quantizers[side] = quantizer or Quantizer(10.0, 8)
+    save_checkpoint(folder / "learned_sparse_home" / "checkpoints" / model, new_checkpoint)
 
 
 def test_the_readme_has_commands_for_each_system() -> None:
@@ -129,8 +129,8 @@ def test_splade_as_written(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\twing drag\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d2 1\n", encoding="utf-8")
-    *_, shown = run_all(trained("SPLADE, step by step"), tmp_path).values()
-    assert re.search(r"^run +[01]\.\d{4} +1\.0000", shown, re.MULTILINE), shown
+    *_, output = run_all(trained("SPLADE, step by step"), tmp_path).values()
+    assert re.search(r"^run +[01]\.\d{4} +1\.0000", output, re.MULTILINE), output
     program = python_block("The same in Python")
     assert len([line for line in program.splitlines() if line]) <= 10
     run(["-c", program + PYSERINI], tmp_path)
@@ -139,17 +139,17 @@ def test_splade_as_written(tmp_path: Path) -> None:
 @pytest.mark.jvm
 def test_spade_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
-    shown = run_all(trained("SpaDE, step by step"), tmp_path)
-    swept = next(text for command, text in shown.items() if "eval.sweep" in command)
-    assert len(re.findall(r"^(?:0|0\.4|1) +\d\.\d{4} ", swept, re.MULTILINE)) == 3, swept
-    assert "Match" in next(text for command, text in shown.items() if "eval.breakdown" in command)
+    outputs = run_all(trained("SpaDE, step by step"), tmp_path)
+    sweep = next(text for command, text in outputs.items() if "eval.sweep" in command)
+    assert len(re.findall(r"^(?:0|0\.4|1) +\d\.\d{4} ", sweep, re.MULTILINE)) == 3, sweep
+    assert "Match" in next(text for command, text in outputs.items() if "eval.breakdown" in command)
 
 
 @pytest.mark.jvm
 def test_uhd_bert_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "uhd", save_tiny("headless", tmp_path / "backbone"))
-    shown = run_all(trained("UHD-BERT, step by step"), tmp_path)
-    assert "500 documents" in next(text for command, text in shown.items() if "--verify" in command)
+    outputs = run_all(trained("UHD-BERT, step by step"), tmp_path)
+    assert "500 documents" in next(text for command, text in outputs.items() if "--verify" in command)
     page = (tmp_path / "dimensions" / "dimensions.md").read_text(encoding="utf-8")
     assert re.search(r"\bb[12]d\d+\b", page)
 
@@ -162,18 +162,18 @@ from pyserini.search.lucene import LuceneImpactSearcher
 stock = LuceneImpactSearcher("my-index", QueryEncoder(checkpoint), min_idf=-1).search("how do I read a file", 10)
 assert [(hit.docid, round(hit.score)) for hit in stock] == hits
 """
-"""What the README says about Pyserini's own searcher, appended to its Python example."""
+"""The README's statement about Pyserini's searcher, as code appended to its Python example."""
 
 
 def trained(heading: str) -> list[str]:
-    """The commands below a heading without training, which the demo's test covers."""
+    """Commands below a heading, without training, which the test of the demo covers."""
     return [command for command in commands(heading) if "encoders.train" not in command]
 
 
 def ranking(path: Path) -> dict[str, list[tuple[str, float]]]:
     """Hits of each query in the order of the lines."""
-    found: dict[str, list[tuple[str, float]]] = {}
+    results: dict[str, list[tuple[str, float]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         query, _, document, _, score, _ = line.split()
-        found.setdefault(query, []).append((document, float(score)))
-    return found
+        results.setdefault(query, []).append((document, float(score)))
+    return results

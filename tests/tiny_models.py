@@ -51,7 +51,7 @@ def save_tiny(kind: str, folder: Path, seed: int = 0) -> Path:
 
 
 def tokenizer() -> Tokenizer:
-    """Over ``VOCABULARY``."""
+    """A BERT tokenizer for ``VOCABULARY``."""
     backend = BertWordPieceTokenizer(vocab={term: number for number, term in enumerate(VOCABULARY)}, lowercase=True)
     special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     names = {f"{name}_token": token for name, token in special.items()}
@@ -59,7 +59,7 @@ def tokenizer() -> Tokenizer:
 
 
 def _model(kind: str) -> BertForMaskedLM | BertModel | DistilBertForMaskedLM:
-    size, wide = len(VOCABULARY), 0.35
+    size, spread = len(VOCABULARY), 0.35
     if kind == "distilbert":
         distil = DistilBertConfig(
             vocab_size=size,
@@ -68,7 +68,7 @@ def _model(kind: str) -> BertForMaskedLM | BertModel | DistilBertForMaskedLM:
             n_heads=2,
             hidden_dim=32,
             max_position_embeddings=64,
-            initializer_range=wide,
+            initializer_range=spread,
         )
         return DistilBertForMaskedLM(distil)
     config = BertConfig(
@@ -78,6 +78,6 @@ def _model(kind: str) -> BertForMaskedLM | BertModel | DistilBertForMaskedLM:
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,
-        initializer_range=wide,
+        initializer_range=spread,
     )
     return BertModel(config) if kind == "headless" else BertForMaskedLM(config)

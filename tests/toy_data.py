@@ -1,4 +1,4 @@
-"""Very small collections in BEIR's layout, and recipes cut down to a random BERT, for tests of whole commands."""
+"""Very small collections in BEIR's layout, and recipes cut down to a random BERT, for tests of commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXTS = [" ".join(WORDS[i : i + 5]) for i in range(12)]
 
 
 def save_collection(folder: Path, splits: Iterable[str]) -> Path:
-    """Twelve documents; the first two words of each are its query, in every one of ``splits``."""
+    """Save twelve documents; the query of each document is its first two words, in every split of ``splits``."""
     queries = {f"q{i}": " ".join(text.split()[:2]) for i, text in enumerate(TEXTS)}
     pairs = [(f"q{i}", f"d{i}", 1) for i in range(len(TEXTS))]
     save_beir(folder, {f"d{i}": text for i, text in enumerate(TEXTS)}, queries, dict.fromkeys(splits, pairs))
@@ -31,7 +31,7 @@ def save_beir(
     splits: Mapping[str, Iterable[tuple[str, str, int]]],
     expanded: Mapping[str, str] | None = None,
 ) -> None:
-    """Texts by id, what expands some documents, and ``(query, document, grade)`` of each split."""
+    """Save texts by id, optional expanded text by document, and ``(query, document, grade)`` of each split."""
     (folder / "qrels").mkdir(parents=True)
     corpus = [
         {"_id": id, "title": "", "text": text} | ({"expanded": expanded[id]} if expanded and id in expanded else {})
@@ -57,7 +57,7 @@ def save_recipes(folder: Path, names: Iterable[str], backbone: Path, output_bias
 
 
 def cut_down(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
-    """The recipe ``values``, two steps a stage on a tiny BERT of two layers."""
+    """The recipe ``values`` reduced to two steps per stage on a tiny BERT of two layers."""
     values |= {"backbone": str(backbone), "num_hidden_layers": None, "max_length": {"query": 16, "document": 16}}
     if values.get("validation"):
         values["validation"] |= {"queries": 5, "pool": 20}

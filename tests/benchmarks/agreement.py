@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 Vectors = dict[str, dict[str, int]]
-SAME = 0.999
+MIN_COSINE = 0.999
 """Minimum cosine of every text for two float32 results to count as equal."""
 
 
@@ -24,7 +24,7 @@ def read(folder: Path) -> Vectors:
 def agreement(ours: Vectors, theirs: Vectors) -> dict[str, Any]:
     """Cosines, largest difference of an impact, and share of equal impacts.
 
-    Two files that do not hold the same documents are an error.
+    Different documents in the two files are an error.
     """
     if ours.keys() != theirs.keys():
         raise RuntimeError(f"{len(ours)} documents against {len(theirs)}, or different ids: nothing to compare")
@@ -44,20 +44,25 @@ def agreement(ours: Vectors, theirs: Vectors) -> dict[str, Any]:
     }
 
 
-def require_same(name: str, found: dict[str, Any]) -> None:
+def require_same(name: str, facts: dict[str, Any]) -> None:
     """Raise if float32 contenders differ by more than rounding."""
-    if found["cosine_least"] < SAME or found["largest_difference"] > 1:
-        raise RuntimeError(f"{name}: gives other vectors, so its speed is not comparable: {found}")
+    if facts["cosine_least"] < MIN_COSINE or facts["largest_difference"] > 1:
+        raise RuntimeError(f"{name}: gives other vectors, so its speed is not comparable: {facts}")
 
 
 def spread(vectors: Vectors) -> float:
-    """Mean cosine of neighbouring vectors; it must be far from 1 for the agreement to mean anything."""
+    """Mean cosine of neighbouring vectors; agreement is meaningful only if it is far from 1."""
     rows = list(vectors.values())
-    return round(statistics.fmean(cosine(one, other) for one, other in zip(rows, rows[1:] + rows[:1], strict=True)), 4)
+    return round(
+        statistics.fmean(
+            cosine(vector, neighbour) for vector, neighbour in zip(rows, rows[1:] + rows[:1], strict=True)
+        ),
+        4,
+    )
 
 
-def cosine(one: dict[str, int], other: dict[str, int]) -> float:
+def cosine(first: dict[str, int], second: dict[str, int]) -> float:
     """Cosine of two vectors; 1 for two empty ones."""
-    product = sum(value * other.get(term, 0) for term, value in one.items())
-    lengths = math.hypot(*one.values()) * math.hypot(*other.values())
-    return product / lengths if lengths else float(not one and not other)
+    product = sum(value * second.get(term, 0) for term, value in first.items())
+    lengths = math.hypot(*first.values()) * math.hypot(*second.values())
+    return product / lengths if lengths else float(not first and not second)

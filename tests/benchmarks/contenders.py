@@ -1,4 +1,4 @@
-"""From texts to a JsonVector file with this package, with other toolkits, and with a plain loop."""
+"""Encoding of texts to a JsonVector file by this package, by other toolkits, and by a plain loop."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def pyserini(folder: Path, corpus: Path, output: Path, *, max_length: int, batch
 
     def encode() -> None:
         with writer:
-            for some in collection(batch):
-                some["vector"] = encoder.encode(texts=some["text"], max_length=max_length)
-                writer.write(some, ["text"])
+            for record in collection(batch):
+                record["vector"] = encoder.encode(texts=record["text"], max_length=max_length)
+                writer.write(record, ["text"])
 
     return encode
 
@@ -96,9 +96,9 @@ def plain_loop(folder: Path, corpus: Path, output: Path, *, max_length: int) -> 
                 weights = torch.log1p(torch.relu(logits)) * batch["attention_mask"].unsqueeze(-1)
                 pooled = weights.max(dim=1).values
             for row in pooled:
-                places = torch.nonzero(row).squeeze(1)
-                named = (terms[place] for place in places.tolist())
-                vectors.append(list(zip(named, row[places].tolist(), strict=True)))
+                columns = torch.nonzero(row).squeeze(1)
+                named = (terms[column] for column in columns.tolist())
+                vectors.append(list(zip(named, row[columns].tolist(), strict=True)))
         _write(output, ids, texts, vectors)
 
     return encode

@@ -34,18 +34,16 @@ def run(toy: bool) -> dict[str, Any]:
 def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) -> dict[str, Any]:
     """Encode ``number`` passages with a model of ``shape``, all contenders in turn."""
     texts = shape.passages(number)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         model = shape.save(folder / "model", texts[:16])
         corpus = write_corpus(folder / "corpus.jsonl", texts)
         makers, missing = _makers(peers)
-        racing = {
-            name: make(model, corpus, folder / name, max_length=shape.max_length) for name, make in makers.items()
-        }
-        found = _check(racing, folder)
-        seconds = harness.interleave(racing, rounds, warm=0)  # the check was the warm-up
+        calls = {name: make(model, corpus, folder / name, max_length=shape.max_length) for name, make in makers.items()}
+        facts = _check(calls, folder)
+        seconds = harness.interleave(calls, rounds, warm=0)  # the check was the warm-up
         lengths = token_lengths(model, texts, shape.max_length)
-    rows = [row(name, seconds[name], number, found[name]) for name in racing]
+    rows = [row(name, seconds[name], number, facts[name]) for name in calls]
     return {
         "sizes": {
             "shape": shape.name,
@@ -54,30 +52,30 @@ def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) ->
             "scale": contenders.SCALE,
             "max_length": shape.max_length,
             **described(texts, lengths, contenders.BATCH),
-            "neighbours_cosine": found["spread"],
-            "terms": found["terms"],
+            "neighbours_cosine": facts["spread"],
+            "terms": facts["terms"],
         },
         "rows": rows,
         "ratios": {
-            f"{mine}/{other}": round(harness.median_ratio(seconds[other], seconds[mine]), 3)
-            for mine in racing
+            f"{mine}/{peer}": round(harness.median_ratio(seconds[peer], seconds[mine]), 3)
+            for mine in calls
             if mine.startswith(OURS)
-            for other in racing
-            if not other.startswith(OURS)
+            for peer in calls
+            if not peer.startswith(OURS)
         },
         "missing": missing,
     }
 
 
-def row(name: str, seconds: list[float], number: int, same: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def row(name: str, seconds: list[float], number: int, match: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """One row of the result."""
     middle = statistics.median(seconds)
     return {
         "contender": name,
-        "seconds": [round(took, 4) for took in seconds],
+        "seconds": [round(elapsed, 4) for elapsed in seconds],
         "documents_per_second": round(number / middle, 2),
         "best_documents_per_second": round(number / min(seconds), 2),
-        "agreement": dict(same or {}),
+        "agreement": dict(match or {}),
     }
 
 
@@ -120,24 +118,24 @@ def _with_dtype(dtype: str) -> Any:
     return lambda *places, **sizes: contenders.ours(*places, dtype=dtype, **sizes)
 
 
-def _check(racing: Mapping[str, contenders.Contender], folder: Path) -> dict[str, Any]:
+def _check(calls: Mapping[str, contenders.Contender], folder: Path) -> dict[str, Any]:
     """Run each contender once and compare its vectors with ours in fp32; other toolkits in fp32 must give the same."""
-    for encode in racing.values():
+    for encode in calls.values():
         encode()
-    vectors = {name: read(folder / name) for name in racing}
+    vectors = {name: read(folder / name) for name in calls}
     reference = vectors[OURS + "fp32"]
-    found: dict[str, Any] = {name: agreement(reference, other) for name, other in vectors.items()}
-    for name in racing:
+    facts: dict[str, Any] = {name: agreement(reference, compared) for name, compared in vectors.items()}
+    for name in calls:
         if not name.startswith(OURS) and not name.endswith("bf16"):
-            require_same(name, found[name])
+            require_same(name, facts[name])
     terms = statistics.fmean(map(len, reference.values()))
-    return {**found, "spread": spread(reference), "terms": round(terms, 1)}
+    return {**facts, "spread": spread(reference), "terms": round(terms, 1)}
 
 
 def markdown(result: Mapping[str, Any]) -> str:
     """Table of contenders with speeds, ratios and agreement."""
     sizes, ratios = result["sizes"], result["ratios"]
-    others = [row["contender"] for row in result["rows"] if not row["contender"].startswith(OURS)]
+    peers = [row["contender"] for row in result["rows"] if not row["contender"].startswith(OURS)]
     texts = f"{sizes['texts']} passages of {sizes['words']} words, {sizes['tokens']} tokens, {sizes['terms']} terms"
     padding = (
         f"padding factor {sizes['padding']} in batches of {contenders.BATCH}, the default of all but Pyserini "
@@ -146,17 +144,17 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines = [
         f"{sizes['shape']}: {texts}; {padding}; {sizes['rounds']} rounds.",
         "",
-        "| " + " | ".join(["", "documents/s", "best", *(f"against {name}" for name in others), "cosine", "±1"]) + " |",
-        "|---|" + "---:|" * (len(others) + 4),
+        "| " + " | ".join(["", "documents/s", "best", *(f"against {name}" for name in peers), "cosine", "±1"]) + " |",
+        "|---|" + "---:|" * (len(peers) + 4),
     ]
     for line in result["rows"]:
-        name, same = line["contender"], line["agreement"]
-        against = [f"{ratios[f'{name}/{other}']:.2f} ×" if f"{name}/{other}" in ratios else "" for other in others]
+        name, match = line["contender"], line["agreement"]
+        against = [f"{ratios[f'{name}/{peer}']:.2f} ×" if f"{name}/{peer}" in ratios else "" for peer in peers]
         lines.append(
             "| " + " | ".join([
                 name, f"{line['documents_per_second']:.1f}", f"{line['best_documents_per_second']:.1f}", *against,
-                f"{same['cosine_mean']:.5f}", f"{100 * same['within_one']:.2f} %",
+                f"{match['cosine_mean']:.5f}", f"{100 * match['within_one']:.2f} %",
             ]) + " |"
         )  # fmt: skip
-    lines += [f"| {name} | not run: {why} |" + " |" * (len(others) + 3) for name, why in result["missing"].items()]
+    lines += [f"| {name} | not run: {reason} |" + " |" * (len(peers) + 3) for name, reason in result["missing"].items()]
     return "\n".join(lines)

@@ -35,7 +35,7 @@ OURS, LUCENE = "exact, batch", "Lucene, ids in bulk"
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """Queries on one collection, growth over several, and loading."""
+    """Measure queries on one collection, growth over several collections, and loading."""
     sizes = TOY if toy else FULL
     largest = synthetic_impacts(max(sizes["growth"]), sizes["terms"])
     growth: list[dict[str, Any]] = []
@@ -67,7 +67,9 @@ def loading(folder: str, rounds: int) -> dict[str, Any]:
     """Seconds from a folder of vectors to a searcher."""
     seconds = harness.interleave({OURS: lambda: ExactSearcher.load(folder)}, rounds)
     documents = len(ExactSearcher.load(folder))
-    return {"rows": [{"contender": name, "documents": documents, "seconds": took} for name, took in seconds.items()]}
+    return {
+        "rows": [{"contender": name, "documents": documents, "seconds": elapsed} for name, elapsed in seconds.items()]
+    }
 
 
 def footprint(folder: str | None) -> dict[str, Any]:
@@ -110,9 +112,9 @@ def _cell(
 ) -> list[dict[str, Any]]:
     keys = {f"{name}/{threads}": (name, threads) for name, threads in contenders}
     calls: dict[str, Callable[[], object]] = {
-        key: partial(contenders[which], queries, k) for key, which in keys.items()
+        key: partial(contenders[contender], queries, k) for key, contender in keys.items()
     }
-    recalls = {key: _recall(exact, contenders[which](queries, k), queries, k) for key, which in keys.items()}
+    recalls = {key: _recall(exact, contenders[contender](queries, k), queries, k) for key, contender in keys.items()}
     seconds = harness.interleave(calls, rounds)
     terms = len(next(iter(queries.values())))
     return [
@@ -126,17 +128,17 @@ def _cell(
 
 def _recall(exact: ExactSearcher, hits: Hits, queries: Queries, k: int) -> float:
     """Share of the hits that score at least as high as the exact k-th hit."""
-    good = wanted = 0
+    relevant = total = 0
     for name, query in queries.items():
         best = exact.search(query, k)
         scores = dict(zip(exact.ids, exact.scores(query).tolist(), strict=True))
-        good += sum(scores[document] >= best[-1][1] for document, _ in hits[name]) if best else 0
-        wanted += len(best)
-    return round(good / wanted, 4) if wanted else 1.0
+        relevant += sum(scores[document] >= best[-1][1] for document, _ in hits[name]) if best else 0
+        total += len(best)
+    return round(relevant / total, 4) if total else 1.0
 
 
 def _growth_rows(impacts: SparseBatch, index: Path, sizes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One thread: the exact searcher, and Lucene, which skips documents that cannot be among the best."""
+    """The exact searcher and Lucene, which skips documents with low score bounds, on one thread."""
     exact = ExactSearcher(document_ids(len(impacts)), impacts)
     terms = sizes["query_terms"][1]
     queries = synthetic_queries(sizes["queries"], terms)
@@ -171,9 +173,9 @@ def _stock_pyserini(index: Path, queries: Queries, threads: int) -> Search:
     """``LuceneImpactSearcher.batch_search`` with an encoder that knows the impacts of ``queries``."""
     searcher = impact_searcher(index, queries)
 
-    def search(some: Queries, k: int) -> Hits:
-        hits = searcher.batch_search(list(some), list(some), k, threads)
-        return {name: [(hit.docid, hit.score) for hit in hits.get(name, [])] for name in some}
+    def search(batch: Queries, k: int) -> Hits:
+        hits = searcher.batch_search(list(batch), list(batch), k, threads)
+        return {name: [(hit.docid, hit.score) for hit in hits.get(name, [])] for name in batch}
 
     return search
 
@@ -203,8 +205,8 @@ class Seismic:
             [np.array(list(query.values()), np.float32) for query in queries.values()],
             k=k, query_cut=cut, heap_factor=factor, num_threads=threads,
         )  # fmt: skip
-        found = {rows[0][0]: [(document, score) for _, score, document in rows] for rows in hits if rows}
-        return {name: found.get(name, []) for name in queries}
+        by_query = {rows[0][0]: [(document, score) for _, score, document in rows] for rows in hits if rows}
+        return {name: by_query.get(name, []) for name in queries}
 
 
 def _has_seismic() -> bool:

@@ -42,22 +42,22 @@ def profiled(model: Path, texts: Sequence[str], dtype: str, scale: float, repeat
     impacts, _ = quantizer.quantize(weights)
     parts = _forward(encoder, prepared)
     forward = _median(lambda: encoder.encode_prepared(prepared), repeats)
-    whole = max(forward, sum(parts.values()))
-    seconds = {name: took * forward / whole for name, took in parts.items()}
+    divisor = max(forward, sum(parts.values()))
+    seconds = {name: elapsed * forward / divisor for name, elapsed in parts.items()}
     seconds["between operators"] = max(forward - sum(seconds.values()), 0.0)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "part.jsonl"
         seconds["tokenising"] = _median(lambda: encoder.prepare(texts), repeats)
         seconds["quantising"] = _median(lambda: quantizer.quantize(weights), repeats)
         seconds["writing"] = _median(lambda: write_part(file, ids, texts, impacts), repeats)
-    return {name: round(took, 5) for name, took in seconds.items()}
+    return {name: round(elapsed, 5) for name, elapsed in seconds.items()}
 
 
 def shares(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Share of each part in the sum, largest first."""
+    """Share of each part in the total, largest first."""
     total = sum(seconds.values())
     ordered = sorted(seconds.items(), key=lambda item: -item[1])
-    return {name: round(took / total, 4) for name, took in ordered}
+    return {name: round(elapsed / total, 4) for name, elapsed in ordered}
 
 
 def _forward(encoder: Any, prepared: Any) -> Counter[str]:
@@ -80,7 +80,7 @@ def part_of(operator: str, shapes: Sequence[Sequence[int]], inner: set[int]) -> 
     """
     if re.fullmatch(_PRODUCTS, operator):
         matrices = [shape for shape in shapes if len(shape) == 2]
-        within = any(inner.issuperset(shape) for shape in matrices[1:])  # the weight is not the first
+        within = any(inner.issuperset(shape) for shape in matrices[1:])  # the weight is never the first matrix
         return "encoder, matrix products" if within else "head, matrix product"
     for part, pattern in _NAMED.items():
         if re.search(pattern, operator):
@@ -89,9 +89,9 @@ def part_of(operator: str, shapes: Sequence[Sequence[int]], inner: set[int]) -> 
 
 
 def _median(work: Callable[[], object], repeats: int) -> float:
-    took = []
+    elapsed = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
-        took.append(time.perf_counter() - began)
-    return statistics.median(took)
+        elapsed.append(time.perf_counter() - start)
+    return statistics.median(elapsed)

@@ -28,16 +28,16 @@ def run(toy: bool) -> dict[str, Any]:
     sizes = (20, 40) if toy else (1_000, 10_000, 100_000)
     lengths, tokens = ((16, 64), 256) if toy else (LENGTHS, 8192)
     shape = TINY if toy else SMALL
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         narrow = _narrow(folder / "narrow", toy)
         model = shape.save(folder / "model", passages(16))
         collections = [row(narrow, documents=number, words=8, max_length=24) for number in sizes]
         texts = [row(model, documents=tokens // length, words=length, max_length=length) for length in lengths]
     return {
         "sizes": {"shape": shape.name, "narrow": "1 layer, 64", "tokens": tokens},
-        "rows": [{"growing": "documents", **found} for found in collections]
-        + [{"growing": "tokens", **found} for found in texts],
+        "rows": [{"growing": "documents", **measured} for measured in collections]
+        + [{"growing": "tokens", **measured} for measured in texts],
         "ratios": {
             "documents/s of the largest to the smallest": _ratio(collections, "documents_per_second"),
             "tokens/s of the longest to the shortest": _ratio(texts, "tokens_per_second"),
@@ -50,8 +50,8 @@ def encode(model: str, documents: int, words: int, max_length: int) -> dict[str,
     from tests.benchmarks import contenders
     from tests.benchmarks.encoding import write_corpus
 
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         pool = [_text(passage, words) for passage in passages(min(documents, _POOL))]
         lengths = [
             len(ids) for ids in load_tokenizer(Path(model))(pool, truncation=True, max_length=max_length).input_ids
@@ -64,9 +64,9 @@ def encode(model: str, documents: int, words: int, max_length: int) -> dict[str,
                 file.write(f'{{"_id": "d{number}", "text": "{pool[number % len(pool)]}"}}\n')
         loaded = resident_mb()
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak of resident memory
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         mean = sum(lengths) / len(lengths)
         return {
             "documents": documents,
@@ -94,8 +94,8 @@ def _row_here(model: Path, *, documents: int, words: int, max_length: int) -> di
     return encode(str(model), documents, words, max_length)
 
 
-def _ratio(rows: list[dict[str, Any]], what: str) -> float:
-    return round(float(rows[-1][what]) / float(rows[0][what]), 3)
+def _ratio(rows: list[dict[str, Any]], key: str) -> float:
+    return round(float(rows[-1][key]) / float(rows[0][key]), 3)
 
 
 def _narrow(folder: Path, toy: bool) -> Path:

@@ -37,21 +37,21 @@ def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm
     for number in range(-warm, rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             contenders[name]()
-            took = time.perf_counter() - began
+            elapsed = time.perf_counter() - start_time
             if number >= 0:
-                seconds[name].append(took)
+                seconds[name].append(elapsed)
     return seconds
 
 
-def median_ratio(base: list[float], other: list[float]) -> float:
-    """Median of ``base`` divided by the median of ``other``: above 1 if ``other`` is faster.
+def median_ratio(base: list[float], contender: list[float]) -> float:
+    """Median of ``base`` divided by the median of ``contender``: above 1 if ``contender`` is faster.
 
     >>> median_ratio([4.0, 9.0, 4.0], [2.0, 2.0, 1.0])
     2.0
     """
-    return statistics.median(base) / statistics.median(other)
+    return statistics.median(base) / statistics.median(contender)
 
 
 def child(target: str, **arguments: Any) -> dict[str, Any]:
@@ -62,14 +62,14 @@ def child(target: str, **arguments: Any) -> dict[str, Any]:
     """
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        command = [sys.executable, "-m", "tests.benchmarks.harness", target, json.dumps(arguments), str(answer)]
+        result_file = Path(folder) / "answer.json"
+        command = [sys.executable, "-m", "tests.benchmarks.harness", target, json.dumps(arguments), str(result_file)]
         done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{target} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
         sys.stderr.write(done.stdout + done.stderr)
-        found: dict[str, Any] = read_json(answer)
-    return found
+        result: dict[str, Any] = read_json(result_file)
+    return result
 
 
 def installed(*distributions: str) -> dict[str, str]:

@@ -25,20 +25,20 @@ _KERNEL = Path("/proc/self")
 
 def run(toy: bool) -> dict[str, Any]:
     """One process per row."""
-    few, many, long = (8, 16, 4) if toy else (256, 2560, 256)
+    small, large, long = (8, 16, 4) if toy else (256, 2560, 256)
     shape = TINY if toy else SMALL
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         trained = shape.save(folder / "trained", shape.passages(16))
         untrained = _untrained(folder / "untrained", toy)
-        rows = [_row(OURS, trained, "passages", few, shape)]
+        rows = [_row(OURS, trained, "passages", small, shape)]
         if not toy:
-            rows.append(_row(OURS, trained, "passages", many, shape))
+            rows.append(_row(OURS, trained, "passages", large, shape))
             rows.append(_row(OURS, trained, "long documents", long, shape))
-        rows.append(_row(OURS, untrained, "passages, untrained model", few, shape))
+        rows.append(_row(OURS, untrained, "passages, untrained model", small, shape))
         missing = {} if harness.installed(THEIRS) else {THEIRS: "not installed"}
         if not missing:
-            rows.append(_row(THEIRS, trained, "passages", few, shape))
+            rows.append(_row(THEIRS, trained, "passages", small, shape))
     ratios = {} if missing else {f"{OURS} / {THEIRS}": round(rows[0]["extra_mb"] / rows[-1]["extra_mb"], 3)}
     return {"sizes": {"shape": shape.name, "dtype": DTYPE}, "rows": rows, "ratios": ratios, "missing": missing}
 
@@ -51,8 +51,8 @@ def encode(contender: str, model: str, texts: str, number: int, max_length: int,
     make: Any = contenders.ours if contender == OURS else contenders.sentence_transformers
     options = {"max_length": max_length} | ({"dtype": DTYPE} if contender == OURS else {})
     joined = 20 if texts.startswith("long") else 1
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         pool = passages(number, files=files)
         corpus = write_corpus(folder / "corpus.jsonl", ["A text to warm up."])
         work = make(Path(model), corpus, folder / "out", **options)
@@ -67,10 +67,10 @@ def encode(contender: str, model: str, texts: str, number: int, max_length: int,
 
 def resident_mb() -> float:
     """Resident memory of this process in megabytes (10**6 bytes)."""
-    found = re.search(r"VmRSS:\s+(\d+) kB", (_KERNEL / "status").read_text("ascii"))
-    if found is None:
+    match = re.search(r"VmRSS:\s+(\d+) kB", (_KERNEL / "status").read_text("ascii"))
+    if match is None:
         raise RuntimeError("no VmRSS in /proc/self/status")
-    return int(found[1]) * 1024 / 1e6
+    return int(match[1]) * 1024 / 1e6
 
 
 def _row(contender: str, model: Path, texts: str, number: int, shape: Shape) -> dict[str, Any]:
@@ -111,5 +111,5 @@ def markdown(result: Mapping[str, Any]) -> str:
     for row in result["rows"]:
         numbers = f"{row['documents']:,} | {row['loaded_mb']:.0f} | {row['extra_mb']:.0f}"
         lines.append(f"| {row['contender']} | {row['texts']} | {numbers} |")
-    lines += [f"\n{name}: {why}." for name, why in result["missing"].items()]
+    lines += [f"\n{name}: {reason}." for name, reason in result["missing"].items()]
     return "\n".join(lines)

@@ -13,8 +13,8 @@ from typing import Any
 from learned_sparse.collections.pydoc import docstrings, source_files, standard_library
 
 FULL = 75
-"""Words after which a passage ends with the current sentence."""
-_FEWEST = 26
+"""Number of words after which a passage ends with the current sentence."""
+_MIN_WORDS = 26
 _PROSE = 0.93  # share of letters and spaces: no tables, no code
 _ENDS = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
 
@@ -26,11 +26,11 @@ def passages(number: int, seed: int = 0, full: int = FULL, *, files: int | None 
     Python gives other passages. If there are too few, they are repeated in another order.
     ``files`` bounds how much of the library is read.
     """
-    everything = _all(full, files)
+    all_passages = _all(full, files)
     chosen: list[str] = []
     source = random.Random(seed)
     while len(chosen) < number:
-        chosen += source.sample(everything, min(number - len(chosen), len(everything)))
+        chosen += source.sample(all_passages, min(number - len(chosen), len(all_passages)))
     return chosen
 
 
@@ -41,14 +41,14 @@ def described(texts: Sequence[str], lengths: Sequence[int], batch: int) -> dict[
     """
     words = [len(text.split()) for text in texts]
     starts = range(0, len(lengths), batch)
-    seen = sum(max(lengths[start : start + batch]) * len(lengths[start : start + batch]) for start in starts)
+    padded_tokens = sum(max(lengths[start : start + batch]) * len(lengths[start : start + batch]) for start in starts)
     return {
         "texts": len(texts),
         "words": round(statistics.fmean(words), 1),
         "words_deviation": round(statistics.pstdev(words), 1),
         "tokens": round(statistics.fmean(lengths), 1),
         "longest": max(lengths),
-        "padding": round(seen / sum(lengths), 2),
+        "padding": round(padded_tokens / sum(lengths), 2),
         "sha256": hashlib.sha256("\n".join(texts).encode("utf-8")).hexdigest(),
     }
 
@@ -68,7 +68,7 @@ def cut(text: str, full: int = FULL) -> Iterator[str]:
         if len(words) >= full:
             yield " ".join(words[: 2 * full])
             words = []
-    if len(words) >= min(_FEWEST, full):
+    if len(words) >= min(_MIN_WORDS, full):
         yield " ".join(words)
 
 

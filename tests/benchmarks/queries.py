@@ -32,16 +32,16 @@ def run(toy: bool) -> dict[str, Any]:
 def measure(shape: Shape, number: int) -> dict[str, Any]:
     """Encode ``number`` queries with a model of ``shape``."""
     queries = [" ".join(text.split()[:WORDS]) for text in shape.passages(number)]
-    with tempfile.TemporaryDirectory() as place:
-        model = shape.save(Path(place), queries[:16])
+    with tempfile.TemporaryDirectory() as temporary:
+        model = shape.save(Path(temporary), queries[:16])
         encoders, missing = _encoders(model)
-    found = {name: {query: dict(encode(query)) for query in queries} for name, encode in encoders.items()}
+    vectors_by_name = {name: {query: dict(encode(query)) for query in queries} for name, encode in encoders.items()}
     seconds = harness.interleave({name: _one_by_one(encode, queries) for name, encode in encoders.items()}, number, 0)
-    reference = _integers(found[OURS + "fp32"])
-    same = {name: agreement(reference, _integers(vectors)) for name, vectors in found.items()}
-    for name in same:
+    reference = _integers(vectors_by_name[OURS + "fp32"])
+    matches = {name: agreement(reference, _integers(vectors)) for name, vectors in vectors_by_name.items()}
+    for name in matches:
         if not name.startswith(OURS):
-            require_same(name, same[name])
+            require_same(name, matches[name])
     mine = [name for name in encoders if name.startswith(OURS)]
     return {
         "sizes": {
@@ -52,12 +52,12 @@ def measure(shape: Shape, number: int) -> dict[str, Any]:
             "terms": round(statistics.fmean(map(len, reference.values())), 1),
             "neighbours_cosine": spread(reference),
         },
-        "rows": [_row(name, seconds[name], same[name]) for name in encoders],
+        "rows": [_row(name, seconds[name], matches[name]) for name in encoders],
         "ratios": {
-            f"{one}/{other}": round(harness.median_ratio(seconds[other], seconds[one]), 3)
-            for one in mine
-            for other in encoders
-            if other not in mine
+            f"{ours}/{peer}": round(harness.median_ratio(seconds[peer], seconds[ours]), 3)
+            for ours in mine
+            for peer in encoders
+            if peer not in mine
         },
         "missing": missing,
     }
@@ -106,21 +106,21 @@ def _ours(model: Path, dtype: str) -> Encode:
 
 def _one_by_one(encode: Encode, queries: Sequence[str]) -> Callable[[], object]:
     """Function that encodes the next of ``queries`` at each call."""
-    waiting = iter(queries)
-    return lambda: encode(next(waiting))
+    remaining = iter(queries)
+    return lambda: encode(next(remaining))
 
 
 def _integers(vectors: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, int]]:
     return {query: {term: int(value) for term, value in vector.items() if value} for query, vector in vectors.items()}
 
 
-def _row(name: str, seconds: Sequence[float], same: Mapping[str, Any]) -> dict[str, Any]:
+def _row(name: str, seconds: Sequence[float], match: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "contender": name,
-        "seconds": [round(took, 6) for took in seconds],
+        "seconds": [round(elapsed, 6) for elapsed in seconds],
         "median_ms": round(1000 * statistics.median(seconds), 3),
         "p99_ms": round(1000 * float(np.percentile(seconds, 99)), 3),
-        "agreement": dict(same),
+        "agreement": dict(match),
     }
 
 
@@ -138,5 +138,5 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"{line['agreement']['cosine_mean']:.5f} |"
         for line in result["rows"]
     ]
-    lines += [f"| {name} | not run: {why} | | |" for name, why in result["missing"].items()]
+    lines += [f"| {name} | not run: {explanation} | | |" for name, explanation in result["missing"].items()]
     return "\n".join(lines)

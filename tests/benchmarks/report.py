@@ -39,11 +39,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
     """Results by name, in the order of the benchmarks; toy results are refused."""
-    found = {name: read_json(folder / f"{name}.json") for name in run.BENCHMARKS if (folder / f"{name}.json").is_file()}
-    for name, result in found.items():
+    results = {
+        name: read_json(folder / f"{name}.json") for name in run.BENCHMARKS if (folder / f"{name}.json").is_file()
+    }
+    for name, result in results.items():
         if result["toy"]:
             raise LearnedSparseError(f"{folder / name}.json: a toy result; run the benchmark without --toy")
-    return found
+    return results
 
 
 def with_section(readme: Path, section: str) -> str:
@@ -67,9 +69,11 @@ def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
 def machine(result: Mapping[str, Any]) -> str:
     """Machine and versions in one sentence."""
     where, versions = result["environment"], result["versions"]
-    shown = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
+    listed = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
     flags = ", ".join(where["flags"]) or "no instructions of note"
-    return f"{where['cpu']}, {where['cores']} cores ({flags}); Python {where['python']}, Java {where['java']}; {shown}."
+    return (
+        f"{where['cpu']}, {where['cores']} cores ({flags}); Python {where['python']}, Java {where['java']}; {listed}."
+    )
 
 
 def full(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -81,12 +85,12 @@ def full(results: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     for name, result in results.items():
         loads = ", ".join(f"{load:.2f}" for load in result["environment"]["load_before"])
-        about = (
+        conditions = (
             f"{machine(result)} Torch's threads: {result['environment']['torch_threads'] or 'not used'}; load before: "
             f"{loads}; {result['seconds']:.0f} s; peak memory {result['peak_mb']:.0f} MB."
         )
-        what = (run.load(name).__doc__ or "").strip()
-        lines += ["", f"## {name}", "", what, "", run.load(name).markdown(result), "", about]
+        description = (run.load(name).__doc__ or "").strip()
+        lines += ["", f"## {name}", "", description, "", run.load(name).markdown(result), "", conditions]
     return "\n".join(lines) + "\n"
 
 
@@ -100,14 +104,14 @@ def compared(path: Path) -> str:
 
 
 def _line(target: Target, result: Mapping[str, Any] | None) -> str:
-    found = "not measured" if result is None else target.find(result)
-    unit = "" if target.unit == "×" and target.most else f" {target.unit}"  # a share has no unit
-    bound = f"{'≤' if target.most else '≥'} {target.bound:g}{unit}"
-    if isinstance(found, str):
-        return f"| {target.what} | | | | {bound} | {found} |"
-    ratio = f"{found.ratio:.{2 if target.unit == '×' else 0}f}{unit}"
-    verdict = "met" if target.met(found.ratio) else "not met"
-    return f"| {target.what} | {found.ours} | {found.peer} | {ratio} | {bound} | {verdict} |"
+    measured = "not measured" if result is None else target.find(result)
+    unit = "" if target.unit == "×" and target.is_maximum else f" {target.unit}"  # a share has no unit
+    bound = f"{'≤' if target.is_maximum else '≥'} {target.bound:g}{unit}"
+    if isinstance(measured, str):
+        return f"| {target.what} | | | | {bound} | {measured} |"
+    ratio = f"{measured.ratio:.{2 if target.unit == '×' else 0}f}{unit}"
+    verdict = "met" if target.met(measured.ratio) else "not met"
+    return f"| {target.what} | {measured.ours} | {measured.peer} | {ratio} | {bound} | {verdict} |"
 
 
 def _parser() -> argparse.ArgumentParser:

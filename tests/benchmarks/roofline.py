@@ -36,18 +36,18 @@ def measure(
     dtypes = [dtype for dtype in ("fp32", "bf16") if not unfit(dtype)]
     encoded: dict[str, dict[str, Any]] = {}
     multiplied = {f"{'x'.join(map(str, sizes))} {dtype}": (dtype, sizes) for dtype in dtypes for sizes in products}
-    racing = {name: _product(*entry, work) for name, entry in multiplied.items()}
-    with tempfile.TemporaryDirectory() as place:
+    calls = {name: _product(*entry, work) for name, entry in multiplied.items()}
+    with tempfile.TemporaryDirectory() as temporary:
         for shape, number in shapes.items():
-            described_shape, contestants = _shape(shape, number, dtypes, Path(place) / str(len(encoded)))
-            racing |= contestants
+            described_shape, shape_calls = _shape(shape, number, dtypes, Path(temporary) / str(len(encoded)))
+            calls |= shape_calls
             encoded |= described_shape
-        seconds = harness.interleave(racing, rounds)
+        seconds = harness.interleave(calls, rounds)
         for name, entry in encoded.items():
             entry["profile"] = profiled(entry.pop("model"), entry.pop("texts"), entry["dtype"], contenders.SCALE)
-            entry["seconds"] = [round(took, 4) for took in seconds[name]]
+            entry["seconds"] = [round(elapsed, 4) for elapsed in seconds[name]]
     operations = {name: _operations(sizes, work)[1] for name, (_, sizes) in multiplied.items()}
-    rates = {name: [operations[name] / took / 1e9 for took in seconds[name]] for name in multiplied}
+    rates = {name: [operations[name] / elapsed / 1e9 for elapsed in seconds[name]] for name in multiplied}
     rows = [_product_row(name, multiplied[name][0], rates[name]) for name in multiplied]
     peaks = {
         dtype: [max(found) for found in zip(*(rates[n] for n in multiplied if multiplied[n][0] == dtype), strict=True)]
@@ -66,12 +66,12 @@ def measure(
 def operations_of(config: Any, lengths: Sequence[int]) -> float:
     """Floating-point operations of all matrix products for texts of these token lengths.
 
-    Two for each multiplication and addition; padding counts as none. Encoder layers, attention, the head's transform
-    and its product with the whole vocabulary.
+    A multiplication and an addition are two operations; padding is not counted. Includes encoder layers, attention,
+    the head's transform and its product with the vocabulary.
     """
     hidden, layers = config.hidden_size, config.num_hidden_layers
     weights = layers * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + hidden**2 + hidden * config.vocab_size
-    attention = 2 * layers * hidden * sum(length**2 for length in lengths)  # Q times K, and the weights times V
+    attention = 2 * layers * hidden * sum(length**2 for length in lengths)  # Q times K, and weights times V
     return float(2 * (weights * sum(lengths) + attention))
 
 
@@ -82,7 +82,7 @@ def _shape(shape: Shape, number: int, dtypes: Sequence[str], folder: Path) -> tu
     corpus = write_corpus(folder / "corpus.jsonl", texts)
     lengths = token_lengths(model, texts, shape.max_length)
     operations = operations_of(AutoConfig.from_pretrained(model), lengths)
-    entries, racing = {}, {}
+    entries, calls = {}, {}
     for dtype in dtypes:
         name = f"{shape.name}, {dtype}"
         entries[name] = {
@@ -92,16 +92,16 @@ def _shape(shape: Shape, number: int, dtypes: Sequence[str], folder: Path) -> tu
             "model": model,
             "texts": texts,
         }
-        racing[name] = contenders.ours(model, corpus, folder / dtype, dtype=dtype, max_length=shape.max_length)
-    return entries, racing
+        calls[name] = contenders.ours(model, corpus, folder / dtype, dtype=dtype, max_length=shape.max_length)
+    return entries, calls
 
 
 def _operations(sizes: tuple[int, int, int], work: float) -> tuple[int, float]:
     """Number of repetitions of a product, and their total operations."""
     rows, inner, columns = sizes
-    once = 2.0 * rows * inner * columns
-    times = max(round(work / once), 1)
-    return times, times * once
+    per_product = 2.0 * rows * inner * columns
+    times = max(round(work / per_product), 1)
+    return times, times * per_product
 
 
 def _product(dtype: str, sizes: tuple[int, int, int], work: float) -> contenders.Contender:
@@ -131,7 +131,7 @@ def _product_row(name: str, dtype: str, rates: Sequence[float]) -> dict[str, Any
 
 def _encoding_row(name: str, entry: Mapping[str, Any], peaks: Sequence[float]) -> dict[str, Any]:
     """``share`` is the median over rounds of the rate divided by the round's best product."""
-    rates = [entry["operations"] / took / 1e9 for took in entry["seconds"]]
+    rates = [entry["operations"] / elapsed / 1e9 for elapsed in entry["seconds"]]
     texts = entry["about"]["texts"]
     return {
         "kind": "encoding",
@@ -168,5 +168,5 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"| {part} | " + " | ".join(f"{100 * row['profile_shares'].get(part, 0):.1f} %" for row in encodings) + " |"
         for part in parts
     ]
-    lines += [f"\n{name}: not run, {why}." for name, why in result["missing"].items()]
+    lines += [f"\n{name}: not run, {explanation}." for name, explanation in result["missing"].items()]
     return "\n".join(lines)

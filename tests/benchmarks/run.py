@@ -61,13 +61,13 @@ def load(name: str) -> Any:
 def measured(name: str, toy: bool) -> dict[str, Any]:
     """Result of one benchmark, with facts about the machine."""
     machine = harness.environment()
-    began = time.perf_counter()
+    start = time.perf_counter()
     result = load(name).run(toy)
     return {
         **result,
         "benchmark": name,
         "toy": toy,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(time.perf_counter() - start, 1),
         "environment": {**machine, "torch_threads": harness.torch_threads()},
         "versions": harness.installed(*PACKAGES),
     }

@@ -17,7 +17,7 @@ from tests.benchmarks import harness
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 
 SEED = 0
-TOGETHER = 1_000
+CHUNK_SIZE = 1_000
 STOCK, OURS = "pyserini batch_search, 2 threads", "learned_sparse, 2 threads"
 Vector = dict[str, int]
 
@@ -31,15 +31,15 @@ def measure(documents: int, terms: int, queries: int, rounds: int) -> dict[str, 
     """Index ``documents`` of ``terms`` terms and search them by ``queries`` queries of each length."""
     rows: list[dict[str, Any]] = []
     ratios: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as place:
-        index = Path(place) / "index"
-        build_index(plain_files([write_vectors(Path(place) / "vectors", documents, terms)]), index)
+    with tempfile.TemporaryDirectory() as temporary:
+        index = Path(temporary) / "index"
+        build_index(plain_files([write_vectors(Path(temporary) / "vectors", documents, terms)]), index)
         for length in (5, 20, 50):
-            drawn = list(vectors(queries, length, SEED + length))
-            asked = {f"q{number}": vector for number, vector in enumerate(drawn)}
+            query_vectors = list(vectors(queries, length, SEED + length))
+            batch = {f"q{number}": vector for number, vector in enumerate(query_vectors)}
             for hits in (10, 1_000):
-                seconds, equal = _race(index, asked, hits, rounds)
-                rows += [_row(name, length, hits, queries, took, equal) for name, took in seconds.items()]
+                seconds, equal = _measure(index, batch, hits, rounds)
+                rows += [_row(name, length, hits, queries, elapsed, equal) for name, elapsed in seconds.items()]
                 name = f"{length} terms, {hits} hits: {STOCK} / {OURS}"
                 ratios[name] = round(harness.median_ratio(seconds[STOCK], seconds[OURS]), 2)
     sizes = {"documents": documents, "terms_per_document": terms, "queries": queries, "rounds": rounds, "seed": SEED}
@@ -47,7 +47,7 @@ def measure(documents: int, terms: int, queries: int, rounds: int) -> dict[str, 
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A line for each contender, a column for each kind of query."""
+    """One line per contender, one column per kind of query."""
     kinds = list(dict.fromkeys((row["terms"], row["hits"]) for row in result["rows"]))
     cells = {(row["contender"], row["terms"], row["hits"]): row["ms_per_query"] for row in result["rows"]}
     names = dict.fromkeys(row["contender"] for row in result["rows"])
@@ -57,9 +57,9 @@ def markdown(result: Mapping[str, Any]) -> str:
         *([name, *(f"{cells[name, *kind]:.2f}" for kind in kinds)] for name in names),
         ["**ratio at 2 threads**", *(f"**{ratio:.1f} ×**" for ratio in result["ratios"].values())],
     ]
-    same = "the same" if all(row["equal_hits"] for row in result["rows"]) else "not the same"
+    equality = "the same" if all(row["equal_hits"] for row in result["rows"]) else "not the same"
     sizes = result["sizes"]
-    text = f"{sizes['documents']:,} documents of {sizes['terms_per_document']} terms; hits and scores are {same}."
+    text = f"{sizes['documents']:,} documents of {sizes['terms_per_document']} terms; hits and scores are {equality}."
     return "\n".join("| " + " | ".join(row) + " |" for row in table) + f"\n\n{text}"
 
 
@@ -67,20 +67,20 @@ VOCABULARY = 30_000
 
 
 def vectors(number: int, terms: int, seed: int) -> Iterator[Vector]:
-    """Vectors of at most ``terms`` terms: ranks as in Zipf's law, impacts 1 to 255, most of them small."""
-    draw = np.random.default_rng(seed)
-    chance = 1 / np.arange(10, VOCABULARY + 10)
-    chance /= chance.sum()
-    for start in range(0, number, TOGETHER):
-        size = min(TOGETHER, number - start)
-        chosen = draw.choice(VOCABULARY, size=(size, terms), p=chance)
-        impacts = np.clip(draw.lognormal(2.5, 0.8, size=(size, terms)), 1, 255).astype(int)
+    """Vectors of at most ``terms`` Zipf-distributed terms with impacts from 1 to 255, most of them small."""
+    rng = np.random.default_rng(seed)
+    probabilities = 1 / np.arange(10, VOCABULARY + 10)
+    probabilities /= probabilities.sum()
+    for start in range(0, number, CHUNK_SIZE):
+        size = min(CHUNK_SIZE, number - start)
+        chosen = rng.choice(VOCABULARY, size=(size, terms), p=probabilities)
+        impacts = np.clip(rng.lognormal(2.5, 0.8, size=(size, terms)), 1, 255).astype(int)
         for row, values in zip(chosen.tolist(), impacts.tolist(), strict=True):
             yield {f"t{term}": impact for term, impact in zip(row, values, strict=True)}
 
 
 def write_vectors(folder: Path, documents: int, terms: int, parts: int = 2) -> Path:
-    """Files as Anserini's JsonVectorCollection has them."""
+    """Write files in the format of Anserini's JsonVectorCollection."""
     folder.mkdir()
     files = [(folder / f"part-{number}.jsonl").open("wb") for number in range(parts)]
     for number, vector in enumerate(vectors(documents, terms, SEED)):
@@ -91,8 +91,8 @@ def write_vectors(folder: Path, documents: int, terms: int, parts: int = 2) -> P
     return folder
 
 
-def _race(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int) -> tuple[dict[str, list[float]], bool]:
-    """Seconds for all queries, and whether both found the same. Pyserini's hits stay in Java, ours come to Python."""
+def _measure(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int) -> tuple[dict[str, list[float]], bool]:
+    """Seconds for all queries, and whether the hits are equal. Pyserini's hits stay in Java, ours are in Python."""
     names = list(queries)
     stock = impact_searcher(index, queries)
     with ImpactSearcher(index) as ours:
@@ -103,10 +103,10 @@ def _race(index: Path, queries: Mapping[str, Vector], hits: int, rounds: int) ->
             OURS: lambda: ours.search_batch(queries, hits, 2),
         }
         seconds = harness.interleave(contenders, rounds, warm=2)
-        expected = {name: _read(found) for name, found in stock.batch_search(names, names, hits, 2).items()}
-        found = ours.search_batch(queries, hits, 2)
+        expected = {name: _read(results) for name, results in stock.batch_search(names, names, hits, 2).items()}
+        results = ours.search_batch(queries, hits, 2)
     stock.close()
-    return seconds, all(_equal(hits, expected[name]) for name, hits in found.items())
+    return seconds, all(_equal(hits, expected[name]) for name, hits in results.items())
 
 
 def _read(hits: Sequence[Any]) -> list[tuple[str, float]]:
@@ -114,7 +114,7 @@ def _read(hits: Sequence[Any]) -> list[tuple[str, float]]:
 
 
 def _equal(ours: Sequence[tuple[str, float]], stock: Sequence[tuple[str, float]]) -> bool:
-    """Whether ids are equal and scores too, but for the steps of 0.000001 between ties in Pyserini's hits."""
+    """Whether ids and scores are equal, except for the steps of 0.000001 between ties in Pyserini's hits."""
     scores, stock_scores = ([score for _, score in hits] for hits in (ours, stock))
     same_ids = [name for name, _ in ours] == [name for name, _ in stock]
     return same_ids and np.allclose(scores, stock_scores, rtol=0, atol=2e-6 * len(stock))
@@ -125,7 +125,7 @@ def _row(name: str, terms: int, hits: int, queries: int, seconds: list[float], e
         "contender": name,
         "terms": terms,
         "hits": hits,
-        "seconds": [round(took, 4) for took in seconds],
+        "seconds": [round(elapsed, 4) for elapsed in seconds],
         "ms_per_query": round(1_000 * statistics.median(seconds) / queries, 3),
         "equal_hits": equal,
     }

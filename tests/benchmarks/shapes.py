@@ -34,7 +34,7 @@ class Shape:
     """Number of standard library files to read passages from; None reads all, which takes seconds."""
 
     def passages(self, number: int) -> list[str]:
-        """Texts to encode."""
+        """``number`` passages to encode."""
         return passages(number, SEED, files=self.files)
 
     def save(self, folder: Path, texts: Sequence[str]) -> Path:
@@ -48,8 +48,8 @@ class Shape:
                 tower.eval()(ids, mask), mask, tower.decoder_weight, torch.zeros(len(tower.decoder_weight)),
                 pooling="max", relu=False,
             )  # fmt: skip
-            place = largest.numel() - self.active * len(texts)
-            threshold = float(largest.flatten().kthvalue(place).values)
+            position = largest.numel() - self.active * len(texts)
+            threshold = float(largest.flatten().kthvalue(position).values)
         with torch.no_grad():
             tower.decoder_bias.fill_(-threshold)
         tower.save(folder)

@@ -14,7 +14,7 @@ from learned_sparse.jsonvector import write_part
 
 VOCABULARY = 30_000
 FLAT = 30.0
-"""Term ``r`` is drawn with probability proportional to ``1 / (r + FLAT)``: the commonest is in 4 of 10 documents."""
+"""Term ``r`` has a probability proportional to ``1 / (r + FLAT)``; the most frequent is in 4 of 10 documents."""
 LARGEST = 255
 MEAN = 40.0  # mean impact before clipping at LARGEST
 TEXT = "As many words of text as a passage has, so that the files are as large as they would be. " * 4
@@ -30,9 +30,9 @@ def synthetic_impacts(documents: int, terms: int, seed: int = 0) -> SparseBatch:
     for start in range(0, documents, _AT_ONCE):
         count = min(_AT_ONCE, documents - start)
         drawn = np.searchsorted(cumulative, random.random((count, draws))).clip(max=VOCABULARY - 1)
-        kept = np.unique(drawn + np.arange(count)[:, None] * VOCABULARY)
-        lengths.append(np.bincount(kept // VOCABULARY, minlength=count))
-        indices.append((kept % VOCABULARY).astype(np.int32))
+        entries = np.unique(drawn + np.arange(count)[:, None] * VOCABULARY)
+        lengths.append(np.bincount(entries // VOCABULARY, minlength=count))
+        indices.append((entries % VOCABULARY).astype(np.int32))
     columns = np.concatenate(indices)
     values = np.minimum(LARGEST, 1 + random.exponential(MEAN, len(columns))).astype(np.int32)
     names = [f"term{number}" for number in range(VOCABULARY)]
@@ -69,8 +69,8 @@ def write_vectors(folder: Path, impacts: SparseBatch, parts: int = 4) -> dict[Pa
 
 def _probabilities() -> npt.NDArray[np.float64]:
     shares = 1 / (np.arange(VOCABULARY) + FLAT)
-    found: npt.NDArray[np.float64] = shares / shares.sum()
-    return found
+    probabilities: npt.NDArray[np.float64] = shares / shares.sum()
+    return probabilities
 
 
 def _draws(terms: int) -> int:

@@ -1,4 +1,4 @@
-"""Targets, and how each is read from the results of a benchmark."""
+"""Performance targets, and functions that read them from the results of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Found:
-    """Measured values of one target: both sides as text, and the ratio to compare with the bound."""
+class Measurement:
+    """Measured values of one target: both contenders as text, and the ratio to compare with the bound."""
 
     ours: str
     peer: str
@@ -21,115 +21,119 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """``find`` reads the result of ``benchmark``; it returns a text if there is no measurement."""
+    """``find`` reads the result of ``benchmark``; it returns the reason as text if there is no measurement."""
 
     what: str
     benchmark: str
     bound: float
-    find: Callable[[Result], Found | str]
-    most: bool = False
+    find: Callable[[Result], Measurement | str]
+    is_maximum: bool = False
     """Whether ``bound`` is a maximum; otherwise a minimum."""
     unit: str = "×"
 
     def met(self, ratio: float) -> bool:
         """Whether ``ratio`` meets the bound."""
-        return ratio <= self.bound if self.most else ratio >= self.bound
+        return ratio <= self.bound if self.is_maximum else ratio >= self.bound
 
 
-def encoding(peer: str, *dtypes: str) -> Callable[[Result], Found | str]:
+def encoding(peer: str, *dtypes: str) -> Callable[[Result], Measurement | str]:
     """Documents per second in the fastest of ``dtypes`` against ``peer``."""
 
-    def find(result: Result) -> Found | str:
+    def find(result: Result) -> Measurement | str:
         rates = {row["contender"]: row["documents_per_second"] for row in result["rows"]}
         names = [name for name in (f"learned_sparse {dtype}" for dtype in dtypes) if name in rates]
         if not names or peer not in rates:
-            return "; ".join(f"{name}: {why}" for name, why in result["missing"].items())
+            return "; ".join(f"{name}: {reason}" for name, reason in result["missing"].items())
         best = max(names, key=lambda name: rates[name])
         dtype, ratio = best.rpartition(" ")[2], result["ratios"][f"{best}/{peer}"]
-        return Found(f"{rates[best]:.1f} documents/s ({dtype})", f"{rates[peer]:.1f}", ratio)
+        return Measurement(f"{rates[best]:.1f} documents/s ({dtype})", f"{rates[peer]:.1f}", ratio)
 
     return find
 
 
-def variant(name: str) -> Callable[[Result], Found | str]:
+def variant(name: str) -> Callable[[Result], Measurement | str]:
     """Documents per second of a variant against the full head."""
 
-    def find(result: Result) -> Found | str:
+    def find(result: Result) -> Measurement | str:
         rates = {row["contender"]: row["documents_per_second"] for row in result["rows"]}
-        return Found(f"{rates[name]:.1f} documents/s", f"{next(iter(rates.values())):.1f}", result["ratios"][name])
+        return Measurement(
+            f"{rates[name]:.1f} documents/s", f"{next(iter(rates.values())):.1f}", result["ratios"][name]
+        )
 
     return find
 
 
-def share(shape: str, dtype: str) -> Callable[[Result], Found | str]:
+def share(shape: str, dtype: str) -> Callable[[Result], Measurement | str]:
     """Share of the best matrix product of the same round, in percent."""
 
-    def find(result: Result) -> Found | str:
+    def find(result: Result) -> Measurement | str:
         rows = [row for row in result["rows"] if row["name"] == f"{shape}, {dtype}"]
         if not rows:
             return f"{dtype}: {result['missing'].get(dtype, 'not run')}"
         products = (row["gflops"] for row in result["rows"] if row["kind"] == "product" and row["dtype"] == dtype)
         peak = statistics.median(map(max, zip(*products, strict=True)))  # median over rounds, like ``share``
-        return Found(f"{rows[0]['gflops']:.0f} GFLOP/s", f"{peak:.0f}", round(100 * rows[0]["share"], 1))
+        return Measurement(f"{rows[0]['gflops']:.0f} GFLOP/s", f"{peak:.0f}", round(100 * rows[0]["share"], 1))
 
     return find
 
 
-def training(measure: str) -> Callable[[Result], Found | str]:
+def training(measure: str) -> Callable[[Result], Measurement | str]:
     """``time`` or ``memory`` of a training step with max pooling, as a share of plain PyTorch's."""
 
-    def find(result: Result) -> Found | str:
+    def find(result: Result) -> Measurement | str:
         naive, ours = (row for row in result["rows"] if row["case"] == "max pooling")
         if measure == "memory":
             sides = [f"{row['peak_mb']:.0f} MB" for row in (ours, naive)]
         else:
             sides = [f"{statistics.median(row['seconds']):.2f} s" for row in (ours, naive)]
-        return Found(sides[0], sides[1], result["ratios"]["max pooling"][measure])
+        return Measurement(sides[0], sides[1], result["ratios"]["max pooling"][measure])
 
     return find
 
 
-def memory(result: Result) -> Found | str:
-    """Megabytes beyond the model and the libraries: our largest row against theirs."""
+def memory(result: Result) -> Measurement | str:
+    """Megabytes in addition to the model and the libraries: our largest row against theirs."""
     rows = result["rows"]
     ours = max((row for row in rows if row["contender"] == "learned_sparse"), key=lambda row: row["extra_mb"])
     theirs = [row["extra_mb"] for row in rows if row["contender"] != "learned_sparse"]
-    what = f"{ours['extra_mb']:.0f} MB ({ours['documents']:,} {ours['texts']})"
-    return Found(what, f"{theirs[0]:.0f}" if theirs else "", ours["extra_mb"])
+    description = f"{ours['extra_mb']:.0f} MB ({ours['documents']:,} {ours['texts']})"
+    return Measurement(description, f"{theirs[0]:.0f}" if theirs else "", ours["extra_mb"])
 
 
-def indexing(vectors: str) -> Callable[[Result], Found | str]:
+def indexing(vectors: str) -> Callable[[Result], Measurement | str]:
     """Documents per second without process start-up, each side with its best number of threads."""
 
-    def find(result: Result) -> Found | str:
+    def find(result: Result) -> Measurement | str:
         rates = [
             (row["contender"], row["net_documents_per_second"]) for row in result["rows"] if row["vectors"] == vectors
         ]
-        best = {who: max(rate for name, rate in rates if name == who) for who, _ in rates}
-        return Found(f"{best['direct']:,.0f} documents/s", f"{best['anserini']:,.0f}", result["ratios"][vectors]["net"])
+        best = {contender: max(rate for name, rate in rates if name == contender) for contender, _ in rates}
+        return Measurement(
+            f"{best['direct']:,.0f} documents/s", f"{best['anserini']:,.0f}", result["ratios"][vectors]["net"]
+        )
 
     return find
 
 
-def searching(terms: int, hits: int) -> Callable[[Result], Found | str]:
+def searching(terms: int, hits: int) -> Callable[[Result], Measurement | str]:
     """Milliseconds per query in a batch on two threads."""
 
-    def find(result: Result) -> Found | str:
+    def find(result: Result) -> Measurement | str:
         rows = [row for row in result["rows"] if (row["terms"], row["hits"]) == (terms, hits)]
         times = {row["contender"]: row["ms_per_query"] for row in rows}
         prefix = f"{terms} terms, {hits} hits: "
         (pair,) = (name for name in result["ratios"] if name.startswith(prefix))
         stock, ours = pair.removeprefix(prefix).split(" / ")
-        return Found(f"{times[ours]:.1f} ms a query", f"{times[stock]:.1f}", result["ratios"][pair])
+        return Measurement(f"{times[ours]:.1f} ms a query", f"{times[stock]:.1f}", result["ratios"][pair])
 
     return find
 
 
-def startup(result: Result) -> Found | str:
+def startup(result: Result) -> Measurement | str:
     """Seconds to the first hits in an index with many terms."""
     stock, ours = (row for row in result["rows"] if row["what"].startswith("a searcher"))
     seconds = [statistics.median(row["seconds"]) for row in (ours, stock)]
-    return Found(f"{seconds[0]:.2f} s", f"{seconds[1]:.2f}", round(seconds[1] / seconds[0], 2))
+    return Measurement(f"{seconds[0]:.2f} s", f"{seconds[1]:.2f}", round(seconds[1] / seconds[0], 2))
 
 
 SMALL, BASE = "6 layers, 384", "BERT-base, 12 layers, 768"
@@ -150,7 +154,7 @@ TARGETS = (
            bound=3.5, find=encoding(ST, "fp32", "bf16")),
     Target(what=f"encode, {BASE}, fastest dtype: against {PYSERINI}.encode (fp32)", benchmark="encoding_base", bound=7,
            find=encoding(PYSERINI, "fp32", "bf16")),
-    Target(what=f"extra memory while encoding, {SMALL}: beside {ST}", benchmark="memory", bound=200, most=True,
+    Target(what=f"extra memory while encoding, {SMALL}: beside {ST}", benchmark="memory", bound=200, is_maximum=True,
            unit="MB", find=memory),
     Target(what="encode, ST lexical-only: against the full head", benchmark="variants", bound=1.5,
            find=variant("SPLADE's ST lexical-only")),
@@ -164,9 +168,9 @@ TARGETS = (
            find=share(BASE, "fp32")),
     Target(what=f"share of the matrix product limit, {BASE}, bf16", benchmark="roofline", bound=70, unit="%",
            find=share(BASE, "bf16")),
-    Target(what="training step, time: share of plain PyTorch's", benchmark="training", bound=0.45, most=True,
+    Target(what="training step, time: share of plain PyTorch's", benchmark="training", bound=0.45, is_maximum=True,
            find=training("time")),
-    Target(what="training step, memory: share of plain PyTorch's", benchmark="training", bound=0.4, most=True,
+    Target(what="training step, memory: share of plain PyTorch's", benchmark="training", bound=0.4, is_maximum=True,
            find=training("memory")),
     Target(what="index, 8-bit weights: against Anserini", benchmark="indexing", bound=3, find=indexing("8 bits")),
     Target(what="index, weights up to 1,000: against Anserini", benchmark="indexing", bound=10,

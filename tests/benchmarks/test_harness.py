@@ -1,4 +1,4 @@
-"""The harness measures in turn, in fresh processes, and records the machine."""
+"""The harness measures contenders in turn, in fresh processes, and records the machine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def test_contenders_take_turns() -> None:
     seconds = harness.interleave(contenders, rounds=3, warm=1)
     assert "".join(order[3:]) == "abcbcacab"
     assert sorted(order[:3]) == ["a", "b", "c"]
-    assert {name: len(took) for name, took in seconds.items()} == {"a": 3, "b": 3, "c": 3}
-    assert all(took >= 0 for rounds in seconds.values() for took in rounds)
+    assert {name: len(elapsed) for name, elapsed in seconds.items()} == {"a": 3, "b": 3, "c": 3}
+    assert all(elapsed >= 0 for rounds in seconds.values() for elapsed in rounds)
 
 
 def test_ratio_of_medians() -> None:
@@ -26,7 +26,7 @@ def test_ratio_of_medians() -> None:
 
 
 def process(**arguments: Any) -> dict[str, Any]:
-    """Called by a child process below."""
+    """Runs in the child process of a test below."""
     print("not part of the answer")
     return {"arguments": arguments, "process": os.getpid()}
 
@@ -35,27 +35,27 @@ def fail() -> dict[str, Any]:
     raise KeyError("the reason")
 
 
-def test_a_child_is_another_process() -> None:
-    found = harness.child("tests.benchmarks.test_harness:process", number=3, text="ä")
-    assert found["arguments"] == {"number": 3, "text": "ä"}
-    assert found["process"] != os.getpid()
-    assert 5 < found["peak_mb"] < 2000
+def test_a_child_is_a_new_process() -> None:
+    result = harness.child("tests.benchmarks.test_harness:process", number=3, text="ä")
+    assert result["arguments"] == {"number": 3, "text": "ä"}
+    assert result["process"] != os.getpid()
+    assert 5 < result["peak_mb"] < 2000
 
 
-def test_a_child_that_fails_says_why() -> None:
+def test_the_error_of_a_failed_child_has_its_output() -> None:
     with pytest.raises(RuntimeError, match="the reason"):
         harness.child("tests.benchmarks.test_harness:fail")
 
 
 def allocate(megabytes: int) -> dict[str, Any]:
-    """Fill and free so many megabytes."""
+    """Fill and free this number of megabytes."""
     block = bytearray(b"x") * (megabytes * 10**6)
     return {"filled": len(block)}
 
 
 def test_peak_memory_includes_freed_memory() -> None:
-    few, many = (harness.child("tests.benchmarks.test_harness:allocate", megabytes=size) for size in (1, 101))
-    assert 90 < many["peak_mb"] - few["peak_mb"] < 130
+    small, large = (harness.child("tests.benchmarks.test_harness:allocate", megabytes=size) for size in (1, 101))
+    assert 90 < large["peak_mb"] - small["peak_mb"] < 130
 
 
 def test_missing_distributions_are_omitted() -> None:
@@ -70,7 +70,7 @@ def test_the_machine_is_described() -> None:
     assert len(machine["load_before"]) == 3
 
 
-def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_benchmark_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run.main(["speed"])
     assert "'speed' is none of encoding" in capsys.readouterr().err

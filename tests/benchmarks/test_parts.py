@@ -30,15 +30,15 @@ def test_passages_are_whole_sentences() -> None:
 
 
 def test_padding_is_counted_in_batches() -> None:
-    about = described(["a b", "a", "a b c d"], [4, 2, 6], batch=2)
-    assert (about["words"], about["tokens"], about["longest"]) == (2.3, 4.0, 6)
-    assert about["padding"] == round((4 + 4 + 6) / 12, 2)
+    statistics = described(["a b", "a", "a b c d"], [4, 2, 6], batch=2)
+    assert (statistics["words"], statistics["tokens"], statistics["longest"]) == (2.3, 4.0, 6)
+    assert statistics["padding"] == round((4 + 4 + 6) / 12, 2)
 
 
 def test_operations_of_a_small_model_by_hand() -> None:
     config = SimpleNamespace(hidden_size=2, num_hidden_layers=3, intermediate_size=5, vocab_size=7)
     layer = 4 * (2 * 2) + 2 * (2 * 5)  # Q, K, V and output; both feed-forward products: multiplications a token
-    attention = 2 * (4 * 4 * 2)  # 4 tokens with 4 tokens, in 2 dimensions: scores, then sums
+    attention = 2 * (4 * 4 * 2)  # attention of 4 tokens to 4 tokens in 2 dimensions: scores, then weighted sums
     head = 2 * 2 + 2 * 7
     assert operations_of(config, [4]) == 2 * (3 * (4 * layer + attention) + 4 * head)
     assert operations_of(config, [4, 4]) == 2 * operations_of(config, [4])
@@ -59,7 +59,7 @@ def test_operations_of_a_small_model_by_hand() -> None:
         ("aten::copy_", [[9, 384]], "copies, sums and other operators"),
     ],
 )
-def test_operators_belong_to_parts(operator: str, shapes: list[list[int]], part: str) -> None:
+def test_the_part_of_each_operator(operator: str, shapes: list[list[int]], part: str) -> None:
     assert part_of(operator, shapes, {384, 1152, 1536}) == part
 
 

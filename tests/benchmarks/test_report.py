@@ -1,4 +1,4 @@
-"""Tables are written from the results, and README.md is compared with them."""
+"""Tables are made from the results, and README.md is compared with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from learned_sparse.core.errors import LearnedSparseError
 from tests.benchmarks import encoding, report, run
 from tests.benchmarks.agreement import agreement, require_same, spread
-from tests.benchmarks.targets import TARGETS, Found, Target
+from tests.benchmarks.targets import TARGETS, Measurement, Target
 
 ABOUT: dict[str, Any] = {
     "toy": False, "seconds": 61.2, "peak_mb": 812.5, "versions": {"torch": "2.9", "numpy": "2.4"},
@@ -30,19 +30,19 @@ SIZES = {
     "padding": 1.8,
     "rounds": 5,
 }
-SAME = {"cosine_mean": 1.0, "within_one": 1.0}
+EQUAL = {"cosine_mean": 1.0, "within_one": 1.0}
 ENCODING = {
     **ABOUT, "sizes": SIZES, "missing": {"learned_sparse bf16": "no bf16 instructions"},
     "rows": [
-        {"contender": who, "documents_per_second": rate, "best_documents_per_second": rate, "agreement": SAME}
-        for who, rate in {"pyserini": 5.0, "sentence-transformers": 10.0, "learned_sparse fp32": 30.0}.items()
+        {"contender": name, "documents_per_second": rate, "best_documents_per_second": rate, "agreement": EQUAL}
+        for name, rate in {"pyserini": 5.0, "sentence-transformers": 10.0, "learned_sparse fp32": 30.0}.items()
     ],
     "ratios": {"learned_sparse fp32/pyserini": 6.0, "learned_sparse fp32/sentence-transformers": 3.0},
 }  # fmt: skip
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> tuple[Path, Path]:
+def paths(tmp_path: Path) -> tuple[Path, Path]:
     """A results folder with one benchmark, and a README with the markers."""
     results, readme = tmp_path / "results", tmp_path / "README.md"
     results.mkdir()
@@ -51,13 +51,13 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
     return results, readme
 
 
-def call(places: tuple[Path, Path], *options: str) -> int:
-    return report.main(["--results", str(places[0]), "--readme", str(places[1]), *options])
+def call(paths: tuple[Path, Path], *options: str) -> int:
+    return report.main(["--results", str(paths[0]), "--readme", str(paths[1]), *options])
 
 
-def test_the_table_is_between_the_markers(places: tuple[Path, Path]) -> None:
-    assert call(places) == 0
-    text = places[1].read_text()
+def test_the_table_is_between_the_markers(paths: tuple[Path, Path]) -> None:
+    assert call(paths) == 0
+    text = paths[1].read_text()
     assert text.startswith(f"# Title\n\n{report.BEGIN}\n| | ours")
     assert text.endswith(f"\n{report.END}\n\nThe end \\1.\n")
     assert "old" not in text
@@ -72,40 +72,40 @@ def test_the_table_is_between_the_markers(places: tuple[Path, Path]) -> None:
     assert "A Processor, 2 cores (avx2); Python 3.11.7, Java 21; torch 2.9." in text
 
 
-def test_every_table_is_beside_the_results(places: tuple[Path, Path]) -> None:
-    call(places)
-    text = (places[0] / "README.md").read_text()
+def test_every_table_is_beside_the_results(paths: tuple[Path, Path]) -> None:
+    call(paths)
+    text = (paths[0] / "README.md").read_text()
     assert encoding.markdown(ENCODING) in text
     assert "| learned_sparse bf16 | not run: no bf16 instructions |" in text
     assert "load before: 0.10, 0.25, 3.00; 61 s; peak memory 812 MB." in text
 
 
-def test_check_sees_a_change(places: tuple[Path, Path]) -> None:
+def test_check_reports_a_changed_table(paths: tuple[Path, Path]) -> None:
     with pytest.raises(LearnedSparseError, match="differs from the results"):
-        call(places, "--check")
-    assert "old" in places[1].read_text()
-    call(places)
-    assert call(places, "--check") == 0
+        call(paths, "--check")
+    assert "old" in paths[1].read_text()
+    call(paths)
+    assert call(paths, "--check") == 0
     changed = copy.deepcopy(ENCODING)
     changed["ratios"]["learned_sparse fp32/pyserini"] = 7.0
-    (places[0] / "encoding.json").write_text(json.dumps(changed))
+    (paths[0] / "encoding.json").write_text(json.dumps(changed))
     with pytest.raises(LearnedSparseError, match=r"README\.md"):
-        call(places, "--check")
+        call(paths, "--check")
 
 
-def test_a_readme_without_markers_is_refused(places: tuple[Path, Path]) -> None:
-    places[1].write_text("# Title\n")
+def test_a_readme_without_markers_is_refused(paths: tuple[Path, Path]) -> None:
+    paths[1].write_text("# Title\n")
     with pytest.raises(LearnedSparseError, match="markers of the table are missing"):
-        call(places)
+        call(paths)
 
 
-def test_toy_results_are_refused(places: tuple[Path, Path]) -> None:
-    (places[0] / "encoding.json").write_text(json.dumps({**ENCODING, "toy": True}))
+def test_toy_results_are_refused(paths: tuple[Path, Path]) -> None:
+    (paths[0] / "encoding.json").write_text(json.dumps({**ENCODING, "toy": True}))
     with pytest.raises(LearnedSparseError, match="a toy result"):
-        call(places)
+        call(paths)
 
 
-def test_the_committed_tables_are_those_of_the_results(root: Path) -> None:
+def test_the_committed_tables_equal_those_of_the_results(root: Path) -> None:
     if report.BEGIN in (root / "README.md").read_text("utf-8"):
         assert report.main(["--check"]) == 0
     else:
@@ -118,20 +118,25 @@ def test_targets_read_real_benchmarks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "ratio", "met"), [(False, 2.0, True), (False, 1.99, False), (True, 2.0, True), (True, 2.1, False)]
+    ("is_maximum", "ratio", "met"), [(False, 2.0, True), (False, 1.99, False), (True, 2.0, True), (True, 2.1, False)]
 )
-def test_a_bound_is_a_minimum_or_a_maximum(most: bool, ratio: float, met: bool) -> None:
-    assert Target(what="", benchmark="", bound=2.0, find=lambda _: Found("", "", 0.0), most=most).met(ratio) is met
+def test_a_bound_is_a_minimum_or_a_maximum(is_maximum: bool, ratio: float, met: bool) -> None:
+    assert (
+        Target(what="", benchmark="", bound=2.0, find=lambda _: Measurement("", "", 0.0), is_maximum=is_maximum).met(
+            ratio
+        )
+        is met
+    )
 
 
 def test_agreement_of_vectors() -> None:
     ours = {"a": {"x": 3, "y": 4}, "b": {}}
     assert agreement(ours, ours)["cosine_least"] == 1.0
-    found = agreement(ours, {"a": {"x": 3, "z": 4}, "b": {}})
-    assert (found["cosine_least"], found["largest_difference"]) == (0.36, 4)
-    assert (found["equal_impacts"], found["within_one"]) == (0.33333, 0.33333)
+    facts = agreement(ours, {"a": {"x": 3, "z": 4}, "b": {}})
+    assert (facts["cosine_least"], facts["largest_difference"]) == (0.36, 4)
+    assert (facts["equal_impacts"], facts["within_one"]) == (0.33333, 0.33333)
     with pytest.raises(RuntimeError, match="gives other vectors"):
-        require_same("peer", found)
+        require_same("peer", facts)
     with pytest.raises(RuntimeError, match="nothing to compare"):
         agreement(ours, {"a": {"x": 3}})
     assert spread({"a": {"x": 1}, "b": {"y": 1}}) == 0.0

@@ -26,11 +26,11 @@ from tests.benchmarks.shapes import SMALL, TINY
 
 SEED = 0
 RATE = 2e-5
-ALL_ACTIVE = 20.0  # added to the output bias: all terms active, as in a run that starts with bias 0
-SAME = 1e-4  # relative tolerance of loss and gradient norm: other order of sums over 4,096 tokens
+ALL_ACTIVE = 20.0  # added to the output bias, so that all terms are active, as in a run that starts with bias 0
+TOLERANCE = 1e-4  # relative, for loss and gradient norm: sums over 4,096 tokens have different orders
 
 NAIVE, OURS = "plain PyTorch", "learned_sparse"
-Who = Literal["plain PyTorch", "learned_sparse"]
+Contender = Literal["plain PyTorch", "learned_sparse"]
 CASES: dict[str, tuple[Pooling, float]] = {
     "max pooling": ("max", 0.0),
     "sum pooling": ("sum", 0.0),
@@ -39,11 +39,11 @@ CASES: dict[str, tuple[Pooling, float]] = {
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """All cases with both contenders: time in turn in this process, memory in one process each."""
+    """All cases with both contenders: time in turn in this process, memory in separate processes."""
     shape, texts, tokens, rounds = (TINY, 4, 16, 1) if toy else (SMALL, 32, 128, 5)
     cases = list(CASES)[:1] if toy else list(CASES)
-    with tempfile.TemporaryDirectory() as place:
-        folder = shape.save(Path(place) / "model", passages(16, SEED))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = shape.save(Path(temporary) / "model", passages(16, SEED))
         rows = [row for name in cases for row in _rows(name, folder, texts, tokens, rounds)]
     return {
         "sizes": {"shape": shape.name, "texts": texts, "tokens": tokens, "rounds": rounds, "seed": SEED},
@@ -68,14 +68,14 @@ def markdown(result: dict[str, Any]) -> str:
 
 def _rows(case: str, folder: Path, texts: int, tokens: int, rounds: int) -> list[dict[str, Any]]:
     sizes: dict[str, Any] = {"folder": str(folder), "case": case, "texts": texts, "tokens": tokens}
-    alone = {who: harness.child("tests.benchmarks.training:alone", who=who, **sizes) for who in (NAIVE, OURS)}
+    results = {who: harness.child("tests.benchmarks.training:alone", who=who, **sizes) for who in (NAIVE, OURS)}
     for measure in ("loss", "gradient_norm"):
-        values = [found[measure] for found in alone.values()]
-        if not math.isclose(*values, rel_tol=SAME):
+        values = [result[measure] for result in results.values()]
+        if not math.isclose(*values, rel_tol=TOLERANCE):
             raise RuntimeError(f"{case}: {measure} differs: {values}")
     steps = {who: step(who=who, **sizes) for who in (NAIVE, OURS)}
     seconds = harness.interleave(steps, rounds)
-    return [{"case": case, "who": who, "seconds": seconds[who], **alone[who]} for who in alone]
+    return [{"case": case, "who": who, "seconds": seconds[who], **results[who]} for who in results]
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -86,15 +86,15 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def alone(who: Who, folder: str, case: str, texts: int, tokens: int) -> dict[str, Any]:
+def three_steps(who: Contender, folder: str, case: str, texts: int, tokens: int) -> dict[str, Any]:
     """Run three steps in this process; return the results of the first."""
     run_step = step(who=who, folder=folder, case=case, texts=texts, tokens=tokens)
-    found, *_ = (run_step() for _ in range(3))
-    return found
+    first, *_ = (run_step() for _ in range(3))
+    return first
 
 
 def step(who: str, folder: str, case: str, texts: int, tokens: int) -> Callable[[], dict[str, Any]]:
-    """A whole step (forward, loss, backward, gradient norm, AdamW) that returns loss, norm and terms per text."""
+    """A training step (forward, loss, backward, gradient norm, AdamW) that returns loss, norm and terms per text."""
     pooling, shift = CASES[case]
     ids = token_ids(Path(folder), texts, tokens)
     forward, module, optimizer = (_naive if who == NAIVE else _ours)(Path(folder), pooling, shift)

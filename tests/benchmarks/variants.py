@@ -18,7 +18,7 @@ FULL = "SPLADE without log, full head"
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A model, and the layers that each document passes through."""
+    """A model, and the layers that encode each document."""
 
     architecture: str
     settings: Mapping[str, Any]
@@ -57,21 +57,21 @@ def run(toy: bool) -> dict[str, Any]:
 
 
 def measure(shape: Shape, number: int, rounds: int, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Encode ``number`` passages with each variant of ``shape``; ``changes`` are to the settings of an architecture."""
+    """Encode ``number`` passages with each variant of ``shape``; ``changes`` override settings by architecture."""
     texts = shape.passages(number)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         backbone = shape.save(folder / "backbone", texts[:16])
         corpus = write_corpus(folder / "corpus.jsonl", texts)
-        racing = {}
+        calls = {}
         for place_number, (name, variant) in enumerate(VARIANTS.items()):
             settings = {**variant.settings, **changes.get(variant.architecture, {})}
             model = save_architecture(folder / f"model{place_number}", variant.architecture, settings, backbone)
             output = folder / f"output{place_number}"
-            racing[name] = contenders.ours(
+            calls[name] = contenders.ours(
                 model, corpus, output, dtype="fp32", max_length=shape.max_length, scale=variant.scale
             )
-        seconds = harness.interleave(racing, rounds)
+        seconds = harness.interleave(calls, rounds)
         lengths = token_lengths(backbone, texts, shape.max_length)
     return {
         "sizes": {
@@ -81,14 +81,14 @@ def measure(shape: Shape, number: int, rounds: int, changes: Mapping[str, Mappin
             "dtype": "fp32",
             **described(texts, lengths, contenders.BATCH),
         },
-        "rows": [{**row(name, seconds[name], number), "passes": VARIANTS[name].passes} for name in racing],
-        "ratios": {name: round(harness.median_ratio(seconds[FULL], seconds[name]), 3) for name in racing},
+        "rows": [{**row(name, seconds[name], number), "passes": VARIANTS[name].passes} for name in calls],
+        "ratios": {name: round(harness.median_ratio(seconds[FULL], seconds[name]), 3) for name in calls},
         "missing": {},
     }
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A line for each variant."""
+    """One line per variant."""
     sizes = result["sizes"]
     lines = [
         f"{sizes['shape']}, fp32: {sizes['texts']} passages of {sizes['words']} words, {sizes['rounds']} rounds.",

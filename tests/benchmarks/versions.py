@@ -102,10 +102,10 @@ def measure(before: Path, after: Path, sizes: Sizes, *, toy: bool) -> dict[str, 
         for number in range(-1, sizes.rounds):  # the first round is a warm-up
             for name, task in tasks.items():
                 for side in SIDES if number % 2 else SIDES[::-1]:
-                    took = task(sides[side], Path(folder) / side)
-                    print(f"round {number}: {name}, {side}: {took:.2f} s", flush=True)
+                    elapsed = task(sides[side], Path(folder) / side)
+                    print(f"round {number}: {name}, {side}: {elapsed:.2f} s", flush=True)
                     if number >= 0:
-                        seconds[name][side].append(round(took, 4))
+                        seconds[name][side].append(round(elapsed, 4))
     return {
         "sizes": {name: getattr(sizes, name) for name in Sizes.__dataclass_fields__},
         "commits": {side: _commit(checkout) for side, checkout in sides.items()},
@@ -121,11 +121,11 @@ def measure(before: Path, after: Path, sizes: Sizes, *, toy: bool) -> dict[str, 
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """A line for each task."""
+    """One line per task."""
     sizes, commits = result["sizes"], result["commits"]
-    what = f"Before: {commits['before']}; after: {commits['after']}. Medians of {sizes['rounds']} rounds in turn"
+    heading = f"Before: {commits['before']}; after: {commits['after']}. Medians of {sizes['rounds']} rounds in turn"
     lines = [
-        f"{what}; a ratio up to {NOISE:g} counts as equal.",
+        f"{heading}; a ratio up to {NOISE:g} counts as equal.",
         "",
         "| task | before, s | after, s | after / before |",
         "|---|---:|---:|---:|",
@@ -137,11 +137,11 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def _tasks(folder: Path, sizes: Sizes, *, toy: bool) -> dict[str, Callable[[Path, Path], float]]:
-    """Inputs of all tasks, written once; each task takes a checkout and a folder of its own."""
+    """All tasks, after their inputs are written; each task takes a checkout and a work folder."""
     shape = TINY if toy else SMALL
     texts = shape.passages(sizes.passages)
     model = shape.save(folder / "model", texts[:16])
-    corpus, one = write_corpus(folder / "corpus.jsonl", texts), write_corpus(folder / "one.jsonl", texts[:1])
+    corpus, single = write_corpus(folder / "corpus.jsonl", texts), write_corpus(folder / "one.jsonl", texts[:1])
     files = write_vectors(folder / "vectors", sizes.documents, 120)
     queries = {f"q{number}": vector for number, vector in enumerate(vectors(sizes.queries, 20, 1))}
     write_json(folder / "queries.json", queries)
@@ -151,50 +151,50 @@ def _tasks(folder: Path, sizes: Sizes, *, toy: bool) -> dict[str, Callable[[Path
     train = ["-m", "encoders.train", "--recipe", "demo-splade", "--overwrite", "--quiet", "--device", "cpu"]
     train += ["--set", f"stages.0.steps={sizes.steps}", "--set", "stages.0.warm_up_steps=1"]
 
-    def encoded(input_file: Path, checkout: Path, own: Path) -> float:
-        return _seconds(checkout, own, [*encode, "--input", input_file, "--output", own / "encoded"])
+    def encoded(input_file: Path, checkout: Path, work: Path) -> float:
+        return _seconds(checkout, work, [*encode, "--input", input_file, "--output", work / "encoded"])
 
-    def indexed(checkout: Path, own: Path) -> float:
-        return _printed(checkout, own, ["-c", _INDEX, files, own / "index"])
+    def indexed(checkout: Path, work: Path) -> float:
+        return _printed(checkout, work, ["-c", _INDEX, files, work / "index"])
 
-    def searched(checkout: Path, own: Path) -> float:
-        return _printed(checkout, own, ["-c", _SEARCH, own / "index", folder / "queries.json"])
+    def searched(checkout: Path, work: Path) -> float:
+        return _printed(checkout, work, ["-c", _SEARCH, work / "index", folder / "queries.json"])
 
-    def first_hit(checkout: Path, own: Path) -> float:
-        return _printed(checkout, own, ["-c", _FIRST_HIT, own / "index"])
+    def first_hit(checkout: Path, work: Path) -> float:
+        return _printed(checkout, work, ["-c", _FIRST_HIT, work / "index"])
 
-    def help_shown(checkout: Path, own: Path) -> float:
-        return _seconds(checkout, own, ["-m", "learned_sparse.encode", "--help"])
+    def help_shown(checkout: Path, work: Path) -> float:
+        return _seconds(checkout, work, ["-m", "learned_sparse.encode", "--help"])
 
     tasks: dict[str, Callable[[Path, Path], float]] = {
         f"encode {sizes.passages} passages ({shape.name}, fp32)": partial(encoded, corpus),
-        "encode one passage": partial(encoded, one),
+        "encode one passage": partial(encoded, single),
         f"index {sizes.documents:,} vectors": indexed,
         f"search {sizes.queries} queries, 1,000 hits": searched,
         "first hit, imports and Java included": first_hit,
         "encode --help": help_shown,
     }
-    if not toy:  # the demo's recipe has no toy size
-        tasks[f"train {sizes.steps} steps (recipe demo-splade)"] = lambda checkout, own: _seconds(
-            checkout, own, [*train, "--output", own / "trained"]
+    if not toy:  # the demo's recipe is too large for a toy run
+        tasks[f"train {sizes.steps} steps (recipe demo-splade)"] = lambda checkout, work: _seconds(
+            checkout, work, [*train, "--output", work / "trained"]
         )
     return tasks
 
 
-def _seconds(checkout: Path, own: Path, arguments: Sequence[str | Path]) -> float:
-    began = time.perf_counter()
-    _run(checkout, own, arguments)
-    return time.perf_counter() - began
+def _seconds(checkout: Path, work: Path, arguments: Sequence[str | Path]) -> float:
+    start = time.perf_counter()
+    _run(checkout, work, arguments)
+    return time.perf_counter() - start
 
 
-def _printed(checkout: Path, own: Path, arguments: Sequence[str | Path]) -> float:
+def _printed(checkout: Path, work: Path, arguments: Sequence[str | Path]) -> float:
     """The seconds that a program prints on its last line."""
-    return float(_run(checkout, own, arguments).split()[-1])
+    return float(_run(checkout, work, arguments).split()[-1])
 
 
-def _run(checkout: Path, own: Path, arguments: Sequence[str | Path]) -> str:
+def _run(checkout: Path, work: Path, arguments: Sequence[str | Path]) -> str:
     environment = {
-        **os.environ, "PYTHONPATH": str(checkout), "LEARNED_SPARSE_HOME": str(own / "home"), "HF_HUB_OFFLINE": "1",
+        **os.environ, "PYTHONPATH": str(checkout), "LEARNED_SPARSE_HOME": str(work / "home"), "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""An import-linter contract: a package is used through its own names, never through its inner modules."""
+"""An import-linter contract: packages are used through their public names, never through inner modules."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ def has_modules(path: Path) -> bool:
 
 def main() -> int:
     """Print the problems; the exit status is 1 if there are any."""
-    found = list(problems(ROOT))
-    for problem in found:
+    found_problems = list(problems(ROOT))
+    for problem in found_problems:
         print(problem, file=sys.stderr)
     count = sum(1 for package in PACKAGES for _ in (ROOT / package).rglob("*.py"))
-    print(f"Checked the layout of {count} Python files in {', '.join(PACKAGES)}: {len(found)} problems.")
-    return 1 if found else 0
+    print(f"Checked the layout of {count} Python files in {', '.join(PACKAGES)}: {len(found_problems)} problems.")
+    return 1 if found_problems else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The checks of the doctor, and what it says to do about each problem."""
+"""The checks of the doctor, and its advice for each problem."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_problems_and_ways_out(
     assert json.loads(capsys.readouterr().out)["ok"] is False
 
 
-def test_absent_extra_is_named_but_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named_but_is_not_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", without("accelerate", "ir_datasets"))
     finding = doctor.check_packages()
     assert finding.value == "extras: demo; pip install 'learned-sparse[train,data]' adds train, data"
@@ -109,7 +109,7 @@ def test_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "cannot be written (Not a directory); set LEARNED_SPARSE_HOME to another folder" in finding.problem
 
 
-def test_home_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "a" / "b"))
     assert doctor.check_disk().problem is None
     assert list(tmp_path.iterdir()) == []

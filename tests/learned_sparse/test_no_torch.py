@@ -1,4 +1,4 @@
-"""The query side of an index by SpaDE, whose queries are bags of words: no torch, whatever its documents needed."""
+"""Searching a SpaDE index needs no torch, because SpaDE's queries are bags of words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"}
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
-    """The note of an index of documents that SpaDE encoded."""
+    """The ``IndexNote`` of an index of documents encoded by SpaDE."""
     from encoders.encoding import new_model, save_checkpoint
 
     folder = tmp_path_factory.mktemp("spade")

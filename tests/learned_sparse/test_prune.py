@@ -1,4 +1,4 @@
-"""Pruning, compared with its definition on plain dicts."""
+"""Pruning compared with its definition on plain dicts."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ def pruned_by_definition(
         removed = [term for term in terms if counts[term] > share * len(vectors)]
     else:
         removed = sorted(terms, key=lambda term: -counts[term])[:top]  # stable: ties by code point
-    left = {name: {t: impact for t, impact in vector.items() if t not in removed} for name, vector in vectors.items()}
-    return left, sum(counts[term] for term in removed)
+    remaining = {
+        name: {t: impact for t, impact in vector.items() if t not in removed} for name, vector in vectors.items()
+    }
+    return remaining, sum(counts[term] for term in removed)
 
 
 def check(folder: Path, vectors: Vectors, expected: Vectors, postings_removed: int, **rule: Any) -> None:
@@ -66,13 +68,13 @@ def check(folder: Path, vectors: Vectors, expected: Vectors, postings_removed: i
     assert after.empty_vectors == sum(not vector for vector in expected.values())
     assert after.largest_sum == max(sum(vector.values()) for vector in expected.values())
     assert after.largest_impact == max(max(vector.values(), default=0) for vector in expected.values())
-    encoded_files([target])  # all files are as the manifest says
+    encoded_files([target])  # all files match the manifest
 
 
 @settings(max_examples=20)
 @given(vectors=collections, limit=st.integers(1, 9))
 def test_shares_follow_the_definition(vectors: Vectors, limit: int) -> None:
-    """The share is exactly that of some document frequency: errors are most likely there."""
+    """The share equals a document frequency exactly, where rounding errors are most likely."""
     share = Fraction(min(limit, len(vectors)), len(vectors))
     with tempfile.TemporaryDirectory() as folder:
         check(Path(folder), vectors, *pruned_by_definition(vectors, share, None), max_document_frequency=float(share))
@@ -86,22 +88,22 @@ def test_most_frequent_terms_follow_the_definition(vectors: Vectors, top: int) -
 
 
 def test_a_decimal_share_is_exact() -> None:
-    """In floating point 0.29 * 100 is below 29."""
+    """In floating point, 0.29 * 100 is less than 29."""
     assert prune.frequent_terms({"a": 29, "b": 30}, 100, 0.29) == {"b": 30}
 
 
 def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     source = write_folder(tmp_path / "in", VECTORS, options={"gzip": False})
     prune.prune([source], [tmp_path / "once"], max_document_frequency=0.5)
-    before, once = Manifest.load(source), Manifest.load(tmp_path / "once")
+    before, first = Manifest.load(source), Manifest.load(tmp_path / "once")
     record: dict[str, Any] = {"rule": {"max_document_frequency": 0.5}, "documents": 5, "removed": {"the": 4}}
     record["source_sha256"] = parts_sha256([before])
-    assert once.options == {"gzip": False, "pruning": record}
+    assert first.options == {"gzip": False, "pruning": record}
     unchanged = {field.name for field in dataclasses.fields(Manifest)} - {"options", "counts", "parts"}
-    assert {name: getattr(once, name) for name in unchanged} == {name: getattr(before, name) for name in unchanged}
+    assert {name: getattr(first, name) for name in unchanged} == {name: getattr(before, name) for name in unchanged}
     prune.prune([tmp_path / "once"], [tmp_path / "twice"], top_dimensions=1)
-    twice = Manifest.load(tmp_path / "twice").options["pruning"]
-    assert (twice["before"], twice["removed"]) == (record, {"hives": 2})
+    second_options = Manifest.load(tmp_path / "twice").options["pruning"]
+    assert (second_options["before"], second_options["removed"]) == (record, {"hives": 2})
 
 
 def test_a_rule_that_removes_nothing_keeps_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +121,9 @@ def test_a_rule_that_removes_nothing_keeps_the_bytes(tmp_path: Path, monkeypatch
     ]
     before, after = Manifest.load(source), Manifest.load(tmp_path / "out")
     assert dataclasses.replace(after, options=before.options) == before
-    (again,) = prune.prune([source], [tmp_path / "again"], max_document_frequency=0.5)
+    (repeated,) = prune.prune([source], [tmp_path / "again"], max_document_frequency=0.5)
     assert all(file.suffix == ".gz" for file in vector_files(tmp_path / "again"))
-    assert again.counts.postings < before.counts.postings
+    assert repeated.counts.postings < before.counts.postings
 
 
 def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,8 +135,8 @@ def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: py
     words = ["--vectors", *map(str, reversed(shards)), "--output", str(tmp_path / "out")]
     assert prune.main([*words, "--max-document-frequency", "0.5"]) == 0  # half of the second shard has "hives"
     folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
-    left = {name: vector for folder in folders for name, vector in read_vectors(folder)}
-    assert left == pruned_by_definition(VECTORS, Fraction(1, 2), None)[0]
+    remaining = {name: vector for folder in folders for name, vector in read_vectors(folder)}
+    assert remaining == pruned_by_definition(VECTORS, Fraction(1, 2), None)[0]
     printed = capsys.readouterr().out
     assert "5 documents, 6 of 10 postings\n1 terms with 40.0% of the postings removed" in printed
     assert "  the: in 80.0% of the documents\n  1 documents have an empty vector now (kept)\n" in printed
@@ -192,14 +194,14 @@ def test_pruned_vectors_older_than_their_source_are_refused(tmp_home: Path) -> N
 
 
 @pytest.mark.jvm
-def test_the_next_command_indexes_the_result(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pruned_vectors_can_be_indexed(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(tmp_home / "vectors" / "pydoc" / "words", VECTORS)
     assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
     command = capsys.readouterr().out.splitlines()[-1].removeprefix("next: python -m learned_sparse.index ")
     assert index.main(command.split()) == 0
     folder = tmp_home / "indexes" / "pydoc" / "words-50"
     assert IndexNote.load(folder).manifests[0].options["pruning"]["removed"] == {"the": 4}
-    left, _ = pruned_by_definition(VECTORS, Fraction(1, 2), None)
+    remaining, _ = pruned_by_definition(VECTORS, Fraction(1, 2), None)
     assert dict(lucene.search_impacts(folder, {"q": {"the": 2, "hives": 1}})["q"]) == dict(
-        dot_products({"the": 2, "hives": 1}, left)
+        dot_products({"the": 2, "hives": 1}, remaining)
     )

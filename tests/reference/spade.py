@@ -26,17 +26,17 @@ def weighting(
     """
     vector = []
     for j in range(terms):
-        own = []
+        term_scores = []
         for i, token in enumerate(tokens):
             inner_separator = token == separator and i < len(tokens) - 1
             if token == j and (token not in not_in_bag or inner_separator):
-                own.append(max(0.0, scores[i]) if relu else scores[i])
-        if not own:
+                term_scores.append(max(0.0, scores[i]) if relu else scores[i])
+        if not term_scores:
             vector.append(0.0)
         elif repeats == "first":
-            vector.append(own[0])
+            vector.append(term_scores[0])
         else:
-            vector.append(max(own) if repeats == "max" else sum(own) / len(own))
+            vector.append(max(term_scores) if repeats == "max" else sum(term_scores) / len(term_scores))
     return vector
 
 
@@ -64,7 +64,10 @@ def expansion(
 
 def aggregate(weights: Sequence[float], expanded: Sequence[float], alpha: float) -> list[float]:
     """v_d (Eq. 10)."""
-    return [(1 - alpha) * weight + alpha * more for weight, more in zip(weights, expanded, strict=True)]
+    return [
+        (1 - alpha) * weight + alpha * expansion_weight
+        for weight, expansion_weight in zip(weights, expanded, strict=True)
+    ]
 
 
 def prune(vector: Sequence[float], shares: Sequence[float], gamma: float) -> list[float]:

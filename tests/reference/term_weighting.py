@@ -37,7 +37,9 @@ def score(query: Sequence[tuple[int, float]], document: Sequence[tuple[int, floa
     """COIL's score: the sum over query tokens of their weight times the largest weight of the same document token."""
     total = 0.0
     for token, weight in query:
-        total += weight * max((other for same, other in document if same == token), default=0.0)
+        total += weight * max(
+            (document_weight for document_token, document_weight in document if document_token == token), default=0.0
+        )
     return total
 
 

@@ -76,18 +76,18 @@ def test_bad_lines_of_a_collection(beir: Path) -> None:
     assert (len(list(reader)), reader.empty) == (2, 1)
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
-def test_an_msmarco_passage_folder(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_msmarco_passage_folder(tmp_path: Path, suffix: str) -> None:
     """The files of collectionandqueries.tar.gz and of the Deep Learning tracks."""
-    write(tmp_path / f"collection.tsv{end}", "1\tone\n2\ttwo\n")
+    write(tmp_path / f"collection.tsv{suffix}", "1\tone\n2\ttwo\n")
     for split in ("train", "dev", "dev.small", "eval", "eval.small"):
-        write(tmp_path / f"queries.{split}.tsv{end}", f"7\tof {split}\n8\tunjudged\n")
+        write(tmp_path / f"queries.{split}.tsv{suffix}", f"7\tof {split}\n8\tunjudged\n")
         if not split.startswith("eval"):  # the judgements of eval are not public
-            write(tmp_path / f"qrels.{split}.tsv{end}", "7\t0\t1\t1\n")
-    write(tmp_path / f"qrels.more.tsv{end}", "9\t0\t1\t1\n")  # no queries.more.tsv: no split
+            write(tmp_path / f"qrels.{split}.tsv{suffix}", "7\t0\t1\t1\n")
+    write(tmp_path / f"qrels.more.tsv{suffix}", "9\t0\t1\t1\n")  # no queries.more.tsv: no split
     for year in (2019, 2020):
-        write(tmp_path / f"msmarco-test{year}-queries.tsv{end}", f"5\tof {year}\n6\tunjudged\n")
-        write(tmp_path / f"{year}qrels-pass.txt{end}", "5 Q0 2 3\n")
+        write(tmp_path / f"msmarco-test{year}-queries.tsv{suffix}", f"5\tof {year}\n6\tunjudged\n")
+        write(tmp_path / f"{year}qrels-pass.txt{suffix}", "5 Q0 2 3\n")
     collection = load_collection(tmp_path)
     assert list(collection.splits) == ["dl19", "dl20", "dev.small", "dev", "train"]
     assert [document.text for document in collection.documents()] == ["one", "two"]
@@ -99,14 +99,14 @@ def test_an_msmarco_passage_folder(tmp_path: Path, end: str) -> None:
     assert collection.split("dl19").measures == ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
-def test_an_msmarco_document_folder(tmp_path: Path, end: str) -> None:
-    write(tmp_path / f"msmarco-docs.tsv{end}", "D1\thttp://x.org\tTitle\tbody\n")
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_msmarco_document_folder(tmp_path: Path, suffix: str) -> None:
+    write(tmp_path / f"msmarco-docs.tsv{suffix}", "D1\thttp://x.org\tTitle\tbody\n")
     for split in ("train", "dev"):
-        write(tmp_path / f"msmarco-doc{split}-queries.tsv{end}", f"7\tof {split}\n")
-        write(tmp_path / f"msmarco-doc{split}-qrels.tsv{end}", "7 0 D1 1\n")
-    write(tmp_path / f"msmarco-test2019-queries.tsv{end}", "5\tgraded\n")
-    write(tmp_path / f"2019qrels-docs.txt{end}", "5 0 D1 2\n")
+        write(tmp_path / f"msmarco-doc{split}-queries.tsv{suffix}", f"7\tof {split}\n")
+        write(tmp_path / f"msmarco-doc{split}-qrels.tsv{suffix}", "7 0 D1 1\n")
+    write(tmp_path / f"msmarco-test2019-queries.tsv{suffix}", "5\tgraded\n")
+    write(tmp_path / f"2019qrels-docs.txt{suffix}", "5 0 D1 2\n")
     collection = load_collection(tmp_path)
     assert list(collection.splits) == ["dl19", "dev", "train"]
     assert [document.text for document in collection.documents()] == ["http://x.org Title body"]

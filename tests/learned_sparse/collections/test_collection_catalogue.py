@@ -1,4 +1,4 @@
-"""Collections by name: the ir_datasets catalogue, downloads that fail, and what Pyserini has registered."""
+"""Collections by name: the ir_datasets catalogue, failed downloads, and topics registered in Pyserini."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_without_ir_datasets_the_error_says_how_to_install_it(tmp_path: Path, mo
 
 @pytest.fixture(name="ir_datasets")
 def installed_ir_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """The module, with an empty cache folder."""
+    """The module ``ir_datasets`` with an empty cache folder."""
     monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "cache"))
     module: types.ModuleType = pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
     return module
@@ -58,7 +58,7 @@ def register(ir_datasets: Any) -> Iterator[Callable[[Any], str]]:
 
 
 @pytest.fixture
-def alone(tmp_path: Path, ir_datasets: Any, register: Callable[[Any], str]) -> str:
+def data_set(tmp_path: Path, ir_datasets: Any, register: Callable[[Any], str]) -> str:
     """The name of a data set without parts, made of local files."""
     return register(
         ir_datasets.create_dataset(
@@ -69,8 +69,8 @@ def alone(tmp_path: Path, ir_datasets: Any, register: Callable[[Any], str]) -> s
     )
 
 
-def test_a_data_set_of_the_catalogue(alone: str) -> None:
-    collection = load_collection(f"ir_datasets:{alone}")
+def test_a_data_set_of_the_catalogue(data_set: str) -> None:
+    collection = load_collection(f"ir_datasets:{data_set}")
     assert (collection.name, list(collection.splits)) == ("ir_datasets--learned-sparse-test--alone", ["alone"])
     assert collection.queries("alone") == [Query("q1", "first")]
     reader = collection.documents(on_bad_line="skip")
@@ -80,18 +80,18 @@ def test_a_data_set_of_the_catalogue(alone: str) -> None:
         list(collection.documents())
 
 
-def test_documents_of_the_whole_and_queries_of_a_part() -> None:
+def test_a_part_has_the_documents_of_the_data_set_and_its_own_queries() -> None:
     with catalogued() as name:
-        part, whole = load_collection(f"ir_datasets:{name}/dev/small"), load_collection(f"ir_datasets:{name}")
-        assert part.name == whole.name == "ir_datasets--learned-sparse-test--tiny"
+        part, parent = load_collection(f"ir_datasets:{name}/dev/small"), load_collection(f"ir_datasets:{name}")
+        assert part.name == parent.name == "ir_datasets--learned-sparse-test--tiny"
         assert list(part.splits) == ["dev-small"]
-        assert list(whole.splits) == ["train", "test", "dev-small"]
-        assert load_collection(whole.name) == load_collection(f"ir_datasets:{name}")
-        assert load_collection(f"ir_datasets:{name}/v2").name == f"{whole.name}--v2"
-        assert part.split("dev-small") == whole.split("dev-small")
+        assert list(parent.splits) == ["train", "test", "dev-small"]
+        assert load_collection(parent.name) == load_collection(f"ir_datasets:{name}")
+        assert load_collection(f"ir_datasets:{name}/v2").name == f"{parent.name}--v2"
+        assert part.split("dev-small") == parent.split("dev-small")
         assert part.queries("dev-small")[0] == Query("q0", " ".join(TEXTS[0].split()[:2]))
         assert part.qrels("dev-small")["q11"] == {"d11": 1}
-        assert [document.text for document in part.documents()] == [d.text for d in whole.documents()] == TEXTS
+        assert [document.text for document in part.documents()] == [d.text for d in parent.documents()] == TEXTS
 
 
 @pytest.mark.usefixtures("ir_datasets")
@@ -134,7 +134,7 @@ def test_no_two_names_of_the_catalogue_share_a_folder(ir_datasets: Any) -> None:
 
 
 @pytest.mark.usefixtures("ir_datasets")
-def test_a_wrong_name_is_answered_with_names() -> None:
+def test_an_unknown_name_suggests_names() -> None:
     with pytest.raises(LearnedSparseError, match=r"ir_datasets:beir: has no docs; name one of its parts: beir/arguana"):
         load_collection("ir_datasets:beir").documents()
     with pytest.raises(LearnedSparseError, match=r"zzzzzz: no such name; python -m .*collections --catalogue WORD"):
@@ -143,15 +143,15 @@ def test_a_wrong_name_is_answered_with_names() -> None:
         load_collection("ir_datasets:beir/scifct")
 
 
-def test_the_catalogue_replaces_missing_files(alone: str, tmp_path: Path) -> None:
+def test_the_catalogue_is_used_if_files_are_missing(data_set: str, tmp_path: Path) -> None:
     text = f"""
 name: mine
 title: From the catalogue
-corpus: {{files: [nowhere.tsv], ir_datasets: {alone}}}
+corpus: {{files: [nowhere.tsv], ir_datasets: {data_set}}}
 splits:
   all:
-    topics: {{ir_datasets: {alone}}}
-    qrels: {{files: [nowhere.txt], ir_datasets: {alone}}}
+    topics: {{ir_datasets: {data_set}}}
+    qrels: {{files: [nowhere.txt], ir_datasets: {data_set}}}
     measures: [MRR@10]
 """
     collection = load_collection(write(tmp_path / "mine.yaml", text))
@@ -162,7 +162,7 @@ splits:
 def test_a_failing_download_names_the_files_and_where_to_put_them(
     ir_datasets: Any, register: Callable[[Any], str], tmp_path: Path
 ) -> None:
-    """Without a network, ir_datasets reads files that were put in place by hand."""
+    """Without a network, ir_datasets reads files that the user downloaded."""
     util = ir_datasets.util
 
     class Offline(util.BaseDownload):  # type: ignore[misc, name-defined]
@@ -191,20 +191,20 @@ def test_a_failing_download_names_the_files_and_where_to_put_them(
 
 @pytest.mark.usefixtures("ir_datasets")
 def test_the_files_of_real_names(tmp_path: Path) -> None:
-    (found,) = missing_downloads("beir/scifact/test", "docs", "queries", "qrels")
-    assert (found.url or "").endswith("/scifact.zip")
+    (download,) = missing_downloads("beir/scifact/test", "docs", "queries", "qrels")
+    assert (download.url or "").endswith("/scifact.zip")
     files = missing_downloads("msmarco-passage/trec-dl-2019/judged", "docs", "queries", "qrels")
     assert (files[0].bytes, "agree" in (files[0].terms or "")) == (1_057_717_952, True)
     assert files[1].path is None  # a small file, which is always downloaded
-    (found,) = missing_downloads("wapo/v2", "docs")
-    assert found.url is None
-    assert "The Washington Post collection can be requested here" in (found.instructions or "")
-    (found,) = missing_downloads("car/v1.5", "docs")
-    assert (found.url or "").endswith("/paragraphcorpus-v1.5.tar.xz")
+    (download,) = missing_downloads("wapo/v2", "docs")
+    assert download.url is None
+    assert "The Washington Post collection can be requested here" in (download.instructions or "")
+    (download,) = missing_downloads("car/v1.5", "docs")
+    assert (download.url or "").endswith("/paragraphcorpus-v1.5.tar.xz")
 
 
 @pytest.mark.usefixtures("ir_datasets")
-def test_trec_car_without_trec_car_tools_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_trec_car_tools_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trec_car", None)
     collection = load_collection("trec-car", data=tmp_path)
     with pytest.raises(LearnedSparseError, match=r"requires trec-car-tools[\s\S]*Put the file at .*corpus\.jsonl"):
@@ -214,10 +214,10 @@ def test_trec_car_without_trec_car_tools_says_what_to_install(tmp_path: Path, mo
     assert list(collection.documents()) == [Document("6f3a", "Green sea turtles swim.")]
 
 
-def test_trec_car_is_read_as_trec_car_tools_give_it(
+def test_trec_car_is_read_with_trec_car_tools(
     ir_datasets: Any, register: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Paragraphs are documents; headings are queries, a repeated heading once."""
+    """Paragraphs are documents; headings are queries, and repeated headings are one query."""
     heading = types.SimpleNamespace(headingId="Life", heading="Life")
     page = types.SimpleNamespace(page_id="enwiki:Sea", page_name="Sea", flat_headings_list=lambda: [[heading]] * 2)
     paragraph = types.SimpleNamespace(para_id="6f3a", get_text=lambda: "Green sea turtles swim. ")

@@ -1,4 +1,4 @@
-"""Descriptions: those that ship, where they are found, and names that are valid folders."""
+"""Shipped descriptions of collections, where descriptions are searched, and names that are valid folders."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OTHERS = {"msmarco-v1-passage", "msmarco-v1-doc", "trec-car", "pydoc"}
 NAMES = st.text(st.sampled_from("a.--_:/\\ <|%é→*"), min_size=1, max_size=8)
 
 
-def test_all_collections_ship() -> None:
+def test_all_descriptions_are_shipped() -> None:
     assert len(BEIR) == 29
     assert set(descriptions()) == BEIR | OTHERS
     assert len(set(descriptions().values())) == 33 - 11  # one file for the twelve forums of CQADupStack
 
 
 @pytest.mark.parametrize("name", sorted(BEIR | OTHERS))
-def test_every_description_loads_and_makes_sense(name: str) -> None:
+def test_every_description_loads_and_is_consistent(name: str) -> None:
     collection = load_collection(name)
     assert collection.name == name
     assert collection.splits
@@ -70,7 +70,7 @@ def test_names_in_the_catalogue_exist_and_agree_in_size(name: str) -> None:
 
 
 def test_averages_of_published_tables() -> None:
-    """The mean nDCG@10 of BM25 flat over the 29 sets of BEIR is published as .3780: the scores were copied right."""
+    """The published mean nDCG@10 of BM25 flat over the 29 sets of BEIR, .3780, checks the copied scores."""
     scores = [load_collection(name).split("test").expected[0].scores["nDCG@10"] for name in sorted(BEIR)]
     assert sum(scores) / len(scores) == pytest.approx(0.3780, abs=5e-5)
 
@@ -93,8 +93,8 @@ def test_descriptions_are_found_beside_the_package_and_where_pip_puts_them(
     monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path / "prefix"))
     with pytest.raises(LearnedSparseError, match="install the package again"):
         descriptions()
-    for place in ("site", "prefix"):  # pip install --target, then pip install: the second comes first
-        file = tmp_path / place / "share" / "learned_sparse" / "collections" / "one.yaml"
+    for folder in ("site", "prefix"):  # the folders of pip install --target and of pip install, which has precedence
+        file = tmp_path / folder / "share" / "learned_sparse" / "collections" / "one.yaml"
         file.parent.mkdir(parents=True)
         file.touch()
         assert descriptions() == {"one": file}
@@ -110,7 +110,7 @@ def test_named_collections_agree_with_the_real_files(shared_data: Path, name: st
 
 
 @given(NAMES, NAMES)
-def test_a_name_of_the_catalogue_becomes_one_folder_and_comes_back(first: str, second: str) -> None:
+def test_a_name_of_the_catalogue_is_recovered_from_its_folder(first: str, second: str) -> None:
     """``:`` and ``/`` give the same folder; no name in the catalogue has a ``:``."""
     folder = folder_name(f"ir_datasets:{first}")
     assert check_name(folder, "here") == folder
@@ -121,7 +121,7 @@ def test_a_name_of_the_catalogue_becomes_one_folder_and_comes_back(first: str, s
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "c:", "nul", "Com1.txt", "a.", "a ", "what?", "a\nb"])
-def test_a_described_name_that_is_no_valid_folder_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_is_not_a_valid_folder_is_refused(name: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(f"name: {name!r}\ntitle: T\ncorpus: {{files: [a.tsv]}}\nsplits: {{}}\n", encoding="utf-8")
     with pytest.raises(LearnedSparseError, match=r"mine\.yaml: the name .* cannot be a folder"):

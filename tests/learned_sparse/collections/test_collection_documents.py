@@ -105,11 +105,11 @@ def test_the_extension_decides_the_format(tmp_path: Path, name: str, lines: tupl
 BAD = [("c.jsonl", GOOD_JSON, *case) for case in BAD_JSON] + [("c.tsv", "d1\tone", *case) for case in BAD_TSV]
 
 
-@pytest.mark.parametrize(("name", "good", "reason", "line", "detail"), BAD)
+@pytest.mark.parametrize(("name", "good_line", "reason", "line", "detail"), BAD)
 def test_a_bad_line_is_an_error_or_skipped_and_counted(
-    tmp_path: Path, name: str, good: str, reason: str, line: str | bytes, detail: str
+    tmp_path: Path, name: str, good_line: str, reason: str, line: str | bytes, detail: str
 ) -> None:
-    path = write(tmp_path / name, good, line, line, good.replace("d1", "d9"))
+    path = write(tmp_path / name, good_line, line, line, good_line.replace("d1", "d9"))
     reader = read_documents(path)
     assert next(reader) == Document("d1", "one")
     with pytest.raises(LearnedSparseError) as error:
@@ -198,10 +198,10 @@ def test_one_line_is_read_at_a_time(tmp_path: Path) -> None:
 @given(documents=st.dictionaries(IDS, TEXTS, min_size=1, max_size=8))
 def test_any_text_survives_json_lines(documents: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
     lines = [json.dumps({"id": name, "contents": text}) for name, text in documents.items()]
-    spelled = [json.dumps({"_id": name, "text": text}, ensure_ascii=False) for name, text in documents.items()]
+    written = [json.dumps({"_id": name, "text": text}, ensure_ascii=False) for name, text in documents.items()]
     folder = tmp_path_factory.mktemp("json")
     assert texts(read_documents(write(folder / "a.jsonl", *lines))) == documents
-    assert texts(read_documents(write(folder / "b.jsonl.gz", *spelled))) == documents
+    assert texts(read_documents(write(folder / "b.jsonl.gz", *written))) == documents
 
 
 @given(

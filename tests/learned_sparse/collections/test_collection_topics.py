@@ -159,6 +159,6 @@ def test_registered_topics(shared_data: Path, name: str, queries: int, first: Qu
 
 
 def test_published_encoded_topics_keep_every_repetition(shared_data: Path) -> None:
-    found = read_queries(shared_data / "topics-and-qrels" / "topics.dl19-passage.splade-pp-ed.tsv.gz")
-    assert len(found) == 43
-    assert found[0].text.split().count("not") > 50
+    queries = read_queries(shared_data / "topics-and-qrels" / "topics.dl19-passage.splade-pp-ed.tsv.gz")
+    assert len(queries) == 43
+    assert queries[0].text.split().count("not") > 50

@@ -1,4 +1,4 @@
-"""The command that lists collections: local files, folders made of them, and how to get missing files."""
+"""The command that lists collections: local files, output folders, and how to get missing files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ print([name for name in json.loads(sys.argv[1]) if name in sys.modules])
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with files of SciFact and of a collection without description; an empty cache of ir_datasets."""
+def data(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with SciFact and a collection without description; the cache of ir_datasets is empty."""
     save_collection(tmp_path / "data" / "scifact", ["train", "test"])
     save_collection(tmp_path / "data" / "mine", ["test"])
     (tmp_path / "data" / "nothing").mkdir()
@@ -39,17 +39,17 @@ def places(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+def output(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     assert main([str(word) for word in words]) == 0
     return capsys.readouterr().out
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *words: str | Path) -> Any:
-    return json.loads(shown(capsys, *words, "--json"))
+    return json.loads(output(capsys, *words, "--json"))
 
 
-def test_all_that_ship_are_listed(capsys: pytest.CaptureFixture[str], places: Path) -> None:
-    lines = shown(capsys).splitlines()
+def test_all_shipped_collections_are_listed(capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    lines = output(capsys).splitlines()
     rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1 : 1 + len(descriptions())]}
     assert list(rows) == sorted(descriptions())
     assert rows["scifact"].startswith("5,183       train 809, test 300")
@@ -60,25 +60,25 @@ def test_all_that_ship_are_listed(capsys: pytest.CaptureFixture[str], places: Pa
     assert "  -  " in rows["nfcorpus"]
     assert "test, test200, ... (7 splits)" in rows["trec-car"]
     text = "\n".join(lines[1 + len(descriptions()) :])
-    assert f"Files are read from {places / 'data'}.\n" in text
-    assert text.endswith(f"--collection FOLDER:\n  {places / 'data' / 'mine'}")
+    assert f"Files are read from {data / 'data'}.\n" in text
+    assert text.endswith(f"--collection FOLDER:\n  {data / 'data' / 'mine'}")
 
 
-def test_the_list_as_json(capsys: pytest.CaptureFixture[str], places: Path, tmp_home: Path) -> None:
+def test_the_list_as_json(capsys: pytest.CaptureFixture[str], data: Path, tmp_home: Path) -> None:
     overview = as_json(capsys)
-    assert overview["data"] == str(places / "data")
-    assert overview["folders"] == [str(places / "data" / "mine")]
-    assert [one["name"] for one in overview["collections"]] == sorted(descriptions())
-    scifact = next(one for one in overview["collections"] if one["name"] == "scifact")
+    assert overview["data"] == str(data / "data")
+    assert overview["folders"] == [str(data / "data" / "mine")]
+    assert [collection["name"] for collection in overview["collections"]] == sorted(descriptions())
+    scifact = next(collection for collection in overview["collections"] if collection["name"] == "scifact")
     assert (scifact["documents"], scifact["splits"]["test"]["queries"]) == (5183, 300)
-    assert scifact["corpus"]["here"] == str(places / "data" / "scifact" / "corpus.jsonl")
+    assert scifact["corpus"]["here"] == str(data / "data" / "scifact" / "corpus.jsonl")
     assert scifact["made"] == [str(tmp_home / "vectors" / "scifact"), str(tmp_home / "runs" / "scifact")]
 
 
-def test_a_collection_with_all_files(capsys: pytest.CaptureFixture[str], places: Path, tmp_home: Path) -> None:
-    text = shown(capsys, "scifact")
+def test_a_collection_with_all_files(capsys: pytest.CaptureFixture[str], data: Path, tmp_home: Path) -> None:
+    text = output(capsys, "scifact")
     assert text.startswith("BEIR SciFact\n\ndocuments: 5,183\n  here: ")
-    assert f"here: {places / 'data' / 'scifact' / 'qrels' / 'test.tsv'} (0.0 MB)" in text
+    assert f"here: {data / 'data' / 'scifact' / 'qrels' / 'test.tsv'} (0.0 MB)" in text
     assert "split train: 809 queries, 919 judgements; nDCG@10 R@100 R@1000" in text
     assert "Wadden et al. 2020" in text
     assert f"vectors, indexes and runs of it:\n  {tmp_home / 'vectors' / 'scifact'}\n" in text
@@ -86,58 +86,58 @@ def test_a_collection_with_all_files(capsys: pytest.CaptureFixture[str], places:
 
 
 def test_missing_files_and_how_to_get_them(
-    capsys: pytest.CaptureFixture[str], places: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")
-    text = shown(capsys, "nfcorpus")
-    corpus = places / "data" / "nfcorpus" / "corpus.jsonl"
+    text = output(capsys, "nfcorpus")
+    corpus = data / "data" / "nfcorpus" / "corpus.jsonl"
     assert f"  missing: {corpus}\n  ir_datasets:beir/nfcorpus\n" in text
-    _, _, way = text.partition("how to get the missing files:\n")
-    assert f"  ir_datasets downloads them at first use into {places / 'cache'}\n    https://" in way
-    assert "/nfcorpus.zip (2.4 MB)\n      without a network, put it at " in way
-    assert "Pyserini downloads the topics and judgements registered there" in way
-    assert f"    {corpus}\n" in way
-    (places / "data" / "nfcorpus").mkdir()
-    (places / "data" / "nfcorpus" / "corpus.jsonl.gz").touch()
-    text = shown(capsys, "nfcorpus")
+    _, _, instructions = text.partition("how to get the missing files:\n")
+    assert f"  ir_datasets downloads them at first use into {data / 'cache'}\n    https://" in instructions
+    assert "/nfcorpus.zip (2.4 MB)\n      without a network, put it at " in instructions
+    assert "Pyserini downloads the topics and judgements registered there" in instructions
+    assert f"    {corpus}\n" in instructions
+    (data / "data" / "nfcorpus").mkdir()
+    (data / "data" / "nfcorpus" / "corpus.jsonl.gz").touch()
+    text = output(capsys, "nfcorpus")
     assert f"documents: 3,633\n  here: {corpus}.gz" in text
     assert f"    {corpus}\n" not in text
     monkeypatch.setattr("learned_sparse.collections.__main__._installed", lambda: False)
-    assert "  after pip install 'learned-sparse[data]', ir_datasets downloads" in shown(capsys, "nfcorpus")
+    assert "  after pip install 'learned-sparse[data]', ir_datasets downloads" in output(capsys, "nfcorpus")
 
 
 def test_another_data_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "missing: elsewhere/scifact/corpus.jsonl" in shown(capsys, "scifact", "--data", "elsewhere")
-    assert "Files are read from elsewhere, which does not exist." in shown(capsys, "--data", "elsewhere")
+    assert "missing: elsewhere/scifact/corpus.jsonl" in output(capsys, "scifact", "--data", "elsewhere")
+    assert "Files are read from elsewhere, which does not exist." in output(capsys, "--data", "elsewhere")
 
 
-def test_a_folder_with_and_without_judgements(capsys: pytest.CaptureFixture[str], places: Path) -> None:
-    folder = places / "data" / "mine"
-    text = shown(capsys, folder)
+def test_a_folder_with_and_without_judgements(capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    folder = data / "data" / "mine"
+    text = output(capsys, folder)
     assert "split test: ? queries, ? judgements" in text
     assert text.endswith(f"to use it: --collection {folder}\n")
     (folder / "qrels" / "test.tsv").unlink()
-    assert "no split: no queries with judgements" in shown(capsys, folder)
+    assert "no split: no queries with judgements" in output(capsys, folder)
 
 
 def test_names_of_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     with catalogued() as name:
-        one = as_json(capsys, f"ir_datasets:{name}/test")
-        assert (one["name"], list(one["splits"])) == ("ir_datasets--learned-sparse-test--tiny", ["test"])
-        assert one["downloads"] == []
+        described = as_json(capsys, f"ir_datasets:{name}/test")
+        assert (described["name"], list(described["splits"])) == ("ir_datasets--learned-sparse-test--tiny", ["test"])
+        assert described["downloads"] == []
         assert list(as_json(capsys, f"ir_datasets:{name}")["splits"]) == ["train", "test", "dev-small"]
         assert as_json(capsys, "--catalogue", "SPARSE-test")[f"{name}/dev/small"] == ["docs", "queries", "qrels"]
-        assert f"ir_datasets:{name}            docs\n" in shown(capsys, "--catalogue", "sparse-test")
-        text = shown(capsys, "ir_datasets:wapo/v2")
+        assert f"ir_datasets:{name}            docs\n" in output(capsys, "--catalogue", "sparse-test")
+        text = output(capsys, "ir_datasets:wapo/v2")
         assert "    no download; see the instructions\n      without a network, put it at " in text
         assert "      The Washington Post collection can be requested here" in text
 
 
-def test_errors_name_the_way_out(places: Path) -> None:
+def test_errors_name_the_way_out(data: Path) -> None:
     with pytest.raises(LearnedSparseError, match="did you mean 'scifact'"):
         main(["scifct"])
     with pytest.raises(LearnedSparseError, match=r"data: neither a BEIR .* use one inside it: .*mine, .*scifact"):
-        main([str(places / "data")])
+        main([str(data / "data")])
     with pytest.raises(LearnedSparseError, match="--catalogue lists names; omit NAME"):
         main(["scifact", "--catalogue"])
     pytest.importorskip("ir_datasets", reason="the extra 'data' is not installed")

@@ -1,4 +1,4 @@
-"""The embedded collection: its documents, its queries, and equal files from equal sources."""
+"""The embedded collection: documents, queries, and equal files from equal sources."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
 
 
 def test_every_docstring_has_a_qualified_name(frogs: Path) -> None:
-    found = dict(docstrings(frogs, source_files(frogs)))
+    documents = dict(docstrings(frogs, source_files(frogs)))
     assert [file.relative_to(frogs).as_posix() for file in source_files(frogs)] == [
         "broken.py", "frogs.py", "pond/__init__.py",
     ]  # fmt: skip
-    assert list(found) == ["frogs", "frogs.Frog", "frogs.Frog.jump", "frogs.Frog.rest", "frogs.swim", "pond"]
-    assert found["frogs.swim"] == "The first one counts."
+    assert list(documents) == ["frogs", "frogs.Frog", "frogs.Frog.jump", "frogs.Frog.rest", "frogs.swim", "pond"]
+    assert documents["frogs.swim"] == "The first one counts."
 
 
 @pytest.mark.parametrize(
@@ -89,21 +89,21 @@ def test_a_separate_first_sentence_is_a_query(text: str, expected: tuple[str, st
     assert pydoc.known_item(text) == expected
 
 
-def test_a_sentence_that_begins_several_docstrings_is_no_query() -> None:
-    rest = "\n\nThe rest of it has five words."
-    items = pydoc.known_items({"a": f"Put an item.{rest}", "b": f"put an\nitem.{rest}", "c": f"Get an item.{rest}"})
-    assert items == {"c": ("Get an item.", rest.strip())}
+def test_a_first_sentence_shared_by_several_docstrings_is_not_a_query() -> None:
+    body = "\n\nThe rest of it has five words."
+    items = pydoc.known_items({"a": f"Put an item.{body}", "b": f"put an\nitem.{body}", "c": f"Get an item.{body}"})
+    assert items == {"c": ("Get an item.", body.strip())}
 
 
-def test_the_folder_is_written_once_and_depends_on_the_sources_only(frogs: Path, tmp_path: Path) -> None:
+def test_the_folder_is_written_once_and_depends_only_on_the_sources(frogs: Path, tmp_path: Path) -> None:
     folder = pydoc.build(frogs, tmp_path / "one")
     assert folder.name.startswith(f"pydoc-{platform.python_version()}-")
-    again = pydoc.build(frogs, tmp_path / "two")
+    second = pydoc.build(frogs, tmp_path / "two")
     files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     assert [file.as_posix() for file in files] == [
         "corpus.jsonl", "qrels/dev.tsv", "qrels/test.tsv", "qrels/train.tsv", "queries.jsonl",
     ]  # fmt: skip
-    assert [sha256(folder / file) for file in files] == [sha256(again / file) for file in files]
+    assert [sha256(folder / file) for file in files] == [sha256(second / file) for file in files]
     written = (folder / "corpus.jsonl").stat().st_mtime_ns
     assert pydoc.build(frogs, tmp_path / "one") == folder
     assert (folder / "corpus.jsonl").stat().st_mtime_ns == written
@@ -143,13 +143,13 @@ def test_the_real_collection(real: Collection) -> None:
     assert {"json.decoder.JSONDecoder.decode", "collections", "textwrap.fill"} <= texts.keys()
     assert texts["textwrap.fill"].startswith("textwrap fill Reformat the single paragraph in 'text' to fit in lines")
     assert not any(name.split(".")[0] in {"test", "idlelib", "site-packages"} for name in texts)
-    counts = {split: len(found) for split, found in queries.items()}
+    counts = {split: len(split_queries) for split, split_queries in queries.items()}
     assert counts["train"] > 1500
     assert 150 < counts["dev"] < 500
     assert 200 < counts["test"] < 500
 
 
-def test_the_real_queries_are_fair(real: Collection) -> None:
+def test_real_queries_are_unique_and_not_in_their_documents(real: Collection) -> None:
     texts = {document.id: document.text for document in real.documents()}
     queries = [query for split in real.splits for query in real.queries(split)]
     assert len({query.id for query in queries}) == len(queries)

@@ -26,7 +26,7 @@ DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}
 
 
 class _WordEncoder(FakeEncoder):
-    """Each word is a token."""
+    """An encoder for which each word is one token."""
 
     def __init__(self, side: str, **settings: object) -> None:
         super().__init__(side)
@@ -39,17 +39,17 @@ class _WordEncoder(FakeEncoder):
 @pytest.fixture(autouse=True)
 def worded(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("encoders.encoding.loading")
-    module.load_encoder = lambda _, side, **given: _WordEncoder(side, **given)  # type: ignore[attr-defined]
+    module.load_encoder = lambda _, side, **options: _WordEncoder(side, **options)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "encoders.encoding.loading", module)
 
 
-def encode(folder: Path, *options: str, out: str = "out") -> Manifest:
+def encode(folder: Path, *options: str, output: str = "out") -> Manifest:
     corpus = folder / "corpus.jsonl"
     lines = (json.dumps({"id": name, "text": text, "expanded": "more"}) for name, text in DOCUMENTS.items())
     corpus.write_text("".join(f"{line}\n" for line in lines))
-    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(folder / out)]
+    named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(folder / output)]
     assert main([*named, "--bits", "8", *options]) == 0
-    return Manifest.load(folder / out)
+    return Manifest.load(folder / output)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -79,7 +79,7 @@ def test_first_segments_with_another_delimiter(tmp_path: Path) -> None:
 def test_shards_of_segments_add_up_to_all_segments(tmp_path: Path) -> None:
     cut = ["--segment-length", "2", "--segment-overlap", "1", "--part-size", "2"]
     encode(tmp_path, *cut)
-    shards = [encode(tmp_path, *cut, "--num-shards", "2", "--shard-id", str(i), out=f"s{i}") for i in range(2)]
+    shards = [encode(tmp_path, *cut, "--num-shards", "2", "--shard-id", str(i), output=f"s{i}") for i in range(2)]
     union = {**contents(tmp_path / "s0"), **contents(tmp_path / "s1")}
     assert union == contents(tmp_path / "out")
     assert len(dict(read_vectors(tmp_path / "out"))) == 4 + 1 + 3
@@ -89,9 +89,9 @@ def test_shards_of_segments_add_up_to_all_segments(tmp_path: Path) -> None:
 def test_a_run_is_resumed_with_the_same_segmentation_only(tmp_path: Path) -> None:
     encode(tmp_path, "--segment-length", "2")
     encode(tmp_path, "--segment-length", "2", "--resume")
-    for other in (["--segment-length", "3"], [], ["--segment-length", "2", "--segment-overlap", "1"]):
+    for options in (["--segment-length", "3"], [], ["--segment-length", "2", "--segment-overlap", "1"]):
         with pytest.raises(LearnedSparseError, match="made with other settings"):
-            encode(tmp_path, *other, "--resume")
+            encode(tmp_path, *options, "--resume")
 
 
 def test_an_id_with_the_delimiter_is_a_warning_about_stock_commands(
@@ -103,7 +103,7 @@ def test_an_id_with_the_delimiter_is_a_warning_about_stock_commands(
     assert {"a#b#0", "a#b#1"} <= {name for name, _ in read_vectors(tmp_path / "out")}
 
 
-def test_segments_longer_than_the_encoders_maximum_are_an_error(tmp_path: Path) -> None:
+def test_segments_above_the_maximum_length_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give at most 10, or a larger --max-length"):
         encode(tmp_path, "--segment-length", "11")
     assert encode(tmp_path, "--segment-length", "10").counts.written == 3
@@ -139,9 +139,9 @@ def test_a_long_word_is_a_segment_and_overlaps_still_advance() -> None:
 
 
 def test_an_overlap_has_at_most_the_given_number_of_tokens() -> None:
-    words = [(place, place + 1, 1) for place in range(6)]
+    words = [(start, start + 1, 1) for start in range(6)]
     assert Segmentation(length=4, overlap=2).spans(words) == [(0, 4), (2, 6)]
-    pairs = [(place, place + 1, 2) for place in range(4)]
+    pairs = [(start, start + 1, 2) for start in range(4)]
     assert Segmentation(length=4, overlap=3).spans(pairs) == [
         (0, 2),
         (1, 3),
@@ -168,11 +168,11 @@ def test_a_segment_has_the_expanded_text_of_its_document() -> None:
     assert segments_of_document == [Document("d1#0", "w1", "more"), Document("d1#1", "w2", "more")]
 
 
-def test_a_text_without_words_is_a_segment() -> None:
+def test_a_text_without_words_is_one_segment() -> None:
     assert list(cut([Document("d1", " "), Document("d2", "w1")])) == [Document("d1#0", " "), Document("d2#0", "w1")]
 
 
-def test_skipped_lines_are_counted_beside_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_lines_are_counted_with_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DOCUMENTS, "d4", "")
     counts = encode(tmp_path, "--segment-length", "2", "--on-bad-line", "skip").counts
     assert counts.skipped == {"empty text": 1}

@@ -88,7 +88,7 @@ def test_bad_runs_name_file_line_and_reason(tmp_path: Path, text: str, message: 
     assert f"{path}{message}" in str(error.value)
 
 
-def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
+def test_an_empty_run_is_valid(tmp_path: Path) -> None:
     write_run(tmp_path / "run", {"q1": []})
     assert (tmp_path / "run").read_bytes() == b""
     assert read_run(tmp_path / "run") == {}
@@ -97,7 +97,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 HITS = {"q2": [("d1", 1.0)], "q1": [("d2", 0.5000001), ("d1", 0.5), ("d3", 7.25), ("d0", -1e-9), ("d4", 0.0)]}
 
 
-def test_a_run_is_written_in_one_order_whatever_the_order_of_ties(tmp_path: Path) -> None:
+def test_the_order_of_a_written_run_does_not_depend_on_the_order_of_ties(tmp_path: Path) -> None:
     write_run(tmp_path / "run", HITS, "ours")
     assert (tmp_path / "run").read_text() == (
         "q2 Q0 d1 1 1.000000 ours\n"

@@ -15,7 +15,7 @@ from learned_sparse.core import run_main
 from learned_sparse.core.errors import LearnedSparseError
 
 
-def end(error: BaseException) -> int | str | None:
+def exit_status(error: BaseException) -> int | str | None:
     """The exit status of a command that raises ``error``."""
 
     def main(argv: list[str] | None) -> int:
@@ -41,7 +41,7 @@ def end(error: BaseException) -> int | str | None:
 def test_errors_of_the_user_are_printed(
     error: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert end(error) == status
+    assert exit_status(error) == status
     assert capsys.readouterr() == ("", message)
 
 

@@ -1,4 +1,4 @@
-"""Public names that load at first use: what is imported when, and names that are submodules too."""
+"""Public names that load at first use: imported modules, and names that are also submodules."""
 
 from __future__ import annotations
 

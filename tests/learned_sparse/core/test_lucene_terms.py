@@ -11,7 +11,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, LuceneTerms, unfit_reason
 
-# Java's Character.isWhitespace: separators but for the three that do not break, and these controls.
+# Java's Character.isWhitespace: separators except the three no-break spaces, and these control characters.
 JAVA_WHITE_SPACE = {
     character
     for character in map(chr, range(0x110000))
@@ -52,8 +52,8 @@ def test_every_white_space_of_java_is_unfit() -> None:
 def test_check_names_document_and_term() -> None:
     terms = ["a", "new york", "a"]
     checked = LuceneTerms(terms)
-    good = SparseBatch(np.array([0, 0, 1]), np.array([0], np.int32), np.array([3], np.int32), terms)
-    checked.check(good, ["d1", "d2"])
+    valid = SparseBatch(np.array([0, 0, 1]), np.array([0], np.int32), np.array([3], np.int32), terms)
+    checked.check(valid, ["d1", "d2"])
     for number, message in ((1, "'d2': Lucene cannot hold the term 'new york'"), (2, "dimensions 0 and 2 have")):
         bad = SparseBatch(np.array([0, 0, 1]), np.array([number], np.int32), np.array([3], np.int32), terms)
         with pytest.raises(LearnedSparseError, match=message):

@@ -51,10 +51,10 @@ def expected(quantizer: Quantizer) -> dict[str, dict[str, int]]:
 
 
 def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    assert encode("--input", corpus, "--output", out, "--part-size", "10", "--quantization-factor", "20") == 0
-    assert dict(read_vectors(out)) == expected(Quantizer(20.0))
-    manifest = Manifest.load(out)
+    folder = tmp_path / "out"
+    assert encode("--input", corpus, "--output", folder, "--part-size", "10", "--quantization-factor", "20") == 0
+    assert dict(read_vectors(folder)) == expected(Quantizer(20.0))
+    manifest = Manifest.load(folder)
     assert manifest.complete
     assert [(part.file, part.documents) for part in manifest.parts] == [
         ("vectors/part-00000.jsonl", 10), ("vectors/part-00001.jsonl", 10), ("vectors/part-00002.jsonl", 6)
@@ -63,33 +63,33 @@ def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[s
     assert manifest.counts.postings == sum(map(len, expected(Quantizer(20.0)).values()))
     assert manifest.encoder["side"] == "document"
     assert (manifest.query_encoder or {})["side"] == "query"
-    assert list(manifest.problems(out)) == []
-    assert check(["check", str(out)]) == 0
+    assert list(manifest.problems(folder)) == []
+    assert check(["check", str(folder)]) == 0
     printed = capsys.readouterr().out
     assert "26 documents of" in printed
     assert "1 with an empty vector (kept)" in printed
-    assert f"next: python -m learned_sparse.index --input {out} --index DIR" in printed
+    assert f"next: python -m learned_sparse.index --input {folder} --index DIR" in printed
 
 
 @pytest.mark.parametrize("quantisation", [[], ["--bits", "6"], ["--quantization-factor", "9"]])
-def test_shards_write_the_parts_of_a_whole_run(tmp_path: Path, corpus: Path, quantisation: list[str]) -> None:
+def test_shards_write_the_parts_of_a_complete_run(tmp_path: Path, corpus: Path, quantisation: list[str]) -> None:
     arguments: list[str | Path] = ["--input", corpus, "--part-size", "4", *quantisation]
     encode(*arguments, "--output", tmp_path / "whole")
-    whole = {name: data for name, data in files(tmp_path / "whole").items() if name != "manifest.json"}
+    complete = {name: data for name, data in files(tmp_path / "whole").items() if name != "manifest.json"}
     union: dict[str, bytes] = {}
     for shard in range(3):
-        out = tmp_path / f"shard-{shard}"
-        encode(*arguments, "--output", out, "--num-shards", "3", "--shard-id", str(shard))
-        manifest = Manifest.load(out)
+        folder = tmp_path / f"shard-{shard}"
+        encode(*arguments, "--output", folder, "--num-shards", "3", "--shard-id", str(shard))
+        manifest = Manifest.load(folder)
         assert manifest.quantizer == Manifest.load(tmp_path / "whole").quantizer
         assert manifest.counts.written + manifest.counts.other_shards == len(TEXTS)
-        shard_files = {name: data for name, data in files(out).items() if name != "manifest.json"}
+        shard_files = {name: data for name, data in files(folder).items() if name != "manifest.json"}
         assert [part.file for part in manifest.parts] == [
             f"vectors/part-{number:05d}.jsonl" for number in range(shard, 7, 3)
         ]
         assert not shard_files.keys() & union.keys()
         union |= shard_files
-    assert union == whole
+    assert union == complete
 
 
 def test_bad_lines_raise_or_are_counted(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,21 +106,21 @@ def test_bad_lines_raise_or_are_counted(tmp_path: Path, corpus: Path, capsys: py
 def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     topics = tmp_path / "topics.tsv"
     topics.write_text("1\tw1 w2\n02\tempty\n")
-    out = tmp_path / "out"
-    assert encode("--queries", "--input", topics, "--output", out) == 0
+    folder = tmp_path / "out"
+    assert encode("--queries", "--input", topics, "--output", folder) == 0
     impacts, _ = Quantizer(100.0).quantize(FakeEncoder("query").encode(["w1 w2", "empty"]))
-    assert read_topics(out / "queries.tsv") == {"1": impacts.row(0), "02": {}}
-    manifest = Manifest.load(out)
+    assert read_topics(folder / "queries.tsv") == {"1": impacts.row(0), "02": {}}
+    manifest = Manifest.load(folder)
     assert (manifest.kind, manifest.complete, manifest.counts.empty_vectors) == ("queries", True, 1)
-    assert list(manifest.problems(out)) == []
+    assert list(manifest.problems(folder)) == []
     captured = capsys.readouterr()
     assert "'02' becomes 2" in captured.err
-    assert str(out / "queries.jsonl") in captured.out
-    before = files(out)
-    encode("--queries", "--input", topics, "--output", out, "--resume")
-    assert files(out) == before
+    assert str(folder / "queries.jsonl") in captured.out
+    before = files(folder)
+    encode("--queries", "--input", topics, "--output", folder, "--resume")
+    assert files(folder) == before
     with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 100.0 before, 50.0 now"):
-        encode("--queries", "--input", topics, "--output", out, "--resume", "--quantization-factor", "50")
+        encode("--queries", "--input", topics, "--output", folder, "--resume", "--quantization-factor", "50")
 
 
 def test_default_folders_are_below_home(
@@ -133,7 +133,7 @@ def test_default_folders_are_below_home(
         names.append(name)
         return load_collection(str(toy), data=data)
 
-    monkeypatch.setattr(run, "load_collection", load_toy)  # it is smaller than pydoc
+    monkeypatch.setattr(run, "load_collection", load_toy)  # smaller than pydoc
     with pytest.raises(LearnedSparseError, match=r"no checkpoint of 'sparterm'; `make demo` trains one, --checkpoint"):
         main(["--model", "sparterm"])
     (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
@@ -151,20 +151,20 @@ def test_default_folders_are_below_home(
 
 
 def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "letter.txt").write_text("text")
-    arguments: list[str | Path] = ["--input", corpus, "--output", out]
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "letter.txt").write_text("text")
+    arguments: list[str | Path] = ["--input", corpus, "--output", folder]
     with pytest.raises(LearnedSparseError, match=r"not empty; give --resume, --overwrite or another --output"):
         encode(*arguments)
     encode(*arguments, "--overwrite", "--part-size", "5")
     encode(*arguments, "--overwrite", "--part-size", "20")
-    assert sorted(path.name for path in (out / "vectors").iterdir()) == ["part-00000.jsonl", "part-00001.jsonl"]
-    assert (out / "letter.txt").read_text() == "text"
-    (out / "vectors" / "more.jsonl").write_text("")
+    assert sorted(path.name for path in (folder / "vectors").iterdir()) == ["part-00000.jsonl", "part-00001.jsonl"]
+    assert (folder / "letter.txt").read_text() == "text"
+    (folder / "vectors" / "more.jsonl").write_text("")
     with pytest.raises(LearnedSparseError, match=r"more.jsonl: not a part of this collection"):
         encode(*arguments, "--resume", "--part-size", "20")
-    assert any("more.jsonl: not in the manifest" in problem for problem in Manifest.load(out).problems(out))
+    assert any("more.jsonl: not in the manifest" in problem for problem in Manifest.load(folder).problems(folder))
     with pytest.raises(LearnedSparseError, match="is a file"):
         encode("--input", corpus, "--output", corpus)
 
@@ -238,7 +238,7 @@ def test_only_models_of_the_demo_have_a_default_collection(arguments: list[str])
         main(arguments)
 
 
-def test_a_model_of_the_demo_says_what_it_encodes(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_of_the_demo_logs_its_default_collection(caplog: pytest.LogCaptureFixture) -> None:
     assert set(demo.MODELS) | set(demo.OTHER_MODELS) == DEMO_MODELS
     caplog.set_level("INFO")
     options = parse_arguments(["--model", "spade-k2", "--checkpoint", "home/checkpoints/spade"])

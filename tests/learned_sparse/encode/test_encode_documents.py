@@ -1,4 +1,4 @@
-"""The pipeline: reading, encoding and writing at the same time, in order, with the errors of each."""
+"""The pipeline reads, encodes and writes concurrently, in order, and raises the errors of each step."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def write(path: Path, texts: Sequence[str]) -> Path:
     return path
 
 
-def run(encoder: FakeEncoder, corpus: Path, out: Path, **options: Any) -> Manifest:
-    return write_vectors(out, read_documents(corpus), encoder, **{"model": "m", "part_size": 5, **options})
+def run(encoder: FakeEncoder, corpus: Path, folder: Path, **options: Any) -> Manifest:
+    return write_vectors(folder, read_documents(corpus), encoder, **{"model": "m", "part_size": 5, **options})
 
 
 def vectors(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*.json*") if path.name != "manifest.json"}
 
 
-def test_the_two_halves_give_the_result_of_encode(tmp_path: Path, corpus: Path) -> None:
+def test_prepare_and_encode_prepared_give_the_result_of_encode(tmp_path: Path, corpus: Path) -> None:
     encoder, progress = TwoHalves(), list[int]()
     manifest = run(encoder, corpus, tmp_path / "halves", progress=progress.append)
     run(FakeEncoder("document"), corpus, tmp_path / "whole", quantizer=Quantizer(9.0))
@@ -85,7 +85,7 @@ def test_the_two_halves_give_the_result_of_encode(tmp_path: Path, corpus: Path) 
     assert threading.get_ident() not in encoder.threads["prepare"]
 
 
-def test_the_next_slice_is_prepared_while_one_is_encoded_and_no_more_are_read(tmp_path: Path, corpus: Path) -> None:
+def test_exactly_one_slice_is_prepared_ahead(tmp_path: Path, corpus: Path) -> None:
     prepared: list[str] = []
     second = threading.Event()
     reader = read_documents(corpus)
@@ -101,12 +101,12 @@ def test_the_next_slice_is_prepared_while_one_is_encoded_and_no_more_are_read(tm
         def encode_prepared(self, batch: list[str]) -> SparseBatch:
             if not documents_read:
                 assert second.wait(TIMEOUT), "the second slice was not prepared while the first was encoded"
-                threading.Event().wait(0.2)  # time for the reader to read more, if it did
+                threading.Event().wait(0.2)  # time in which the reader could read more
             documents_read.append(reader.read)
             return super().encode_prepared(batch)
 
     write_vectors(tmp_path / "out", reader, Waiting(), part_size=5)
-    assert documents_read[0] == 10  # the window that is encoded and the next one
+    assert documents_read[0] == 10  # the window in progress and the next one
     assert all(count <= 5 * (number + 2) for number, count in enumerate(documents_read))
 
 
@@ -122,7 +122,7 @@ def test_an_error_of_the_tokenizer_is_raised(tmp_path: Path, part_size: int) -> 
 
 
 @pytest.mark.parametrize("options", [{}, {"part_size": 7}, {"part_size": 50}, {"compress": True}])
-def test_slices_do_not_change_the_bytes(
+def test_the_slice_size_does_not_change_the_output(
     tmp_path: Path, corpus: Path, options: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     run(TwoHalves(), corpus, tmp_path / "whole", **options)
@@ -149,7 +149,7 @@ def test_the_quantiser_is_calibrated_on_the_first_slice(
 
 
 @pytest.mark.usefixtures("small_slices")
-def test_an_error_in_the_middle_of_a_part_leaves_no_part(tmp_path: Path, corpus: Path) -> None:
+def test_an_error_inside_a_part_leaves_no_part(tmp_path: Path, corpus: Path) -> None:
     class Nan(TwoHalves):
         def encode_prepared(self, prepared: list[str]) -> SparseBatch:
             batch = super().encode_prepared(prepared)

@@ -1,4 +1,4 @@
-"""Expanded text of documents: read from files, passed to the encoders that use it, counted."""
+"""Expanded text of documents is read from files, passed to encoders that use it, and counted."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 class _Recording(FakeEncoder):
     """Records the texts that it encodes."""
 
-    def __init__(self, side: str, encoded: list[str], uses: bool) -> None:
+    def __init__(self, side: str, encoded: list[str], uses_expanded: bool) -> None:
         super().__init__(side)
-        self.encoded, self.uses_expanded = encoded, uses
+        self.encoded, self.uses_expanded = encoded, uses_expanded
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         self.encoded += texts
         return super().encode(texts)
 
 
-def encode(folder: Path, monkeypatch: pytest.MonkeyPatch, uses: bool, *options: str) -> tuple[list[str], Manifest]:
+def encode(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, uses_expanded: bool, *options: str
+) -> tuple[list[str], Manifest]:
     encoded: list[str] = []
-    install_loader(monkeypatch, lambda _, side, **__: _Recording(side, encoded, uses))
+    install_loader(monkeypatch, lambda _, side, **__: _Recording(side, encoded, uses_expanded))
     corpus = folder / "corpus.jsonl"
     if not corpus.exists():
         corpus.write_text("".join(f"{json.dumps(document)}\n" for document in DOCUMENTS))
@@ -54,7 +56,7 @@ def encode(folder: Path, monkeypatch: pytest.MonkeyPatch, uses: bool, *options: 
     return encoded, Manifest.load(folder / "out")
 
 
-def test_encoders_that_use_expanded_text_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expanded_text_is_passed_to_encoders_that_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded, manifest = encode(tmp_path, monkeypatch, True, "--bits", "8")
     assert encoded == [f"hives{EXPANDED}what are hives", f"wing{EXPANDED}lift of a wing drag", "rash"]
     assert (manifest.counts.expanded, manifest.counts.written) == (2, 3)
@@ -65,7 +67,7 @@ def test_encoders_that_use_expanded_text_get_it(tmp_path: Path, monkeypatch: pyt
 def test_a_run_with_other_expanded_text_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encode(tmp_path, monkeypatch, True)
     corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text(corpus.read_text().replace("what are hives", "where are bees"))  # of the same length
+    corpus.write_text(corpus.read_text().replace("what are hives", "where are bees"))  # equal length
     with pytest.raises(LearnedSparseError, match="the input has changed"):
         encode(tmp_path, monkeypatch, True, "--resume")
 

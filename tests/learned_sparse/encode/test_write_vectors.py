@@ -1,4 +1,4 @@
-"""``write_vectors`` with a user's own encoder: the folder of the command, accepted by every reader."""
+"""``write_vectors`` with a user-defined encoder gives the same folder as the command, accepted by every reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOCUMENTS = [Document(name, text) for name, text in TEXTS.items()]
 
 
 class WordCounts(Encoder):
-    """The three required members of an encoder, and no key in ``description``."""
+    """An encoder with the three required members and an empty ``description``."""
 
     terms = ("hives", "itch", "wing")
     description: Mapping[str, Any] = {}
@@ -44,7 +44,7 @@ def test_an_encoder_with_the_required_members_only(tmp_path: Path) -> None:
     assert manifest.query_encoder is None
 
 
-def test_the_folder_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_vectors_gives_the_folder_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_loader(monkeypatch)
     (tmp_path / "corpus.tsv").write_text("".join(f"d{number}\tw{number} v\n" for number in range(9)))
     named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(tmp_path / "corpus.tsv"), "--part-size", "4"]

@@ -42,9 +42,9 @@ def _segment(leaf: Any) -> Any:
 
 
 def _fields(leaf: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    every = leaf.getFieldInfos().iterator()
-    while every.hasNext():
-        field = every.next()
+    fields = leaf.getFieldInfos().iterator()
+    while fields.hasNext():
+        field = fields.next()
         yield (
             field.getName(),
             (
@@ -60,32 +60,32 @@ def _fields(leaf: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _terms(terms: Any, names: list[str]) -> Iterator[tuple[str, tuple[int, int, dict[str, int]]]]:
-    every = terms.iterator()
-    while (term := every.next()) is not None:
-        postings, found = every.postings(None), {}
+    iterator = terms.iterator()
+    while (term := iterator.next()) is not None:
+        postings, frequencies = iterator.postings(None), {}
         while (document := postings.nextDoc()) != END:
-            found[names[document]] = postings.freq()
-        yield term.utf8ToString(), (every.docFreq(), every.totalTermFreq(), found)
+            frequencies[names[document]] = postings.freq()
+        yield term.utf8ToString(), (iterator.docFreq(), iterator.totalTermFreq(), frequencies)
 
 
 def _norms(leaf: Any, names: list[str]) -> dict[str, int]:
-    norms, found = leaf.getNormValues("contents"), {}
+    norms, by_document = leaf.getNormValues("contents"), {}
     while (document := norms.nextDoc()) != END:
-        found[names[document]] = norms.longValue()
-    return found
+        by_document[names[document]] = norms.longValue()
+    return by_document
 
 
 def _order(leaf: Any, names: list[str]) -> bool:
-    """Whether the bytes that order ties are the ids."""
-    values, found = leaf.getBinaryDocValues("id"), []
+    """Whether the bytes that break ties are the ids."""
+    values, ids = leaf.getBinaryDocValues("id"), []
     while values.nextDoc() != END:
-        found.append(values.binaryValue().utf8ToString())
-    return found == names
+        ids.append(values.binaryValue().utf8ToString())
+    return ids == names
 
 
 def _vectors(reader: Any, names: list[str]) -> dict[str, Any]:
-    found = {}
+    by_document = {}
     for number, name in enumerate(names):
         terms = reader.termVectors().get(number, "contents")
-        found[name] = terms and (terms.hasPositions(), dict(_terms(terms, [name])))
-    return found
+        by_document[name] = terms and (terms.hasPositions(), dict(_terms(terms, [name])))
+    return by_document

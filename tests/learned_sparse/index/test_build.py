@@ -1,4 +1,4 @@
-"""Indexes of encoded folders, plain vectors and text: what they hold, what is verified, and which inputs are errors."""
+"""Indexes of encoded folders, plain vectors and text: contents, verification, and errors."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def built(request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest
 
 
 @pytest.mark.jvm
-def test_the_index_holds_what_the_files_hold(built: Path, folder: Path) -> None:
+def test_the_index_has_the_contents_of_the_files(built: Path, folder: Path) -> None:
     total = sum(sum(vector.values()) for vector in VECTORS.values())
     assert read_contents(built) == IndexContents(documents=5, distinct_ids=5, postings=10, total_impacts=total + 1)
     assert postings_of(built, VECTORS) == {**VECTORS, "d3": {EMPTY_TERM: 1}}
     assert postings_of(built, ["d5", "gone", "d2"]) == {name: VECTORS[name] for name in ("d5", "d2")}
     assert postings_of(built, []) == {}
-    note = IndexNote.load(built)
-    assert note.manifests == (Manifest.load(folder),)
-    assert note.facts["verified_documents"] == 5
-    assert "-storeDocvectors" in note.facts["options"]
-    if note.facts["indexer"] == "IndexCollection":
+    index_note = IndexNote.load(built)
+    assert index_note.manifests == (Manifest.load(folder),)
+    assert index_note.facts["verified_documents"] == 5
+    assert "-storeDocvectors" in index_note.facts["options"]
+    if index_note.facts["indexer"] == "IndexCollection":
         assert "Indexing Complete! 5 documents" in (built / LOG).read_text()
     assert not (built / "source").exists()
 
@@ -97,8 +97,8 @@ def test_verification_finds_each_kind_of_loss(built: Path, folder: Path, tmp_pat
 
 @pytest.mark.jvm
 def test_verify_reports_each_difference(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    others = {**VECTORS, "d1": {"hives": 3, "t0": 3, "日本": 6}, "new": {"all": 1}}
-    arguments = ["--input", str(write_folder(tmp_path, others)), "--index", str(built), "--verify", "1000"]
+    changed = {**VECTORS, "d1": {"hives": 3, "t0": 3, "日本": 6}, "new": {"all": 1}}
+    arguments = ["--input", str(write_folder(tmp_path, changed)), "--index", str(built), "--verify", "1000"]
     assert command.main(arguments) == 2
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("6 documents, 11 postings compared: 7 differences")
@@ -130,11 +130,11 @@ def test_a_long_report_is_cut() -> None:
 def test_shards_become_one_index_and_repeated_ids_are_found(tmp_path: Path) -> None:
     first = write_folder(tmp_path / "0", {"d1": VECTORS["d1"]}, parts=1)
     second = write_folder(tmp_path / "1", {"d2": VECTORS["d2"]}, parts=1)
-    note = build_index([first, second], tmp_path / "index")
-    assert (note.facts["documents"], len(note.manifests)) == (2, 2)
-    again = write_folder(tmp_path / "2", {"d1": VECTORS["d2"]}, parts=1)
+    index_note = build_index([first, second], tmp_path / "index")
+    assert (index_note.facts["documents"], len(index_note.manifests)) == (2, 2)
+    repeated = write_folder(tmp_path / "2", {"d1": VECTORS["d2"]}, parts=1)
     with pytest.raises(LearnedSparseError, match="distinct ids: 2 in the files, 1 in the index"):
-        build_index([first, again], tmp_path / "twice")
+        build_index([first, repeated], tmp_path / "twice")
     assert not (tmp_path / "twice").exists()
     assert not list(tmp_path.glob(".twice*"))
 
@@ -300,7 +300,7 @@ def test_all_shards_are_indexed_together(tmp_path: Path) -> None:
 
 def test_an_index_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     index = tmp_path / "index"
-    (tmp_path / ".index.0123456789abcdef.tmp").mkdir()  # left by a process that was killed
+    (tmp_path / ".index.0123456789abcdef.tmp").mkdir()  # from a killed process
 
     def fail() -> None:
         with new_index(index) as folder:

@@ -24,9 +24,9 @@ WORDS = st.text(st.characters(exclude_characters=" \x01", exclude_categories=["C
 GOOD = '{"id": "d1", "vector": {"a": 3, "b": 1}}'
 
 
-def indexed(place: Path, *lines: str, threads: int = 1) -> DirectCounts:
-    (place / "in.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    return index_directly([place / "in.jsonl"], place / "index", threads=threads)
+def indexed(folder: Path, *lines: str, threads: int = 1) -> DirectCounts:
+    (folder / "in.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return index_directly([folder / "in.jsonl"], folder / "index", threads=threads)
 
 
 @example({":": 1})
@@ -64,10 +64,15 @@ def test_errors_name_file_and_line(tmp_path: Path, line: str, message: str) -> N
 @pytest.mark.jvm
 def test_the_largest_impacts(tmp_path: Path) -> None:
     largest, empty = f'{{"id": 7, "vector": {{"a": {LARGEST}}}}}', f'{{"id": "e", "vector": {{"{EMPTY_TERM}": 1}}}}'
-    again = largest.replace("7", "8", 1)
-    assert indexed(tmp_path, GOOD, largest, empty, again) == DirectCounts(4, 5, 2 * LARGEST + 5)
-    found = lucene.read_contents(tmp_path / "index")
-    assert (found.documents, found.distinct_ids, found.postings, found.total_impacts) == (4, 4, 5, 2 * LARGEST + 5)
+    repeated = largest.replace("7", "8", 1)
+    assert indexed(tmp_path, GOOD, largest, empty, repeated) == DirectCounts(4, 5, 2 * LARGEST + 5)
+    contents = lucene.read_contents(tmp_path / "index")
+    assert (contents.documents, contents.distinct_ids, contents.postings, contents.total_impacts) == (
+        4,
+        4,
+        5,
+        2 * LARGEST + 5,
+    )
     assert lucene.postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
 
 
@@ -90,18 +95,18 @@ def test_many_plain_and_gzip_files(tmp_path: Path, threads: int, monkeypatch: py
 @pytest.mark.jvm
 def test_an_error_stops_all_threads_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = encoded_files([write_folder(tmp_path / "in", {f"d{n}": {"a": 1} for n in range(900)}, parts=3)])
-    seen = []
+    processed = []
 
     def interrupted(vector: dict[str, int]) -> str:
-        seen.append(vector)
-        if len(seen) == 150:
+        processed.append(vector)
+        if len(processed) == 150:
             raise KeyboardInterrupt
         return delimited(vector)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(direct, "delimited", interrupted)
         build_index(files, tmp_path / "index", threads=2)
-    assert len(seen) < 500
+    assert len(processed) < 500
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
     assert build_index(files, tmp_path / "index").facts["documents"] == 900
 

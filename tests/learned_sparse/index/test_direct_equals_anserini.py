@@ -1,4 +1,4 @@
-"""Indexes written directly and by Anserini hold equal numbers: all that a search can use."""
+"""Indexes written directly and by Anserini have equal values of everything that a search uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from learned_sparse.lucene.reader import open_reader
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.index.lucene_statistics import statistics
 
-ODD = {
+UNUSUAL = {
     "longest": {"x" * 254: 20_000, "y" * 253: 1, "𝔘" * 127: 3},
     "marks": {
         "|": 3,
@@ -38,14 +38,14 @@ ODD = {
 
 
 def random_vectors(seed: int, documents: int = 60) -> dict[str, dict[str, int]]:
-    """Few terms, so that scores tie often; impacts of all magnitudes."""
-    drawn = random.Random(seed)
+    """Random vectors of few terms, which give many ties, with impacts of all magnitudes."""
+    rng = random.Random(seed)
     return {
         f"d{number}": {
             "all": 1 + number % 3,
-            **{f"t{min(40, int(drawn.paretovariate(0.7)))}": int(10 ** drawn.uniform(0, 4)) for _ in range(9)},
+            **{f"t{min(40, int(rng.paretovariate(0.7)))}": int(10 ** rng.uniform(0, 4)) for _ in range(9)},
         }
-        for number in drawn.sample(range(1_000), documents)
+        for number in rng.sample(range(1_000), documents)
     }
 
 
@@ -60,28 +60,28 @@ def both_ways(vectors: Vectors, folder: Path, parts: int = 3, **options: Any) ->
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return both_ways({**random_vectors(1), **ODD}, tmp_path_factory.mktemp("impact"), store=["Docvectors"])
+    return both_ways({**random_vectors(1), **UNUSUAL}, tmp_path_factory.mktemp("impact"), store=["Docvectors"])
 
 
 @pytest.mark.jvm
 def test_every_number_of_the_index_is_equal(pair: tuple[Path, Path]) -> None:
-    made, stock = (statistics(index) for index in pair)
-    vectors, with_positions = made.pop("vectors"), stock.pop("vectors")
-    for what, expected in stock.items():
-        assert made[what] == expected, what
+    direct, stock = (statistics(index) for index in pair)
+    vectors, with_positions = direct.pop("vectors"), stock.pop("vectors")
+    for statistic, expected in stock.items():
+        assert direct[statistic] == expected, statistic
     # The frequencies are equal; only repeated words have positions.
     assert vectors == {name: (False, terms) for name, (_, terms) in with_positions.items()}
-    assert made["terms"]["x" * 254] == (1, 20_000, {"longest": 20_000})
-    assert made["terms"]["|"][2] == {"marks": 3}
+    assert direct["terms"]["x" * 254] == (1, 20_000, {"longest": 20_000})
+    assert direct["terms"]["|"][2] == {"marks": 3}
     assert [IndexNote.load(index).facts["indexer"] for index in pair] == ["direct", "IndexCollection"]
 
 
 @pytest.mark.jvm
 def test_terms_scored_by_bm25_keep_their_lengths(tmp_path: Path) -> None:
     pair = both_ways(random_vectors(2), tmp_path, scoring="bm25")
-    made, stock = (statistics(index) for index in pair)
-    assert made == stock
-    assert len(set(made["norms"].values())) > 10
+    direct, stock = (statistics(index) for index in pair)
+    assert direct == stock
+    assert len(set(direct["norms"].values())) > 10
 
 
 @pytest.mark.jvm

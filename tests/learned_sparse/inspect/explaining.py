@@ -27,7 +27,7 @@ EXPANSION = "##allergy"
 
 
 class Explaining(WordCounts):
-    """Each word has the weight 2; the first two words expand to ``##allergy`` with 0.5 and 1."""
+    """Each word has weight 2; the first two words also expand to ``##allergy`` with weights 0.5 and 1."""
 
     quantizer: Any = Quantizer(2.0)
 
@@ -48,7 +48,7 @@ class Explaining(WordCounts):
         shares = {word: [Share(at, 2.0) for at, token in enumerate(tokens) if token.text == word] for word in words}
         if len(words) > 1:
             shares[EXPANSION] = [Share(1, 0.5, "expansion"), Share(2, 1.0, "expansion")]
-        weights = {term: sum(share.weight for share in some) for term, some in shares.items()}
+        weights = {term: sum(share.weight for share in term_shares) for term, term_shares in shares.items()}
         ordered = sorted(weights, key=lambda term: (-weights[term], term))
         return Reading(
             tokens=tuple(tokens),
@@ -70,7 +70,7 @@ def vectors() -> dict[str, Mapping[str, int]]:
     """Impacts of ``DOCUMENTS`` by ``Explaining``."""
     batch = Explaining().encode(list(DOCUMENTS.values()))
     impacts = Explaining.quantizer.quantize(batch)[0]
-    return {name: impacts.row(place) for place, name in enumerate(DOCUMENTS)}
+    return {name: impacts.row(row) for row, name in enumerate(DOCUMENTS)}
 
 
 def save_index(folder: Path, **changes: Any) -> Path:
@@ -78,18 +78,18 @@ def save_index(folder: Path, **changes: Any) -> Path:
     corpus = folder / "corpus.tsv"
     folder.mkdir(parents=True, exist_ok=True)
     corpus.write_text("".join(f"{name}\t{text}\n" for name, text in DOCUMENTS.items()), encoding="utf-8")
-    made: dict[str, Any] = {
+    options: dict[str, Any] = {
         "quantizer": Explaining.quantizer,
         "query_quantizer": Explaining.quantizer,
         "input": ({"file": str(corpus), "bytes": corpus.stat().st_size},),
         **changes,
     }
-    build_index(encoded_files([write_folder(folder / "encoded", vectors(), **made)]), folder / "index")
+    build_index(encoded_files([write_folder(folder / "encoded", vectors(), **options)]), folder / "index")
     return folder / "index"
 
 
 def explain_everything(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Make ``load_encoder`` return ``Explaining``; the arguments of its calls."""
+    """Make ``load_encoder`` return ``Explaining``; returns the arguments of its calls."""
     calls: list[dict[str, Any]] = []
 
     def load_encoder(checkpoint: str, side: str, **options: Any) -> Explaining:

@@ -1,4 +1,4 @@
-"""``learned_sparse.inspect``: texts, documents of an index, and scores that are Lucene's."""
+"""``learned_sparse.inspect``: texts, documents of an index, and scores equal to Lucene's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Replace the encoders; the arguments of the calls of ``load_encoder``."""
+    """Replace the encoders; returns the arguments of the calls of ``load_encoder``."""
     return explain_everything(monkeypatch)
 
 
@@ -135,7 +135,7 @@ def test_a_query_by_its_id(index: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert (content["query"]["id"], content["query"]["text"], content["score"]["total"]) == ("8", "hives", 32)
     assert content["document"]["text"] is None
     assert "no query '9'" in refused(*pair, "--query-id", "9")
-    assert "'tiny'" in refused("--index", index, "--document", "d1", "--query-id", "8")  # as the index says
+    assert "'tiny'" in refused("--index", index, "--document", "d1", "--query-id", "8")  # recorded in the index
 
 
 @pytest.mark.jvm
@@ -151,13 +151,13 @@ def test_vectors_without_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.jvm
 def test_a_document_without_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No stored vectors, no collection, another encoder: the postings are enough, and a note says what is missing."""
+    """Without the text, the terms of the postings are shown and a message says what is missing."""
     index = save_index(tmp_path, collection=None)
     (tmp_path / "corpus.tsv").unlink()
     content = as_json(capsys, "--index", index, "--document", "d10")
     assert {term["term"]: term["impact"] for term in content["document"]["terms"]} == vectors()["d10"]
-    (note,) = content["document"]["notes"]
-    assert "corpus.tsv: the encoded documents are not there; name them with --collection" in note
+    (message,) = content["document"]["notes"]
+    assert "corpus.tsv: the encoded documents are not there; name them with --collection" in message
     quiet = as_json(capsys, "--index", index, "--document", "d10", "--no-sources")
     assert quiet["document"]["notes"] == []
     assert "     4    and" in shown(capsys, "--index", index, "--document", "d10", "--no-sources")
@@ -174,17 +174,17 @@ def test_a_changed_text_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.jvm
 def test_no_sources_of_another_encoder(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    other = lambda *_, **__: Explaining(side="document", max_length=8)  # noqa: E731
-    replace_encoders(monkeypatch, other)
-    (note,) = as_json(capsys, "--index", index, "--document", "d1")["document"]["notes"]
-    assert "not the encoder of these vectors" in note
-    assert "max_length" in note
+    load_other = lambda *_, **__: Explaining(side="document", max_length=8)  # noqa: E731
+    replace_encoders(monkeypatch, load_other)
+    (message,) = as_json(capsys, "--index", index, "--document", "d1")["document"]["notes"]
+    assert "not the encoder of these vectors" in message
+    assert "max_length" in message
 
 
 @pytest.mark.jvm
-def test_an_encoder_that_explains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    other = lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {}))  # noqa: E731
-    replace_encoders(monkeypatch, other)
+def test_an_encoder_without_explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    load_other = lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {}))  # noqa: E731
+    replace_encoders(monkeypatch, load_other)
     content = as_json(capsys, "--index", save_index(tmp_path), "--query", "rash", "--document", "d10")
     assert content["score"]["total"] == 2 * 4
     assert "no sources: this encoder does not explain its weights" in content["query"]["notes"]
@@ -213,7 +213,7 @@ def test_the_best_segment_of_a_document_is_shown(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.jvm
-def test_a_score_that_is_not_lucenes_is_an_error(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_that_differs_from_lucenes_is_an_error(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("learned_sparse.lucene.score_of", lambda *_: 1.0)
     assert "the terms add up to 32, Lucene scores 1.0" in refused(
         "--index", index, "--query", "hives", "--document", "d1"

@@ -29,7 +29,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def place(request: pytest.FixtureRequest, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def indexed(request: pytest.FixtureRequest, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a collection and its index by one of the models."""
     folder = tmp_path_factory.mktemp(request.param)
     model = new_model(request.param, MODELS[request.param], str(tiny_bert))
@@ -55,12 +55,12 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[
 
 
 @pytest.mark.jvm
-def test_scores_are_lucenes_and_shares_add_up(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    impacts = QueryEncoder.from_index(place / "index").encode(QUERY)
-    hits = lucene.search_impacts(place / "index", {"q": impacts}, 2)["q"]
+def test_scores_are_lucenes_and_shares_add_up(indexed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    impacts = QueryEncoder.from_index(indexed / "index").encode(QUERY)
+    hits = lucene.search_impacts(indexed / "index", {"q": impacts}, 2)["q"]
     assert len(hits) > 1
     for name, score in hits:
-        content = as_json(capsys, "--index", place / "index", "--query", QUERY, "--document", name)
+        content = as_json(capsys, "--index", indexed / "index", "--query", QUERY, "--document", name)
         assert content["score"]["total"] == content["score"]["lucene"] == score
         document = content["document"]
         assert document["notes"] == []

@@ -44,13 +44,13 @@ def test_a_page_of_a_hostile_document(
         "span",
     }
     assert visible(HOSTILE) in html.unescape(re.sub("<[^>]+>", "", first.decode()))
-    (met, *_), (unmet, *_) = (
+    (matched, *_), (unmatched, *_) = (
         re.findall(f'<span class="(r\\d+)">{word}</span>', first.decode()) for word in ("hives", "&quot;quoted&quot;")
     )
     styles = dict(re.findall(r"\.(r\d+) {(.*)}", first.decode()))
-    assert "underline" in styles[met]
-    assert "underline" not in styles[unmet]
-    assert "background-color: #ef7d2b" in styles[met]
+    assert "underline" in styles[matched]
+    assert "underline" not in styles[unmatched]
+    assert "background-color: #ef7d2b" in styles[matched]
     assert not re.search(r"https?://|url\(|@import", first.decode())
     assert as_json(capsys, *pair, "--html", file)["document"]["text"] == HOSTILE
     assert file.read_bytes() == first

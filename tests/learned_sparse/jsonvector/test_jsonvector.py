@@ -1,4 +1,4 @@
-"""Files for Anserini: reading is the inverse of writing; lines that Anserini would change are refused by both."""
+"""Files for Anserini: reading is the inverse of writing; both refuse lines that Anserini would change."""
 
 from __future__ import annotations
 

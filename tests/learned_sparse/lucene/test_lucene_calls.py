@@ -1,4 +1,4 @@
-"""The committed Java class file is what the compiler makes of its source."""
+"""The committed Java class file equals the compiled source."""
 
 from __future__ import annotations
 

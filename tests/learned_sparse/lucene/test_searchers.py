@@ -113,7 +113,7 @@ def test_scores_are_dot_products_and_ties_are_cut_by_id(index: Path) -> None:
 
 @pytest.mark.jvm
 def test_scores_are_exact_up_to_two_to_the_24(tmp_path: Path) -> None:
-    """Stock Pyserini first repeats each query term ``weight`` times, and would not end."""
+    """Stock Pyserini repeats each query term ``weight`` times, which takes too long for such weights."""
     write_index(tmp_path, {"a": {"x": 1, "y": 1}, "b": {"x": 1}, "c": {"y": 1}}, 10)
     for weights in ([2**24 - 1, 1], [2**23, 2**23 - 1]):
         query = dict(zip(("x", "y"), weights, strict=True))
@@ -145,7 +145,7 @@ def test_errors(index: Path, tmp_path: Path) -> None:
 
 @pytest.mark.jvm
 def test_text_of_many_words(tmp_path: Path) -> None:
-    """Words without white space between them count as terms too; Lucene rejects more than 1,024 by default."""
+    """Words without white space between them are also terms; by default Lucene rejects more than 1,024."""
     build_bm25_index([Document("d1", "hives"), Document("d2", "rash")], tmp_path / "index", threads=1)
     from jnius import autoclass
 

@@ -54,7 +54,7 @@ def test_threads_search_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> Non
     unpatched, barrier = searcher.search, threading.Barrier(2, timeout=60)
 
     def search(query: Mapping[str, int], k: int) -> Hits:
-        barrier.wait()  # until another thread is in this function too
+        barrier.wait()  # waits until another thread is also in this function
         return unpatched(query, k)
 
     monkeypatch.setattr(searcher, "search", search)
@@ -81,7 +81,7 @@ def test_the_first_error_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def random_rows(count: int, terms: int, largest: int, seed: int) -> list[dict[str, int]]:
-    """Rows of at most ``terms`` terms out of twice as many."""
+    """Rows of at most ``terms`` terms from a vocabulary of twice the size."""
     random = np.random.default_rng(seed)
     sizes = random.integers(0, terms + 1, count)
     columns = [random.choice(2 * terms, size, replace=False).tolist() for size in sizes]
@@ -125,14 +125,14 @@ def test_large_scores_are_exact() -> None:
 @pytest.mark.parametrize(
     ("query", "width"), [({"a": 2**31 // 255, "b": 0}, 4), ({"a": 2**31 // 255, "b": 1}, 8), ({"a": 2**40}, 8)]
 )
-def test_scores_are_as_wide_as_they_must_be(query: dict[str, int], width: int) -> None:
+def test_the_score_type_depends_on_the_largest_score(query: dict[str, int], width: int) -> None:
     searcher = ExactSearcher.from_vectors([("d1", {"a": 255, "b": 255}), ("d2", {"a": 254})])
     assert searcher.scores(query).itemsize == width
     assert searcher.search(query) == [("d1", 255 * (query["a"] + query.get("b", 0))), ("d2", 254 * query["a"])]
 
 
 @pytest.mark.parametrize(("largest", "width"), [(255, 1), (256, 2), (65_536, 4)])
-def test_impacts_take_as_few_bytes_as_they_need(largest: int, width: int) -> None:
+def test_impacts_use_the_smallest_integer_type(largest: int, width: int) -> None:
     matrix = ExactSearcher.from_vectors([("d1", {"a": 1, "b": largest}), ("d2", {"a": 2})])._matrix
     assert matrix.indices.nbytes == 3 * 4
     assert matrix.data.nbytes == 3 * width
@@ -172,12 +172,12 @@ def test_load_encoded_folders_and_plain_files(tmp_path: Path) -> None:
     first = write_folder(tmp_path / "1", dict(list(VECTORS.items())[:3]))
     second = write_folder(tmp_path / "2", dict(list(VECTORS.items())[3:]))
     files = [*(first / "vectors").iterdir(), *(second / "vectors").iterdir()]
-    whole = ExactSearcher.from_vectors(VECTORS.items())
+    expected = ExactSearcher.from_vectors(VECTORS.items())
     query = {"a": 1, "b": 1, "c": 1}
     for paths in ([first, str(second)], files, [first / "vectors", second]):
         searcher = ExactSearcher.load(*paths)
-        assert searcher.ids == whole.ids == sorted(VECTORS)
-        assert searcher.search(query) == whole.search(query) == [("d10", 300), ("d1", 3), ("d3", 2), ("d4", 1)]
+        assert searcher.ids == expected.ids == sorted(VECTORS)
+        assert searcher.search(query) == expected.search(query) == [("d10", 300), ("d1", 3), ("d3", 2), ("d4", 1)]
     with pytest.raises(LearnedSparseError, match="occurs twice"):
         ExactSearcher.load(first, first)
     other = write_folder(tmp_path / "3", {"d11": {"a": 1}}, quantizer=Quantizer(2.0))

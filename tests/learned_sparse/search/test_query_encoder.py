@@ -1,4 +1,4 @@
-"""Query encoders: the encoder an index asks for, its settings and quantiser, and their use in Pyserini."""
+"""Query encoders: the encoder recorded in an index, its settings and quantiser, and use in Pyserini."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = {"alpha": 0.3, "query_k": None, "pooling": "max"}
 
 
 class _Minimal(Encoder):
-    """Only the required members; every text weighs one term."""
+    """An encoder with the required members only; every text has one term."""
 
     terms: Sequence[str] = ("hives", "rash")
 
@@ -51,7 +51,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    """The note of an index of documents that were encoded with ``SETTINGS``."""
+    """The ``IndexNote`` of an index of documents encoded with ``SETTINGS``."""
     encoded = write_folder(
         tmp_path / "encoded", {"d1": {"hives": 1}}, query_encoder=description(settings=SETTINGS, dtype="fp32")
     )
@@ -86,8 +86,8 @@ def test_the_encoder_of_an_index(index: Path, loaded: list[dict[str, Any]]) -> N
     assert encoder.quantizer == Quantizer(1.0)
     QueryEncoder.from_index(str(index), tmp := "elsewhere", device="cpu")
     assert (loaded[1]["checkpoint"], loaded[1]["device"]) == (tmp, "cpu")
-    same = WordCounts(settings=SETTINGS)
-    assert QueryEncoder.from_index(index, same).encoder is same
+    matching = WordCounts(settings=SETTINGS)
+    assert QueryEncoder.from_index(index, matching).encoder is matching
 
 
 def test_the_checkpoint_of_a_moved_index(
@@ -154,15 +154,15 @@ def test_settings_that_only_queries_depend_on(index: Path, loaded: list[dict[str
 
 
 def test_an_encoder_that_does_not_match_is_refused(index: Path, loaded: list[dict[str, Any]]) -> None:
-    other = WordCounts(settings={**SETTINGS, "layers": 6}, max_length=32, weights="abc")
+    mismatched = WordCounts(settings={**SETTINGS, "layers": 6}, max_length=32, weights="abc")
     message = (
         "max_length: 64 in the index, 32 in the encoder; settings.layers: absent in the index, 6 in the encoder; "
         "weights: absent in the index, 'abc' in the encoder"
     )
-    other.query_only_settings = frozenset({"query_k"})
+    mismatched.query_only_settings = frozenset({"query_k"})
     for settings in (None, {"query_k": None}):
         with pytest.raises(LearnedSparseError, match=message):
-            QueryEncoder.from_index(index, other, settings=settings)
+            QueryEncoder.from_index(index, mismatched, settings=settings)
 
 
 def test_indexes_without_a_record_need_a_checkpoint(tmp_path: Path, loaded: list[dict[str, Any]]) -> None:
@@ -198,8 +198,8 @@ def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     from learned_sparse.index import build_index, encoded_files
     from learned_sparse.lucene import allow_clauses, make_encoders_known
 
-    wide = {f"w{number}": 1 for number in range(3_000)}
-    vectors = {"d1": {"hives": 3}, "d2": {"hives": 1, "rash": 2}, "wide": wide}
+    many_terms = {f"w{number}": 1 for number in range(3_000)}
+    vectors = {"d1": {"hives": 3}, "d2": {"hives": 1, "rash": 2}, "wide": many_terms}
     index = tmp_path / "index"
     build_index(encoded_files([write_folder(tmp_path / "encoded", vectors)]), index)
     allow_clauses(1)  # starts the JVM
@@ -208,7 +208,7 @@ def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     encoder = QueryEncoder(WordCounts(), Quantizer(1.0))
     searcher = LuceneImpactSearcher(str(index), encoder, -1)
     assert [(hit.docid, hit.score) for hit in searcher.search("rash hives rash", 2)] == [("d2", 5.0), ("d1", 3.0)]
-    assert len(searcher.search(" ".join(wide), 2)) == 1  # 3,000 terms: the clause limit is raised
+    assert len(searcher.search(" ".join(many_terms), 2)) == 1  # needs a higher clause limit than Lucene's default
     assert list(searcher.batch_search(["rash"], ["q"], 2)) == ["q"]
 
     stock = LuceneImpactSearcher._init_query_encoder_from_str

@@ -1,4 +1,4 @@
-"""Every backend gives the hits of stock search.lucene, as one file; MaxP over segments; the command's options."""
+"""Every backend gives the hits of stock search.lucene in identical files; MaxP over segments; options."""
 
 from __future__ import annotations
 
@@ -79,10 +79,14 @@ def topics(tmp_path: Path) -> Path:
     return write_topics(tmp_path / "topics.tsv", QUERIES)
 
 
-def run(place: Path, topics: Path, *options: str, output: str = "run.txt") -> Path:
-    """Search an index, or a folder of vectors in memory; the run."""
+def run(searched_folder: Path, topics: Path, *options: str, output: str = "run.txt") -> Path:
+    """Search an index, or a folder of vectors in memory; returns the path of the run."""
     path = topics.parent / output
-    source = ["--index", str(place)] if place.name == "index" else ["--backend", "exact", "--vectors", str(place)]
+    source = (
+        ["--index", str(searched_folder)]
+        if searched_folder.name == "index"
+        else ["--backend", "exact", "--vectors", str(searched_folder)]
+    )
     assert search.main([*source, "--topics", str(topics), "--output", str(path), *options]) == 0
     return path
 
@@ -93,12 +97,12 @@ def lines(path: Path) -> list[tuple[str, str]]:
 
 
 def written(hits: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Hits as a run file holds them."""
+    """Hits in the form of a run file."""
     return [(name, round(score, 6)) for name, score in separate_ties(hits)]
 
 
 @pytest.mark.jvm
-def test_the_run_is_that_of_the_exact_backend_and_of_stock(index: Path, vectors: Path, topics: Path) -> None:
+def test_lucene_and_exact_backends_give_the_run_of_stock(index: Path, vectors: Path, topics: Path) -> None:
     stock = topics.parent / "stock.txt"
     words = ["--impact", "--min-idf", "-1", "--index", str(index), "--topics", str(topics), "--output", str(stock)]
     assert pyserini.run("search.lucene", [*words, "--hits", "30"]) == 0
@@ -107,7 +111,7 @@ def test_the_run_is_that_of_the_exact_backend_and_of_stock(index: Path, vectors:
     for name, hits in read_run(stock).items():
         assert read_run(ours)[name] == hits == written(dot_products(QUERIES[name], VECTORS)[:30])
     for options in (["--rank-segments", "--hits", "30"], [], ["--hits", "3", "--output-format", "msmarco"]):
-        both = [run(place, topics, *options, output=place.name).read_bytes() for place in (index, vectors)]
+        both = [run(source, topics, *options, output=source.name).read_bytes() for source in (index, vectors)]
         assert both[0] == both[1] != b""
 
 
@@ -133,9 +137,9 @@ def test_an_index_older_than_its_vectors_is_refused(
 
 @pytest.mark.parametrize("hits", [1, 3, 20, 1_000])
 def test_documents_by_their_best_segment(vectors: Path, topics: Path, hits: int) -> None:
-    """One document of 40 segments could fill many hits by itself."""
-    found = read_run(run(vectors, topics, "--hits", str(hits)))
-    assert found == {name: written(documents_of(query)[:hits]) for name, query in QUERIES.items() if name != "none"}
+    """A document of 40 segments could take many hits."""
+    results = read_run(run(vectors, topics, "--hits", str(hits)))
+    assert results == {name: written(documents_of(query)[:hits]) for name, query in QUERIES.items() if name != "none"}
 
 
 def test_hits_with_the_id_of_the_query_are_dropped(vectors: Path, topics: Path) -> None:
@@ -145,17 +149,17 @@ def test_hits_with_the_id_of_the_query_are_dropped(vectors: Path, topics: Path) 
     assert dropped["d7"] == written(expected[:rank] + expected[rank + 1 : rank + 2])
     assert dropped["10"] == written(documents_of(QUERIES["10"])[: rank + 1])
     hits = {"a": [("b", 2.0), ("a", 2.0)], "c": [("b", 1.0)]}
-    found = search_all(lambda *_: hits, {"a": {}, "c": {}}, 2, remove_query=True)
-    assert list(found) == [("a", [("b", 2.0)]), ("c", [("b", 1.0)])]
+    results = search_all(lambda *_: hits, {"a": {}, "c": {}}, 2, remove_query=True)
+    assert list(results) == [("a", [("b", 2.0)]), ("c", [("b", 1.0)])]
 
 
 def test_max_passage_ranks_the_documents_of_the_segments(vectors: Path, topics: Path) -> None:
-    found = read_run(run(vectors, topics, "--hits", "40", "--max-passage", "--max-passage-hits", "2"))
-    for name, hits in found.items():
+    results = read_run(run(vectors, topics, "--hits", "40", "--max-passage", "--max-passage-hits", "2"))
+    for name, hits in results.items():
         segments = {segment.split("#")[0] for segment, _ in dot_products(QUERIES[name], VECTORS)[:40]}
         assert hits == written([hit for hit in documents_of(QUERIES[name]) if hit[0] in segments][:2])
-    whole = read_run(run(vectors, topics, "--hits", "3", "--max-passage", "--max-passage-delimiter", "%"))
-    assert whole["10"] == written(dot_products(QUERIES["10"], VECTORS)[:3])
+    unsplit = read_run(run(vectors, topics, "--hits", "3", "--max-passage", "--max-passage-delimiter", "%"))
+    assert unsplit["10"] == written(dot_products(QUERIES["10"], VECTORS)[:3])
 
 
 def test_only_queries_short_of_documents_are_searched_again() -> None:
@@ -168,10 +172,10 @@ def test_only_queries_short_of_documents_are_searched_again() -> None:
         return {name: [(segment, 1.0) for segment in segments[name]] for name in queries}
 
     maxp = MaxP("#", max_segments=100, total=10_000)
-    found = maxp.search(batch_search, {"short": {}, "full": {}, "few": {}}, 2, 1)
+    results = maxp.search(batch_search, {"short": {}, "full": {}, "few": {}}, 2, 1)
     assert calls == [(["short", "full", "few"], 20), (["short"], 101)]
-    assert [document for document, _ in found["short"]] == ["y0", "y1"]
-    assert {name: len(hits) for name, hits in found.items()} == {"short": 2, "full": 2, "few": 1}
+    assert [document for document, _ in results["short"]] == ["y0", "y1"]
+    assert {name: len(hits) for name, hits in results.items()} == {"short": 2, "full": 2, "few": 1}
 
 
 def test_maxp_of_a_note(tmp_path: Path) -> None:
@@ -181,17 +185,17 @@ def test_maxp_of_a_note(tmp_path: Path) -> None:
         Manifest.load(write_folder(tmp_path / str(c.largest_segments), {}, options=options, counts=c)) for c in counts
     ]
     assert MaxP.from_note(IndexNote("impact", tuple(manifests), {})) == MaxP("%", max_segments=5, total=18)
-    whole = Manifest.load(write_folder(tmp_path / "whole", {"d": {"a": 1}}))
-    for note in (IndexNote("impact", (whole,), {}), IndexNote("bm25-text", (), {})):
-        assert MaxP.from_note(note) is None
+    manifest = Manifest.load(write_folder(tmp_path / "whole", {"d": {"a": 1}}))
+    for index_note in (IndexNote("impact", (manifest,), {}), IndexNote("bm25-text", (), {})):
+        assert MaxP.from_note(index_note) is None
     assert [MaxP("#", max_segments=4, total=50).full_depth(k) for k in (1, 2, 10, 100)] == [1, 5, 37, 50]
 
 
 @pytest.mark.jvm
-def test_odd_queries_and_an_index_made_elsewhere(
+def test_unusual_queries_and_an_index_from_another_tool(
     tmp_path: Path, topics: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without ``learned_sparse.json`` a checkpoint has to be named; a term of every document counts."""
+    """An index without ``learned_sparse.json`` needs --checkpoint; terms of every document are scored."""
     documents = {"d1": {"all": 1, "日本": 40_000}, "d2": {"all": 2, **WIDE}, "e": {}}
     build_index(encoded_files([write_folder(tmp_path / "in", documents)]), tmp_path / "index")
     queries = {"007": {"日本": 2, "all": 1}, "7": {"all": 1}, "wide": {**WIDE, "all": 3}, "q4": {"nothing": 1}}
@@ -202,13 +206,13 @@ def test_odd_queries_and_an_index_made_elsewhere(
     (tmp_path / "index" / INDEX_MANIFEST).unlink()
     with pytest.raises(LearnedSparseError, match=r"learned_sparse.json: no such file"):
         run(tmp_path / "index", topics)
-    tens = {name: [(document, 100 * score) for document, score in hits] for name, hits in expected.items()}
-    assert read_run(run(tmp_path / "index", topics, "--checkpoint", "mine")) == tens
+    multiplied_hits = {name: [(document, 100 * score) for document, score in hits] for name, hits in expected.items()}
+    assert read_run(run(tmp_path / "index", topics, "--checkpoint", "mine")) == multiplied_hits
 
 
 @pytest.mark.jvm
 def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[str, Any]) -> None:
-    """The hits and their order are those of stock; no stop word or symbol of pretokenised terms is lost."""
+    """Hits and order equal those of stock; stop words and symbols of pretokenised terms are kept."""
     texts = {f"d{number}": text_of(VECTORS[name]) for number, name in enumerate(list(VECTORS)[:60])}
     texts |= {"d60": "hives and wings", "d61": "##ing the the"}
     build_bm25_index([Document(name, text) for name, text in texts.items()], tmp_path / "text" / "index")
@@ -223,16 +227,16 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[
         index, stock = tmp_path / kind / "index", tmp_path / "stock.txt"
         where = ["--index", str(index), "--topics", str(topics), "--output", str(stock)]
         assert pyserini.run("search.lucene", [*where, "--hits", "50", *options]) == 0
-        found = read_run(run(index, topics, "--hits", "50", "--threads", "2"))
-        names[kind] = set(found)
+        results = read_run(run(index, topics, "--hits", "50", "--threads", "2"))
+        names[kind] = set(results)
         for name, hits in read_run(stock).items():
-            assert [document for document, _ in found[name]] == [document for document, _ in hits]
-            assert dict(found[name]) == pytest.approx(dict(hits), abs=1e-3)
+            assert [document for document, _ in results[name]] == [document for document, _ in hits]
+            assert dict(results[name]) == pytest.approx(dict(hits), abs=1e-3)
     assert names == {"text": {"q1", "q2", "q3"}, "terms": {"q1", "q2"}}
 
 
 @pytest.mark.jvm
-def test_nothing_of_pyserini_is_imported(index: Path, topics: Path, python: Any) -> None:
+def test_searching_does_not_import_pyserini(index: Path, topics: Path, python: Any) -> None:
     script = (
         "import sys; from pathlib import Path; from learned_sparse.search import open_searcher\n"
         "with open_searcher(Path(sys.argv[1]), 'impact') as search: print(search({'q': {'t1': 1}}, 2, 1))\n"
