@@ -124,12 +124,12 @@ def main(argv: list[str] | None = None) -> int:
     queries = {"All": list(overlaps), **by_class(overlaps)}
     classes = [_measure(name, ids, overlaps, judged, runs, options.compare) for name, ids in queries.items()]
     if options.json:
-        about = {"collection": judged.collection.name, "split": judged.split, "compare": options.compare}
-        content = about | {"tokenizer": options.tokenizer, "level": options.level}
-        content["classes"] = [dataclasses.asdict(one) for one in classes]
+        facts = {"collection": judged.collection.name, "split": judged.split, "compare": options.compare}
+        content = facts | {"tokenizer": options.tokenizer, "level": options.level}
+        content["classes"] = [dataclasses.asdict(query_class) for query_class in classes]
         print(json.dumps(content, indent=2, ensure_ascii=False))
     else:
-        print("\n\n".join(_class_table(one, judged.measures, options) for one in classes))
+        print("\n\n".join(_class_table(query_class, judged.measures, options) for query_class in classes))
     return 0
 
 
@@ -157,22 +157,26 @@ def _measure(
     )
 
 
-def _class_table(one: Class, measures: Sequence[str], options: argparse.Namespace) -> str:
+def _class_table(query_class: Class, measures: Sequence[str], options: argparse.Namespace) -> str:
     """A heading with the number of queries, one row per run, and which runs differ significantly."""
-    unmatched = f", {one.unmatched:,} of them share no piece" if one.unmatched else ""
-    number = f"{len(one.queries):,} {'query' if len(one.queries) == 1 else 'queries'}"
-    heading = f"{'### ' if options.markdown else ''}{one.name} ({number}{unmatched})"
+    unmatched = f", {query_class.unmatched:,} of them share no piece" if query_class.unmatched else ""
+    number = f"{len(query_class.queries):,} {'query' if len(query_class.queries) == 1 else 'queries'}"
+    heading = f"{'### ' if options.markdown else ''}{query_class.name} ({number}{unmatched})"
     columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
-    rows: list[list[Cell]] = [[run, *(scores[measure] for measure in measures)] for run, scores in one.scores.items()]
+    rows: list[list[Cell]] = [
+        [run, *(scores[measure] for measure in measures)] for run, scores in query_class.scores.items()
+    ]
     if not rows:
         return heading
     parts = [heading, format_table(columns, rows, markdown=options.markdown)]
-    return "\n\n".join([*parts, _significance(one, options.compare)] if options.compare else parts)
+    return "\n\n".join([*parts, _significance(query_class, options.compare)] if options.compare else parts)
 
 
-def _significance(one: Class, reference: str) -> str:
-    measures = next(iter(one.p_values.values()), {})
-    runs = {measure: [run for run, of in one.p_values.items() if of[measure] < SIGNIFICANT] for measure in measures}
+def _significance(query_class: Class, reference: str) -> str:
+    measures = next(iter(query_class.p_values.values()), {})
+    runs = {
+        measure: [run for run, p in query_class.p_values.items() if p[measure] < SIGNIFICANT] for measure in measures
+    }
     parts = [f"{measure}: {', '.join(names)}" for measure, names in runs.items() if names]
     return f"significantly different from {reference} (p < {SIGNIFICANT}): {'; '.join(parts) or 'none'}"
 

@@ -93,8 +93,8 @@ def main(argv: list[str] | None = None) -> int:
     sections = _sections(analysis, options.top, options.dimension)
     print(format_sections(title, sections, markdown=options.markdown))
     if options.output:
-        about = {"vectors": str(vectors), "queries": str(queries), "at_least": options.at_least}
-        write_json(options.output / "dimensions.json", {**about, "versions": versions(), **asdict(analysis)})
+        facts = {"vectors": str(vectors), "queries": str(queries), "at_least": options.at_least}
+        write_json(options.output / "dimensions.json", {**facts, "versions": versions(), **asdict(analysis)})
         files = {
             "dimensions.md": format_sections(title, sections, markdown=True),
             "dimensions-frequency.svg": frequency_chart(document_counts, query_counts),
@@ -105,10 +105,10 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def analyse(documents: TermCounts, queries: TermCounts, stop_share: float, **others: Any) -> Analysis:
+def analyse(documents: TermCounts, queries: TermCounts, stop_share: float, **members: Any) -> Analysis:
     """Analyse counted texts; stop-dimensions are active in more than ``stop_share`` of the documents.
 
-    ``others``: the members of ``Analysis`` that do not follow from the counts.
+    ``members``: the members of ``Analysis`` that do not follow from the counts.
     """
     stop = stop_dimensions(documents, queries, stop_share)
     flops = expected_flops(documents, queries)
@@ -118,8 +118,8 @@ def analyse(documents: TermCounts, queries: TermCounts, stop_share: float, **oth
         flops=flops,
         stop_share=stop_share,
         stop_dimensions=stop,
-        flops_without=flops - sum(one.documents * (one.queries or 0.0) for one in stop),
-        **others,
+        flops_without=flops - sum(dimension.documents * (dimension.queries or 0.0) for dimension in stop),
+        **members,
     )
 
 
@@ -137,7 +137,9 @@ def _sections(analysis: Analysis, top: int, names: Collection[str]) -> list[Sect
     stop = stop_section(analysis.stop_dimensions, analysis.stop_share, top)
     saved = 1 - analysis.flops_without / analysis.flops if analysis.flops else 0.0
     flops = f"Without them FLOPS would be {analysis.flops_without:.4f} instead of {analysis.flops:.4f} (-{saved:.0%})."
-    chosen = [one for one in analysis.meanings if one.dimension in names] if names else analysis.meanings[:top]
+    chosen = (
+        [meaning for meaning in analysis.meanings if meaning.dimension in names] if names else analysis.meanings[:top]
+    )
     return [
         replace(usage_section(analysis.usage), remark=unqueried),
         replace(stop, remark=f"{flops} {stop.remark}".strip()),
@@ -158,8 +160,12 @@ def _lengths_section(kind: str, groups: Sequence[LengthGroup], dimensions: int) 
 def _meanings_section(meanings: Sequence[Meaning]) -> Section:
     columns: list[Column] = [Column("dimension"), Column("queries"), Column("words")]
     rows: list[list[Cell]] = [
-        [one.dimension, one.queries, ", ".join(f"{word.word} ({word.queries})" for word in one.words[:_WORDS])]
-        for one in meanings
+        [
+            meaning.dimension,
+            meaning.queries,
+            ", ".join(f"{word.word} ({word.queries})" for word in meaning.words[:_WORDS]),
+        ]
+        for meaning in meanings
     ]
     return Section("Words of the queries that activate a dimension", "In brackets: number of queries.", columns, rows)
 

@@ -181,8 +181,8 @@ def _as_json(task: _Task, results: Sequence[_Result], per_query: bool) -> dict[s
             run["sparsity"] = dataclasses.asdict(result.sparsity)
         run |= {"missing": list(result.scores.missing), "unjudged": list(result.scores.unjudged)}
         runs.append(run | ({"per_query": result.scores.per_query} if per_query else {}))
-    about = {"collection": task.collection, "split": task.split, "remove_query": task.remove_query}
-    return {**about, "runs": runs}
+    facts = {"collection": task.collection, "split": task.split, "remove_query": task.remove_query}
+    return {**facts, "runs": runs}
 
 
 if __name__ == "__main__":

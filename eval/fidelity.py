@@ -89,17 +89,17 @@ def agreement(pairs: Iterable[tuple[Vector, Vector]]) -> dict[str, float]:
     """
     texts = impacts = equal = 0
     cosine = 0.0
-    for one, other in pairs:
-        terms = one.keys() | other.keys()
+    for first, second in pairs:
+        terms = first.keys() | second.keys()
         texts += 1
         impacts += len(terms)
-        equal += sum(one.get(term) == other.get(term) for term in terms)
-        cosine += _cosine(one, other)
+        equal += sum(first.get(term) == second.get(term) for term in terms)
+        cosine += _cosine(first, second)
     return {"cosine": cosine / texts, "equal impacts": equal / impacts if impacts else 1.0}
 
 
 def top_overlap(
-    run: Mapping[str, Sequence[tuple[str, float]]], other: Mapping[str, Sequence[tuple[str, float]]], k: int
+    run: Mapping[str, Sequence[tuple[str, float]]], second_run: Mapping[str, Sequence[tuple[str, float]]], k: int
 ) -> float:
     """Mean over the queries of ``run``: documents in both top ``k``, divided by the size of the larger top ``k``.
 
@@ -108,7 +108,7 @@ def top_overlap(
     """
     shares = []
     for query, hits in run.items():
-        top, other_top = ({document for document, _ in part[:k]} for part in (hits, other[query]))
+        top, other_top = ({document for document, _ in part[:k]} for part in (hits, second_run[query]))
         size = max(len(top), len(other_top))
         shares.append(len(top & other_top) / size if size else 1.0)
     return sum(shares) / len(shares)
@@ -144,7 +144,7 @@ def _compare(options: argparse.Namespace, collection: Collection) -> dict[str, A
                 "p": round(p_value(values), 6),
                 "may be a default": low >= -MAX_LOSS,
                 "overlap": round(top_overlap(reference.run, encoded.run, TOP), 6),
-                "document": agreement((one, other) for (_, one), (_, other) in documents),
+                "document": agreement((reference_vector, vector) for (_, reference_vector), (_, vector) in documents),
                 "query": agreement(queries),
             }
         )
@@ -222,18 +222,18 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     cells: list[list[Cell]] = [[REFERENCE, reference[MEASURE], *[None] * (len(columns) - 2)]]
     for row in others:
         interval = "{:+.4f} to {:+.4f}".format(*row["confidence interval"])
-        allowed = "yes" if row["may be a default"] else "no"
-        scores = [row["dtype"], row[MEASURE], row["difference"], interval, row["p"], allowed, row["overlap"]]
+        may_be_default = "yes" if row["may be a default"] else "no"
+        scores = [row["dtype"], row[MEASURE], row["difference"], interval, row["p"], may_be_default, row["overlap"]]
         cells.append([*scores, *(row[side][name] for side, name in agreements)])
     return format_table(columns, cells, markdown=True)
 
 
-def _cosine(one: Vector, other: Vector) -> float:
+def _cosine(first: Vector, second: Vector) -> float:
     """Cosine of two vectors: 1 if both are empty, 0 if one is."""
-    norms = math.hypot(*one.values()) * math.hypot(*other.values())
+    norms = math.hypot(*first.values()) * math.hypot(*second.values())
     if not norms:
-        return float(not one and not other)
-    return sum(value * other.get(term, 0) for term, value in one.items()) / norms
+        return float(not first and not second)
+    return sum(value * second.get(term, 0) for term, value in first.items()) / norms
 
 
 def _parser() -> argparse.ArgumentParser:

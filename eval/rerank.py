@@ -309,10 +309,10 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_judged_options(parser)
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
-    which.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")
-    which.add_argument("--model", metavar="NAME", help="a model of this package, by its name in the home folder")
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
+    model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")
+    model.add_argument("--model", metavar="NAME", help="a model of this package, by its name in the home folder")
     add = parser.add_argument
     add("--depth", nargs="+", type=positive, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
     add("--revision", help="revision of a model on the Hub")

@@ -85,8 +85,8 @@ def main(argv: list[str] | None = None) -> int:
     rows = sweep.run(combinations(settings))
     print(sweep_table(rows, markdown=options.markdown))
     if options.output:
-        about = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
-        content = {**sweep.description(), **about, "rows": [dataclasses.asdict(row) for row in rows]}
+        facts = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
+        content = {**sweep.description(), **facts, "rows": [dataclasses.asdict(row) for row in rows]}
         write_json(options.output, content)
     return 0
 
@@ -228,8 +228,8 @@ def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
     ]
     cells: list[list[Cell]] = []
     for row in rows:
-        of = row.sparsity
-        measured: list[Cell] = [*row.scores.values(), of.flops, of.documents.mean, of.queries.mean]
+        sparsity = row.sparsity
+        measured: list[Cell] = [*row.scores.values(), sparsity.flops, sparsity.documents.mean, sparsity.queries.mean]
         cells.append([*(format_value(row.settings[key]) for key in keys), *measured, "*" if row.own else ""])
     return format_table(columns, cells, markdown=markdown)
 
@@ -243,9 +243,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
-    which.add_argument("--model", metavar="NAME", help="the model of that name in the home folder")
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
+    model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder")
     add_collection_options(parser, required=True)
     add("--set", action="append", required=True, metavar="KEY=V,V,...", help="a setting and its values; repeatable")
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")

@@ -188,8 +188,8 @@ class TokenRows:
         """The scores of each ``text`` ``(n,)`` in ``column``, after ``max``: ``(n, tokens)``, -inf after its last."""
         length = self._lengths[text, None]
         token = torch.arange(self._longest, device=scores.device)
-        own = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
-        return own.masked_fill_(token >= length, float("-inf"))
+        text_scores = scores[self.first_rows[text, None] + token.minimum(length - 1), column[:, None]]
+        return text_scores.masked_fill_(token >= length, float("-inf"))
 
     def text_of(self, row: Tensor) -> Tensor:
         """The text that each row belongs to."""
@@ -308,11 +308,11 @@ class TiledScores:
         best = self._max_tile(scores, bias)
         text, column = (~(best <= 0)).nonzero(as_tuple=True)  # includes NaN
         if len(text) < _FEW_TERMS * best.numel():
-            own = (self._layout.of_texts(scores, text, column) + bias[column, None]).relu_()
+            text_scores = (self._layout.of_texts(scores, text, column) + bias[column, None]).relu_()
             pooled = torch.zeros_like(best)
-            pooled[text, column] = (own.log1p() if log else own).sum(1)
-            which, token = own.nonzero(as_tuple=True)
-            return pooled, (self._layout.first_rows[text[which]] + token, column[which], own[which, token])
+            pooled[text, column] = (text_scores.log1p() if log else text_scores).sum(1)
+            entry, token = text_scores.nonzero(as_tuple=True)
+            return pooled, (self._layout.first_rows[text[entry]] + token, column[entry], text_scores[entry, token])
         scores = scores.add_(bias)  # -inf at padding
         sample, entries = scores[::16], None
         if keep and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():

@@ -139,13 +139,13 @@ class SparTerm(nn.Module):
         """
         literal = self.bag_of_words.literal_positions(input_ids, attention_mask)
         if self.importance is None:
-            found = [merged_shares(literal.float(), input_ids, literal, columns, "sum")]
+            term_shares = [merged_shares(literal.float(), input_ids, literal, columns, "sum")]
         else:
-            found = self.importance.shares(input_ids, attention_mask, columns)
+            term_shares = self.importance.shares(input_ids, attention_mask, columns)
         if self.gate is None:
-            return found
+            return term_shares
         gated = columns[~torch.isin(columns, input_ids[literal])]
-        return found + self.gate.shares(input_ids, attention_mask, gated)
+        return term_shares + self.gate.shares(input_ids, attention_mask, gated)
 
     def gate_logits(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Logits ``(batch, vocabulary)`` of the probabilities G, with gradient, for Eq. 8.
@@ -286,8 +286,8 @@ def _weigher(settings: SparTermSettings, side: Side, towers: Mapping[str, Tower]
     names = _towers(settings, side)
     if not names:
         return BagOfWords(vocabulary, "tf", settings.bow_special_tokens)
-    found = {name.removeprefix("query_"): towers[name] for name in names}
-    return SparTerm(settings, found.get("importance"), found.get("gate"), vocabulary)
+    side_towers = {name.removeprefix("query_"): towers[name] for name in names}
+    return SparTerm(settings, side_towers.get("importance"), side_towers.get("gate"), vocabulary)
 
 
 def _scale(settings: SparTermSettings, side: Side) -> float | None:

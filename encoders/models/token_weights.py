@@ -192,10 +192,10 @@ def own_text(input_ids: Tensor, attention_mask: Tensor, separator: int) -> tuple
     """
     real = attention_mask.bool()
     ends = (input_ids == separator) & real
-    own = real & (ends.cumsum(1) - ends.long() == 0)
-    used = own.any(0).nonzero()
-    width = int(used.max()) + 1 if len(used) else 1
-    return input_ids[:, :width], own[:, :width].to(attention_mask.dtype)
+    in_text = real & (ends.cumsum(1) - ends.long() == 0)
+    columns = in_text.any(0).nonzero()
+    width = int(columns.max()) + 1 if len(columns) else 1
+    return input_ids[:, :width], in_text[:, :width].to(attention_mask.dtype)
 
 
 def between_texts(input_ids: Tensor, attention_mask: Tensor, separator: int) -> Tensor:

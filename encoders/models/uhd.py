@@ -160,11 +160,11 @@ class UHD(nn.Module):
         weights, shares = self(input_ids, attention_mask)[0], []
         for number, name in enumerate(self._factors):
             start = number * self._dimensions
-            own = columns[(columns >= start) & (columns < start + self._dimensions)]
-            if len(own):
+            bucket_columns = columns[(columns >= start) & (columns < start + self._dimensions)]
+            if len(bucket_columns):
                 bucket = self.components[name]
                 states = _states_by_layer(bucket.tower, input_ids, attention_mask)[bucket.layer]
-                winners = bucket.shares(states, input_ids, attention_mask, own - start)
+                winners = bucket.shares(states, input_ids, attention_mask, bucket_columns - start)
                 column = winners.column + start
                 shares.append(Shares(name, winners.token, column, weights[column]))
         return shares
@@ -214,8 +214,8 @@ def _tower_name(settings: UHDSettings, layer: int) -> str:
 
 def _towers(settings: UHDSettings, side: Side) -> tuple[str, ...]:
     factors = _bucket_factors(settings, side)
-    used = (layer for layer in settings.layers if factors[f"b{layer}"])
-    return tuple(dict.fromkeys(_tower_name(settings, layer) for layer in used))
+    used_layers = (layer for layer in settings.layers if factors[f"b{layer}"])
+    return tuple(dict.fromkeys(_tower_name(settings, layer) for layer in used_layers))
 
 
 def _tower(settings: UHDSettings, name: str) -> TowerKind:

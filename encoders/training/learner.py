@@ -127,13 +127,13 @@ class CoLearner:
 
     def __init__(self, stage: Stage, settings: CoTraining, session: Session) -> None:
         self.stage, self._settings, self._session, model = stage, settings, session, session.model
-        alone = [replace(stage, component=name, cotraining=None) for name in self._settings.components]
-        trained = [p for part in alone for p in trained_parameters(part, model, make_objective(part, model))]
+        component_stages = [replace(stage, component=name, cotraining=None) for name in self._settings.components]
+        trained = [p for part in component_stages for p in trained_parameters(part, model, make_objective(part, model))]
         self.parameters = list(dict.fromkeys(trained))
         self.optimizer = begin_stage(stage, model, self.parameters)
-        self._learners = [Learner(part, session, self.optimizer) for part in alone]
+        self._learners = [Learner(part, session, self.optimizer) for part in component_stages]
         pairwise = self._settings.loss == "pairwise"
-        self._selecting = [make_objective(part, model, pairwise=pairwise) for part in alone]
+        self._selecting = [make_objective(part, model, pairwise=pairwise) for part in component_stages]
 
     def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
         """Select from ``batch`` and update both components; returns the values to log, by component and over both.
@@ -153,7 +153,7 @@ class CoLearner:
 
     def _select(self, batch: StepBatch, counting: Context) -> list[tuple[Learner, Sequence[Example], float]]:
         """Each learner, the examples that the other one selects for it, and its own mean loss over all examples."""
-        losses = [self._session.gather(own) for own in self._losses(batch, counting)]
+        losses = [self._session.gather(component_losses) for component_losses in self._losses(batch, counting)]
         count = selected_count(len(batch.examples), self._settings.share, self._session.num_processes)
         chosen = [[batch.examples[index] for index in hardest(values, count)] for values in losses]
         means = [float(values.mean()) for values in losses]
@@ -207,8 +207,8 @@ class CoLearner:
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
             part = part[: len(part) // processes * processes]
-            whole = len(part) == len(batch.examples)
-            micro_batches = batch.micro_batches if whole else batch.cut(part)
+            complete = len(part) == len(batch.examples)
+            micro_batches = batch.micro_batches if complete else batch.cut(part)
             if part:
                 on_device = [micro.to(self._session.device) for micro in micro_batches]
                 yield StepBatch(batch.step, part, on_device, batch.cut)

@@ -223,8 +223,8 @@ class _Run:
         if pruner is not None:
             self._prune(pruner, batch.step)
         validation = self._recipe.validation
-        every = stage.validate_every or (validation.every if validation is not None else stage.steps)
-        if step % every == 0 or step == stage.steps:
+        interval = stage.validate_every or (validation.every if validation is not None else stage.steps)
+        if step % interval == 0 or step == stage.steps:
             self._validate(stage, learner)
         if step % self._recipe.save_every == 0 and not self._is_done(stage):
             self._save(learner)

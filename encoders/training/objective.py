@@ -70,8 +70,8 @@ def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tenso
     """The ranking loss of each query over dot products, (queries,)."""
     count = len(queries)
     if rank.loss == "pairwise":
-        own = (queries * positives).sum(dim=1) * rank.score_scale
-        return pairwise_nll(own, _own_hard_scores(queries, negatives) * rank.score_scale)
+        positive_scores = (queries * positives).sum(dim=1) * rank.score_scale
+        return pairwise_nll(positive_scores, _own_hard_scores(queries, negatives) * rank.score_scale)
     in_batch = queries @ positives.T * rank.score_scale
     left_out = excluded(rank, known.to(in_batch.device), count)
     if rank.loss == "hinge":
@@ -103,8 +103,8 @@ def negatives_per_query(rank: Rank, known: Tensor) -> float:
 
 def _own_hard_scores(queries: Tensor, negatives: Tensor) -> Tensor:
     """Scores (queries, h) of each query with its own hard negatives."""
-    own = negatives.view(len(queries), len(negatives) // len(queries), negatives.shape[1])
-    return (queries.unsqueeze(1) * own).sum(dim=2)
+    grouped = negatives.view(len(queries), len(negatives) // len(queries), negatives.shape[1])
+    return (queries.unsqueeze(1) * grouped).sum(dim=2)
 
 
 def pairwise_nll(positive: Tensor, negatives: Tensor) -> Tensor:
@@ -138,9 +138,9 @@ def in_batch_hinge(in_batch: Tensor, excluded: Tensor, margin: float = 1.0) -> T
     >>> in_batch_hinge(torch.tensor([[2.0, 1.5], [0.0, 3.0]]), torch.zeros(2, 2, dtype=torch.bool)).tolist()
     [0.5, 0.0]
     """
-    own = torch.eye(len(in_batch), dtype=torch.bool, device=in_batch.device)
+    diagonal = torch.eye(len(in_batch), dtype=torch.bool, device=in_batch.device)
     losses = functional.relu(margin - in_batch.diagonal().unsqueeze(1) + in_batch)
-    return losses.masked_fill(own | excluded, 0.0).sum(dim=1)
+    return losses.masked_fill(diagonal | excluded, 0.0).sum(dim=1)
 
 
 def flops(weights: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ Forward = Callable[[], Outputs]
 
 
 def trained_parameters(stage: Stage, model: LoadedModel, objective: Objective) -> list[nn.Parameter]:
-    """Those of the objective's towers in the part of the model that the stage trains, each once."""
+    """Parameters of the objective's towers in the part of the model that the stage trains, each once."""
     part = architecture_named(model.architecture).part(model.weighers, stage.component)
     of_towers = _ids(p for name in objective.towers if name in model.towers for p in model.towers[name].parameters())
     parameters = [*part.document.parameters(), *part.query.parameters()]
@@ -90,7 +90,7 @@ def state_device(group: Mapping[str, object], parameter: Tensor, name: str) -> t
 
 
 def _learning_rates(stage: Stage, model: LoadedModel) -> dict[int, float]:
-    """By the id of the parameter, where it is not the stage's own; rates of heads override those of components."""
+    """Learning rates that differ from the stage's, by parameter id; rates of heads override those of components."""
     family = architecture_named(model.architecture)
     rates: dict[int, float] = {}
     for component, rate in stage.learning_rates.items():
@@ -149,24 +149,24 @@ def over_batch(
     of the loss by these, for the gradient of the parameters (gradient caching). Memory is that of one micro-batch.
     ``device``: that of the forward passes, whose random numbers are repeated.
     """
-    once = len(forwards) == 1
+    single = len(forwards) == 1
     states, parts = [], []
-    with torch.set_grad_enabled(once):
+    with torch.set_grad_enabled(single):
         for forward in forwards:
             states.append(random_state(device))
             parts.append(forward())
     local = {name: torch.cat([part[name].detach() for part in parts]) for name in parts[0]}
-    everything = {name: gather(tensor) if tensor.numel() else tensor for name, tensor in local.items()}
-    for tensor in everything.values():
+    gathered = {name: gather(tensor) if tensor.numel() else tensor for name, tensor in local.items()}
+    for tensor in gathered.values():
         tensor.requires_grad_()
-    loss(everything).backward()
+    loss(gathered).backward()
     starts = {name: process * len(tensor) for name, tensor in local.items()}
     for number, forward in enumerate(forwards):
-        if not once:
+        if not single:
             set_random_state(states[number], device)
-        live, tensors, gradients = parts[number] if once else forward(), [], []
+        live, tensors, gradients = parts[number] if single else forward(), [], []
         for name, output in live.items():
-            gradient = everything[name].grad
+            gradient = gathered[name].grad
             if gradient is not None and output.requires_grad:
                 tensors.append(output)
                 gradients.append(gradient[starts[name] : starts[name] + len(output)])

@@ -214,10 +214,10 @@ def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None
     The towers stay the same. A model without such settings is not changed.
     """
     family = architecture_named(model.architecture)
-    found = {**family.learned(model.weighers.document), **(mixture or {})}
-    if not found:
+    learned = {**family.learned(model.weighers.document), **(mixture or {})}
+    if not learned:
         return
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in learned.items()}
     where = f"{model.architecture}: found in training"
     model.settings = parse(family.settings, {**as_json(model.settings), **plain}, where)
     model.weighers = family.build(model.settings, model.towers, _vocabulary_of(model)).to(device)

@@ -161,11 +161,13 @@ def _reciprocal_ranks(
     factors: Floats, scores: Floats, relevant: int, order: npt.NDArray[np.int64], depth: int
 ) -> Floats:
     """Of one relevant document, (mixtures,); 0 if it is not among the first ``depth`` or has no score."""
-    own = scores[:, [relevant]]
-    if int((scores > own).all(axis=0).sum()) >= depth:
+    relevant_scores = scores[:, [relevant]]
+    if int((scores > relevant_scores).all(axis=0).sum()) >= depth:
         return np.zeros(len(factors))  # too many documents are better in every component
     # no other document can rank higher: two scores of 0 in a component are no tie
-    rivals = np.flatnonzero(((scores > own) | ((scores == own) & (own > 0))).any(axis=0))
+    rivals = np.flatnonzero(
+        ((scores > relevant_scores) | ((scores == relevant_scores) & (relevant_scores > 0))).any(axis=0)
+    )
     rivals = np.append(rivals[rivals != relevant], relevant)
     result, rows = np.zeros(len(factors)), max(1, _MAX_CELLS // len(rivals))
     for start in range(0, len(factors), rows):

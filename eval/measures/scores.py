@@ -243,8 +243,10 @@ def p_value(values: Differences, test: Test = "randomization") -> float:
         return nonzero * (2.0 * rng.integers(0, 2, size=size, dtype=np.int8) - 1.0)
 
     # monte_carlo_test takes 2 s for 7,000 queries, permutation_test with resampling 30 s.
-    drawn = stats.monte_carlo_test(nonzero, random_signs, np.sum, n_resamples=_RESAMPLES, batch=_BATCH, vectorized=True)
-    return float(drawn.pvalue)
+    result = stats.monte_carlo_test(
+        nonzero, random_signs, np.sum, n_resamples=_RESAMPLES, batch=_BATCH, vectorized=True
+    )
+    return float(result.pvalue)
 
 
 def confidence_interval(values: Differences) -> tuple[float, float]:
@@ -253,8 +255,8 @@ def confidence_interval(values: Differences) -> tuple[float, float]:
         return -math.inf, math.inf
     from scipy import stats
 
-    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
-    return float(values.mean()) - half, float(values.mean()) + half
+    half_width = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    return float(values.mean()) - half_width, float(values.mean()) + half_width
 
 
 def holm(p_of: Mapping[str, float]) -> dict[str, float]:
@@ -335,13 +337,13 @@ def _trec_eval(arguments: Sequence[str], qrels: Path, run: Path) -> dict[str, di
         raise LearnedSparseError(f"no java in {environment['JAVA_HOME']}; run python -m learned_sparse.doctor")
     program = [java, "-XX:TieredStopAtLevel=1", "-cp", str(anserini_jar()), "trec_eval"]
     command = [*program, *arguments, str(qrels), str(run)]
-    answer = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
+    process = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
     values: dict[str, dict[str, float]] = {}
-    for line in answer.stdout.splitlines():
+    for line in process.stdout.splitlines():
         measure, query, value = (part.strip() for part in line.split("\t"))
         values.setdefault(measure, {})[query] = float(value)
-    if answer.returncode or not values:  # the exit status is 0 even if trec_eval fails
-        raise LearnedSparseError(f"trec_eval {' '.join(arguments)} gave no result: {answer.stderr.strip()}")
+    if process.returncode or not values:  # the exit status is 0 even if trec_eval fails
+        raise LearnedSparseError(f"trec_eval {' '.join(arguments)} gave no result: {process.stderr.strip()}")
     return values
 
 

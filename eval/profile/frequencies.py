@@ -140,10 +140,10 @@ def cuts(documents: TermCounts, queries: TermCounts | None = None, shares: Seque
     frequencies = np.fromiter(documents.document_frequency.values(), np.int64)
     products = frequencies * np.array([query_frequency.get(term, 0) for term in documents.document_frequency], np.int64)
     postings, flops = int(frequencies.sum()), int(products.sum())
-    found = []
+    result = []
     for share in shares:
         stop = frequencies / max(1, documents.texts) > share
-        found.append(
+        result.append(
             Cut(
                 share=share,
                 dimensions=int(np.count_nonzero(stop)),
@@ -151,7 +151,7 @@ def cuts(documents: TermCounts, queries: TermCounts | None = None, shares: Seque
                 flops=float(products[stop].sum() / flops) if flops else None,
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def frequency_chart(documents: TermCounts, queries: TermCounts) -> str:
@@ -181,8 +181,8 @@ def stop_section(dimensions: Sequence[StopDimension], share: float, top: int) ->
     """Table of the first ``top`` stop-dimensions of ``share``."""
     columns = [Column("dimension"), Column("% of the documents", 1), Column("% of the queries", 1)]
     rows: list[list[Cell]] = [
-        [one.dimension, 100 * one.documents, None if one.queries is None else 100 * one.queries]
-        for one in dimensions[:top]
+        [dimension.dimension, 100 * dimension.documents, None if dimension.queries is None else 100 * dimension.queries]
+        for dimension in dimensions[:top]
     ]
     title = f"Stop-dimensions: {len(dimensions):,} in more than {share:.0%} of the documents"
     return Section(title, f"The {top:,} most frequent." if len(dimensions) > top else "", columns, rows)

@@ -182,9 +182,9 @@ def _incidence(rows: Iterable[Iterable[str]]) -> tuple[list[str], csr_array]:
     from scipy.sparse import csr_array
 
     numbers: dict[str, int] = {}
-    ends, columns = [0], []
+    offsets, columns = [0], []
     for row in rows:
         columns += [numbers.setdefault(name, len(numbers)) for name in sorted(row)]
-        ends.append(len(columns))
-    shape = (len(ends) - 1, len(numbers))
-    return list(numbers), csr_array((np.ones(len(columns), np.int64), columns, ends), shape=shape)
+        offsets.append(len(columns))
+    shape = (len(offsets) - 1, len(numbers))
+    return list(numbers), csr_array((np.ones(len(columns), np.int64), columns, offsets), shape=shape)

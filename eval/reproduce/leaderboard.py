@@ -95,13 +95,15 @@ def measured(cells: Sequence[CellPlan]) -> Measured:
     runs = [read_json(cell.evaluated)["runs"][0] for cell in cells]
     costs = [_costs(cell) for cell in cells if cell.costs]
     scores = [run["scores"] for run in runs]
-    spread = {name: round(stdev(of[name] for of in scores), DIGITS) for name in scores[0]} if len(cells) > 1 else None
+    spread = (
+        {name: round(stdev(means[name] for means in scores), DIGITS) for name in scores[0]} if len(cells) > 1 else None
+    )
     return Measured(
         status="done",
         scores=_means(scores),
         spread=spread,
         per_query={name: _means([run["per_query"][name] for run in runs]) for name in scores[0]},
-        costs={name: _mean(of["costs"].get(name) for of in costs) for name in COSTS} if costs else None,
+        costs={name: _mean(result["costs"].get(name) for result in costs) for name in COSTS} if costs else None,
         documents=costs[0]["documents"] if costs else None,
     )
 
@@ -342,7 +344,7 @@ def _costs(cell: CellPlan) -> dict[str, Any]:
 
 
 def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: round(mean(of[name] for of in scores), DIGITS) for name in scores[0]}
+    return {name: round(mean(means[name] for means in scores), DIGITS) for name in scores[0]}
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

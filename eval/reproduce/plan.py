@@ -113,10 +113,10 @@ def commands_by_hand(plan: Plan, cell: CellPlan) -> list[str]:
     evaluated = next(step for step in cell.steps if cell.evaluated in step.writes)
     searched = next((step for step in cell.steps if cell.run in step.writes), None)
     folder = home() / "by-hand" / cell.evaluated.relative_to(home() / "evaluations").with_suffix("")
-    made = [] if searched is None else [step.command for step in _steps_before_index(cell, searched)]
+    commands = [] if searched is None else [step.command for step in _steps_before_index(cell, searched)]
     export = ["python", "-m", "eval.reproduce.prepare", "export", *evaluated.arguments[:4]]  # --collection, --split
     export += ["--documents"] if row.bm25 == "text" else []
-    lines = [*made, shlex.join([*export, "--output", str(folder)])]
+    lines = [*commands, shlex.join([*export, "--output", str(folder)])]
     run = cell.run
     if searched is not None:
         run = folder / "run.txt"
@@ -129,8 +129,8 @@ def commands_by_hand(plan: Plan, cell: CellPlan) -> list[str]:
 
 
 def _target(builder: Builder, column: Column) -> Target:
-    whole = target(column.collection, column.split, column.measures)
-    return builder.pool(whole, column.pool) if column.pool else whole
+    full = target(column.collection, column.split, column.measures)
+    return builder.pool(full, column.pool) if column.pool else full
 
 
 def _cells(builder: Builder, name: str, targets: dict[str, Target]) -> Iterator[CellPlan]:
@@ -263,7 +263,7 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     data = training.data if training else ()
     recipe = load_recipe(name_or_file, changes=changes, data=data)
     words = ["--recipe", name_or_file, "--output", str(folder)]
-    words += [word for spelled in data for word in ("--data", spelled)]
+    words += [word for argument in data for word in ("--data", argument)]
     words += [word for change in changes for word in ("--set", change)]
     step = builder.step(
         "train", f"train {folder.name}", "encoders.train", words, name=f"checkpoints/{folder.name}",
@@ -278,7 +278,7 @@ def _negatives(builder: Builder, training: Training) -> dict[int, Step]:
     """BM25's runs of the training queries, by position in the training data."""
     from encoders.training import data_source
 
-    parts = [data_source(spelled) for spelled in training.data] if training.negatives else []
+    parts = [data_source(argument) for argument in training.data] if training.negatives else []
     return {
         number: builder.bm25_search(target(part["collection"], part.get("split", "train")), training.negatives or 0)
         for number, part in enumerate(parts)

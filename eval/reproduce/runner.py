@@ -93,8 +93,8 @@ class Runner:
                 self.todo.remove(step)
                 self.failed[step] = self.failed[broken]
             elif all(need in self._done for need in step.needs):
-                alone = any(other.kind == "costs" for other in (step, *running))
-                if not (alone and running):
+                has_costs = any(other.kind == "costs" for other in (step, *running))
+                if not (has_costs and running):
                     return step
         return None
 
@@ -224,13 +224,13 @@ def only_one() -> Iterator[int]:
 
 def check_disk_space(steps: Sequence[Step]) -> str:
     """Estimated size of the output of ``steps`` and free space as text; raise if the space does not suffice."""
-    wanted, free = sum(step.disk_bytes for step in steps), free_bytes()
-    if wanted > free:
+    needed, free = sum(step.disk_bytes for step in steps), free_bytes()
+    if needed > free:
         raise LearnedSparseError(
-            f"{home()}: about {_size(wanted)} are needed and {_size(free)} are free; make room, choose fewer "
+            f"{home()}: about {_size(needed)} are needed and {_size(free)} are free; make room, choose fewer "
             "rows with --row, or set LEARNED_SPARSE_HOME to a folder on another disk"
         )
-    return f"about {_size(wanted)} of {_size(free)} free in {home()}"
+    return f"about {_size(needed)} of {_size(free)} free in {home()}"
 
 
 def free_bytes() -> int:

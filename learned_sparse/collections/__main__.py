@@ -61,18 +61,18 @@ def main(argv: list[str] | None = None) -> int:
     if options.catalogue is not None and options.name:
         raise LearnedSparseError("--catalogue lists names; omit NAME")
     if options.catalogue is not None:
-        found: Any = _catalogue(options.catalogue)
-        width = max(map(len, found))
+        content: Any = _catalogue(options.catalogue)
+        width = max(map(len, content))
         lines: Iterator[str] = (
-            f"ir_datasets:{name:<{width}}  {' '.join(kinds)}".rstrip() for name, kinds in found.items()
+            f"ir_datasets:{name:<{width}}  {' '.join(kinds)}".rstrip() for name, kinds in content.items()
         )
     elif options.name:
-        found = describe(options.name, load_collection(options.name, data=options.data), downloads=True)
-        lines = _page(found)
+        content = describe(options.name, load_collection(options.name, data=options.data), downloads=True)
+        lines = _page(content)
     else:
-        found = _overview(options.data or data_root())
-        lines = _table(found)
-    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else "\n".join(lines))
+        content = _overview(options.data or data_root())
+        lines = _table(content)
+    print(json.dumps(content, indent=2, ensure_ascii=False) if options.json else "\n".join(lines))
     return 0
 
 

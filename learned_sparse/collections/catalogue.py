@@ -32,15 +32,15 @@ def catalogue_entry(name: str) -> Description:
     is stored under the highest name with the same documents, so ``beir/scifact/test`` and ``beir/scifact/train`` share
     vectors and indexes. A split is called by the rest of its name: ``test``, ``trec-dl-2019-judged``.
     """
-    whole = _whole(name)
+    parent = _whole(name)
     judged = [name] if has(name, "queries", "qrels") else _judged_parts(name)
-    count = dataset(whole).metadata().get("docs", {}).get("count")
+    count = dataset(parent).metadata().get("docs", {}).get("count")
     return Description(
-        name=folder_name(CATALOGUE + whole),
+        name=folder_name(CATALOGUE + parent),
         title=f"ir_datasets {name}",
-        corpus=Source(ir_datasets=whole),
+        corpus=Source(ir_datasets=parent),
         documents=None if count is None else int(count),
-        splits={_split_name(part, whole): _split(part) for part in judged},
+        splits={_split_name(part, parent): _split(part) for part in judged},
     )
 
 
@@ -80,10 +80,10 @@ def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
 
 def queries(name: str) -> list[Query]:
     """The queries of ``name``; of several with one id (repeated headings in TREC CAR) only the first."""
-    found: dict[str, Query] = {}
+    by_id: dict[str, Query] = {}
     for row in _fetch(name, "queries"):
-        found.setdefault(row.query_id, Query(row.query_id, without_mark(row.default_text()).strip()))
-    return list(found.values())
+        by_id.setdefault(row.query_id, Query(row.query_id, without_mark(row.default_text()).strip()))
+    return list(by_id.values())
 
 
 def qrels(name: str) -> Qrels:
@@ -136,8 +136,8 @@ def missing_downloads(name: str, *kinds: str) -> list[Download]:
     A few data sets build their list of files while they are read, and have none here.
     """
     handlers = [getattr(dataset(name), f"{kind}_handler")() for kind in kinds if has(name, kind)]
-    found = [_described(download) for handler in handlers for download in _inside(handler)]
-    return [file for file in dict.fromkeys(found) if file.path is None or not Path(file.path).exists()]
+    downloads = [_described(download) for handler in handlers for download in _inside(handler)]
+    return [file for file in dict.fromkeys(downloads) if file.path is None or not Path(file.path).exists()]
 
 
 def _fetch(name: str, kind: str) -> Iterator[Any]:
@@ -175,8 +175,8 @@ def _judged_parts(name: str) -> list[str]:
     return [part for part in below if has(part, *KINDS) and _whole(part) == name]
 
 
-def _split_name(part: str, whole: str) -> str:
-    below = part.removeprefix(f"{whole}/") if part != whole else part.rsplit("/", 1)[-1]
+def _split_name(part: str, parent: str) -> str:
+    below = part.removeprefix(f"{parent}/") if part != parent else part.rsplit("/", 1)[-1]
     return folder_name(below.replace("/", "-"))
 
 

@@ -37,9 +37,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     options.num_shards, options.shard_id = options.num_shards or 1, options.shard_id or 0
     _check(options)
     if options.segment_length is not None:
-        given = {"which": options.segments, "overlap": options.segment_overlap, "delimiter": options.segment_delimiter}
-        some = {name: value for name, value in given.items() if value is not None}
-        segmentation = Segmentation(length=options.segment_length, **some)
+        segment_options = {
+            "which": options.segments,
+            "overlap": options.segment_overlap,
+            "delimiter": options.segment_delimiter,
+        }
+        options_set = {name: value for name, value in segment_options.items() if value is not None}
+        segmentation = Segmentation(length=options.segment_length, **options_set)
         options.segments, options.segment_overlap = segmentation.which, segmentation.overlap
         options.segment_delimiter = segmentation.delimiter
     return options

@@ -193,7 +193,7 @@ def make_view(
 
     Terms are those of ``impacts`` if ``indexed`` or without ``reading``, else those of ``reading``.
     """
-    own, _, expanded = (text or "").partition(EXPANDED)
+    own_text, _, expanded = (text or "").partition(EXPANDED)
     weights, literal = (reading.weights, reading.literal) if reading else ({}, frozenset())
     if indexed or not reading:
         names = sorted(impacts or {}, key=lambda term: (-(impacts or {})[term], term))
@@ -213,7 +213,7 @@ def make_view(
     return TextView(
         kind=kind,
         id=id,
-        text=None if text is None else own,
+        text=None if text is None else own_text,
         expanded=expanded,
         tokens=reading.tokens if reading else (),
         words=_words(reading, terms) if reading else (),

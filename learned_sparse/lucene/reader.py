@@ -92,9 +92,9 @@ def ids_near(index: Path, document_id: str, count: int = 3) -> list[str]:
 
         terms = autoclass("org.apache.lucene.index.MultiTerms").getTerms(reader, _ID)
         iterator = terms.iterator() if terms else None
-        wanted = autoclass("org.apache.lucene.util.BytesRef")(bytearray(document_id, "utf-8"))
+        target = autoclass("org.apache.lucene.util.BytesRef")(bytearray(document_id, "utf-8"))
         ids: list[str] = []
-        if iterator is None or iterator.seekCeil(wanted).name() == "END":
+        if iterator is None or iterator.seekCeil(target).name() == "END":
             return ids
         term = iterator.term()
         while term is not None and len(ids) < count:

@@ -60,14 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parse(argv)
     collection = load_collection(options.collection or "pydoc", data=options.data)
-    place, note, exact = _target(options, collection.name)
-    queries, output, remove_query = _queries(options, collection, place)
-    rows = _encode(queries, place, note, options)
-    with open_searcher(place, note.scoring, heap=options.heap, exact=exact) as search:
+    path, index_note, exact = _target(options, collection.name)
+    queries, output, remove_query = _queries(options, collection, path)
+    rows = _encode(queries, path, index_note, options)
+    with open_searcher(path, index_note.scoring, heap=options.heap, exact=exact) as search:
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
         results = search_all(
             search, queries_by_id(queries, rows), options.hits, threads=options.threads, chunk_size=options.batch_size,
-            maxp=None if explicit or options.rank_segments else MaxP.from_note(note), remove_query=remove_query,
+            maxp=None if explicit or options.rank_segments else MaxP.from_note(index_note), remove_query=remove_query,
         )  # fmt: skip
         if explicit:
             delimiter, documents = options.max_passage_delimiter or "#", options.max_passage_hits or 100
@@ -155,51 +155,51 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
     """The index and its note, or the first folder of vectors with what its manifests say and the exact searcher."""
     if options.backend == "lucene":
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
-        note = read_note(index, options.checkpoint)
+        index_note = read_note(index, options.checkpoint)
         if options.model and not options.index:
-            _check_current(index, note, collection, options.model)
-        return index, note, None
+            _check_current(index, index_note, collection, options.model)
+        return index, index_note, None
     folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     encoded = [folder for folder in folders if (folder / MANIFEST).is_file()]
     manifests = encoded_files(encoded).manifests if encoded else ()
     return folders[0], IndexNote("impact", manifests, {}), ExactSearcher.load(*folders)
 
 
-def _check_current(index: Path, note: IndexNote, collection: str, model: str) -> None:
+def _check_current(index: Path, index_note: IndexNote, collection: str, model: str) -> None:
     """Raise if the documents have been encoded again since ``index``, an index found by name, was made."""
     try:
         folders = encoded_folders(collection, model, "--vectors")
         manifests = [Manifest.load(folder) for folder in folders]
     except LearnedSparseError:
         return  # no vectors here, or several encodings: nothing to compare with
-    if note.manifests and not all(manifest.complete for manifest in manifests):
+    if index_note.manifests and not all(manifest.complete for manifest in manifests):
         _log.warning("%s: made of earlier vectors than those in %s, which are not complete yet", index, folders[0])
-    elif note.manifests and not same_vectors(note.manifests, manifests):
+    elif index_note.manifests and not same_vectors(index_note.manifests, manifests):
         raise LearnedSparseError(
             f"{index}: made of other vectors than {folders[0]} holds now; make it again with python -m "
             f"learned_sparse.index --model {model} --overwrite, or search it as it is with --index {index}"
         )
 
 
-def _queries(options: argparse.Namespace, collection: Collection, place: Path) -> tuple[list[Query], Path, bool]:
+def _queries(options: argparse.Namespace, collection: Collection, path: Path) -> tuple[list[Query], Path, bool]:
     """The queries, the run file, and whether hits with the id of their query are dropped."""
     if options.topics:
         return read_queries(options.topics), options.output, options.remove_query
     split = collection.choose_split(options.split)
-    model = "bm25" if options.bm25 else options.model or place.name
+    model = "bm25" if options.bm25 else options.model or path.name
     output = options.output or run_file(collection.name, split, model)
     return collection.queries(split), output, options.remove_query or collection.split(split).remove_query
 
 
-def _encode(queries: Sequence[Query], place: Path, note: IndexNote, options: argparse.Namespace) -> Rows:
+def _encode(queries: Sequence[Query], path: Path, index_note: IndexNote, options: argparse.Namespace) -> Rows:
     """Impacts of the queries, or None if the index holds plain text."""
     settings = parse_changes(options.set)
-    if note.scoring == "bm25-text":
+    if index_note.scoring == "bm25-text":
         if settings:
-            raise LearnedSparseError(f"--set: {place} holds plain text, which is searched without an encoder")
+            raise LearnedSparseError(f"--set: {path} holds plain text, which is searched without an encoder")
         return None
     device = {"device": options.device} if options.device else {}
-    encoder = QueryEncoder.from_index(place, options.checkpoint, note=note, settings=settings, **device)
+    encoder = QueryEncoder.from_index(path, options.checkpoint, note=index_note, settings=settings, **device)
     size = options.encode_batch
     batches = (queries[start : start + size] for start in range(0, len(queries), size))
     return [row for batch in batches for row in encoder.encode_batch([query.text for query in batch])]

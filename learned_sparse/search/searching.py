@@ -68,8 +68,8 @@ class MaxP:
         documents = {name: best_segments(hits, self.delimiter) for name, hits in segments.items()}
         short = [name for name, hits in documents.items() if len(hits) < k and len(segments[name]) == depth]
         if short and depth < self.full_depth(k):
-            again = search({name: queries[name] for name in short}, self.full_depth(k), threads)
-            documents.update({name: best_segments(hits, self.delimiter) for name, hits in again.items()})
+            second_hits = search({name: queries[name] for name in short}, self.full_depth(k), threads)
+            documents.update({name: best_segments(hits, self.delimiter) for name, hits in second_hits.items()})
         return {name: hits[:k] for name, hits in documents.items()}
 
 

@@ -119,8 +119,8 @@ class Batches:
     def cut(self, examples: Sequence[Example]) -> list[MicroBatch]:
         """Micro-batches of this process's share of ``examples``; the last may be smaller."""
         share = len(examples) // self._processes
-        own = examples[self._process * share : (self._process + 1) * share]
-        return [self._micro_batch(own[start : start + self._micro]) for start in range(0, share, self._micro)]
+        local = examples[self._process * share : (self._process + 1) * share]
+        return [self._micro_batch(local[start : start + self._micro]) for start in range(0, share, self._micro)]
 
     def stream(self, steps: range) -> Iterator[StepBatch]:
         """The batches of ``steps`` in order, two of them prepared ahead."""

@@ -164,10 +164,10 @@ def search_pool(examples: JudgedExamples, negatives: Negatives, seed: Sequence[i
 
 def draw(ids: Iterable[str], count: int | None, always: Iterable[str], seed: Sequence[int]) -> list[str]:
     """``count`` ids drawn at random (None: all) and the ids of ``always``, in the order of ``ids``."""
-    everything = list(ids)
-    if count is None or count >= len(everything):
-        return everything
+    all_ids = list(ids)
+    if count is None or count >= len(all_ids):
+        return all_ids
     rng = np.random.default_rng(seed)
-    drawn = rng.choice(len(everything), size=count, replace=False)
-    kept = {everything[int(index)] for index in drawn} | set(always)
-    return [id for id in everything if id in kept]
+    drawn = rng.choice(len(all_ids), size=count, replace=False)
+    kept = {all_ids[int(index)] for index in drawn} | set(always)
+    return [id for id in all_ids if id in kept]
