@@ -7,7 +7,7 @@ paper is silent:
 - pieces are distinct: a piece that a query repeats counts once;
 - all pieces count, also those of stop words and punctuation;
 - of several relevant documents (1.07 per development query of MS MARCO on average), the one that shares most pieces
-  with the query decides, because a lexical searcher could have found that one.
+  with the query decides, because a lexical searcher could have retrieved it.
 """
 
 from __future__ import annotations

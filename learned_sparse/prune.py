@@ -147,7 +147,7 @@ def _write_part(source: Path, target: Path, part: Part, removed: Collection[str]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Prune, and print what is left."""
+    """Prune, and print the counts of what was removed and kept."""
     options = _parser().parse_args(argv)
     if not (options.vectors or options.model):
         raise LearnedSparseError("which vectors? give --model NAME or --vectors DIR")

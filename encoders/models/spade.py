@@ -240,7 +240,7 @@ class PointwiseObjective(Objective):
         self._ranking, self._weight, self._document = ranking, weight, document
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
-        """Those of the ranking loss."""
+        """Outputs of the ranking loss."""
         return self._ranking.outputs(queries, documents)
 
     def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:

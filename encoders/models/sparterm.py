@@ -115,7 +115,7 @@ class SparTerm(nn.Module):
         self.register_buffer("_unblocked", unblocked, persistent=False)
 
     def train(self, mode: bool = True) -> SparTerm:
-        """A frozen gate stays without dropout, so that it decides alike in training and in the index."""
+        """A frozen gate has no dropout, so that it opens for the same terms in training and in the index."""
         super().train(mode)
         if self.gate is not None and not any(parameter.requires_grad for parameter in self.gate.parameters()):
             self.gate.eval()
@@ -206,7 +206,7 @@ class JointObjective(GateObjective):
         self.towers = (*ranking.towers, "gate")
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
-        """As both objectives."""
+        """Outputs of both objectives."""
         count = len(queries.input_ids)
         query_weights = self._weighers.query(*queries).float()
         logits = self._document.gate_logits(*documents)
@@ -220,7 +220,7 @@ class JointObjective(GateObjective):
         }
 
     def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
-        """Both parts."""
+        """The ranking loss and Eq. 8 of each query."""
         return {**super().losses(outputs, known), **self._ranking.losses(outputs, known)}
 
 

@@ -208,13 +208,13 @@ class Journal:
         self._bar: Any = None
 
     def start(self, name: str, step: int, steps: int) -> None:
-        """A stage begins, or goes on, at ``step``."""
+        """Start the progress bar of a stage at ``step``."""
         self._close_bar()
         self._bar = tqdm(total=steps, initial=step, desc=name, unit="step", disable=self._quiet, dynamic_ncols=True)
         self._time, self._examples = time.monotonic(), 0
 
     def advance(self, examples: int) -> None:
-        """One step with that many examples is done."""
+        """Record one step with this number of examples."""
         self._bar.update()
         self._examples += examples
 
@@ -260,7 +260,7 @@ def _position(line: str) -> tuple[int, int]:
 def load_state(
     state: Path, module: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, process: int, processes: int
 ) -> None:
-    """Put weights, optimizer and random numbers of a saved state back.
+    """Restore weights, optimizer and random numbers of a saved state.
 
     With another number of ``processes`` or another kind of device than before, the random numbers are not restored: the
     results differ, and a warning says so.

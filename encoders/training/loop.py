@@ -183,7 +183,7 @@ class _Run:
         )  # fmt: skip
 
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
-        """Train ``stage`` from the current step; whether it came to its end."""
+        """Train ``stage`` from the current step; returns whether it was completed."""
         learner = make_learner(stage, self._session)
         self._pruner = self._session.pruner(stage)
         if resumed is not None:

@@ -168,7 +168,7 @@ class Stage:
     regularizer: Regularizer = field(default_factory=Regularizer)
 
     def check(self, where: str, hard_negatives: int) -> None:
-        """Raise for what cannot be computed or cannot learn; ``where`` opens the message."""
+        """Raise if the stage cannot be computed or cannot learn; ``where`` opens the message."""
         if self.steps < 1 or self.batch_size < 1:
             raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
         if self.micro_batch_size is not None and self.batch_size % self.micro_batch_size:

@@ -1,4 +1,4 @@
-"""``python -m eval.costs``: what searching one row of a leaderboard costs in FLOPS, index size and time."""
+"""``python -m eval.costs``: FLOPS, index size and time of searching for one row of a leaderboard."""
 
 from __future__ import annotations
 

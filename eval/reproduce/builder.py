@@ -26,11 +26,11 @@ from learned_sparse.core import (
 BM25 = "bm25"
 """Name of the index and the runs of ``learned_sparse.index --bm25`` and ``learned_sparse.search --bm25``."""
 MEAN_TERMS = 120
-"""Terms of an encoded document, about, for estimates of disk space."""
+"""Approximate number of terms of an encoded document, for estimates of disk space."""
 _TEXT_BYTES = 400
-"""Size of a document as text, in a pool or a BM25 index, about."""
+"""Approximate size of a document as text, in a pool or a BM25 index."""
 _VECTOR_BYTES, _INDEX_BYTES = 14, 3
-"""Size of a term of a document, about: as JSON, and in Lucene."""
+"""Approximate size of a term of a document: as JSON, and in Lucene."""
 _UNKNOWN_DOCUMENTS = 10_000
 
 
@@ -56,7 +56,7 @@ class Target:
     documents_facts: dict[str, Any] = field(default_factory=dict)
     """Facts besides the files that decide the documents."""
     documents: int = _UNKNOWN_DOCUMENTS
-    """Number of documents, about; ``queries`` likewise."""
+    """Approximate number of documents; ``queries`` likewise."""
     queries: int = 1000
 
 
@@ -97,7 +97,7 @@ class Weights:
     needs: tuple[Step, ...] = ()
     reads: tuple[Path, ...] = ()
     terms: int = MEAN_TERMS
-    """Terms of an encoded document, about."""
+    """Approximate number of terms of an encoded document."""
 
 
 @dataclass(kw_only=True)

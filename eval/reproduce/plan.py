@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
 _TERMS = {"uhd": 500, "spade": 250, "sparterm": 30}
-"""Terms of an encoded document, about, by architecture; other architectures: ``MEAN_TERMS``."""
+"""Approximate number of terms of an encoded document by architecture; other architectures: ``MEAN_TERMS``."""
 _STOCK = "learned_sparse.pyserini"
 """Runs stock Pyserini modules on a suitable Java; with Java 21 installed, ``python -m pyserini.MODULE`` is the same."""
 

@@ -94,7 +94,7 @@ def query_quantizer(encoder: Encoder) -> Quantizer:
 def choose_quantizer(
     side: Side, encoder: Encoder, *, factor: float | None = None, bits: int | None = None, percentile: float = 100.0
 ) -> Quantizer | Calibration:
-    """The first that is given of: ``factor``, ``bits`` (to be calibrated), the encoder's quantiser, a default.
+    """The first of these that is given: ``factor``, ``bits`` (to be calibrated), the encoder's quantiser, a default.
 
     The word counts of BM25 are never multiplied.
     """

@@ -129,5 +129,5 @@ def _opened(index: Path) -> Iterator[Any]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of a string of ours; ``str.splitlines`` also splits at characters that terms may contain."""
+    """Lines of a string from ``LuceneCalls``; ``str.splitlines`` also splits at characters that terms may contain."""
     return iter(text.split("\n")[:-1])

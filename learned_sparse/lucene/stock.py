@@ -1,4 +1,4 @@
-"""Run what Anserini and Pyserini offer: indexing, stock commands, the English analyzer, registered topics."""
+"""Anserini's indexing and English analyzer, Pyserini's commands, and registered topics and judgements."""
 
 from __future__ import annotations
 

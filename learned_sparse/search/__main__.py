@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.search``: encode queries as an index asks for, search them and write the run."""
+"""``python -m learned_sparse.search``: encode queries with the encoder that an index records, search them and write the run."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, ExactSearcher | None]:
-    """The index and its note, or the first folder of vectors with what its manifests say and the exact searcher."""
+    """The index and its note, or the first folder of vectors with a note of its manifests and the exact searcher."""
     if options.backend == "lucene":
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
         index_note = read_note(index, options.checkpoint)
