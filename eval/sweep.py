@@ -59,8 +59,8 @@ class Row:
     """Result of one combination of settings."""
 
     settings: Changes
-    own: bool
-    """Whether these are the settings of the checkpoint."""
+    stored: bool
+    """Whether these settings are those stored in the checkpoint."""
     scores: Mapping[str, float]
     sparsity: Sparsity
 
@@ -148,7 +148,7 @@ class Sweep:
             rows.append(
                 Row(
                     settings=changes,
-                    own=all(settings.get(key) == value for key, value in changes.items()),
+                    stored=all(settings.get(key) == value for key, value in changes.items()),
                     scores=scores.mean,
                     sparsity=sparsity_of(documents, count_terms(queries.values())),
                 )
@@ -219,18 +219,18 @@ def format_value(value: Any) -> str:
 
 
 def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
-    """Settings, measures, FLOPS and terms per text; a star marks the settings of the checkpoint."""
+    """Settings, measures, FLOPS and terms per text; a star marks the settings stored in the checkpoint."""
     keys = list(rows[0].settings)
     columns = [
         *(Column(key) for key in keys),
         *(Column(measure, best="highest") for measure in rows[0].scores),
-        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("own")),
+        *(Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1), Column("stored")),
     ]
     cells: list[list[Cell]] = []
     for row in rows:
         sparsity = row.sparsity
         measured: list[Cell] = [*row.scores.values(), sparsity.flops, sparsity.documents.mean, sparsity.queries.mean]
-        cells.append([*(format_value(row.settings[key]) for key in keys), *measured, "*" if row.own else ""])
+        cells.append([*(format_value(row.settings[key]) for key in keys), *measured, "*" if row.stored else ""])
     return format_table(columns, cells, markdown=markdown)
 
 

@@ -94,7 +94,7 @@ def names(folder: Path) -> list[str]:
 
 
 def check_use(python: Path, cwd: Path, home: Path, checkout: Path) -> None:
-    """All collections and recipes of ``checkout`` are found, commands run, and the code is that below ``home``."""
+    """The install has all collections and recipes of ``checkout``, its commands run, and its code is below ``home``."""
     facts = json.loads(call(python, "-c", CHECK, cwd=cwd))
     assert [Path(file).is_relative_to(home) for file in facts["files"]] == [True, True, True], facts["files"]
     assert facts["collections"] == names(checkout / "collections")

@@ -160,7 +160,7 @@ def _scores_by_query(vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator
 def _reciprocal_ranks(
     factors: Floats, scores: Floats, relevant: int, order: npt.NDArray[np.int64], depth: int
 ) -> Floats:
-    """Reciprocal ranks of one relevant document, (mixtures,); 0 if it is not among the first ``depth`` or has no score."""
+    """Reciprocal ranks of a relevant document, (mixtures,); 0 outside the first ``depth`` or without a score."""
     relevant_scores = scores[:, [relevant]]
     if int((scores > relevant_scores).all(axis=0).sum()) >= depth:
         return np.zeros(len(factors))  # too many documents are better in every component

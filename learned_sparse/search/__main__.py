@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.search``: encode queries with the encoder that an index records, search them and write the run."""
+"""``python -m learned_sparse.search``: encode queries as the index records, search them and write the run."""
 
 from __future__ import annotations
 

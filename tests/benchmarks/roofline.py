@@ -50,7 +50,7 @@ def measure(
     rates = {name: [operations[name] / elapsed / 1e9 for elapsed in seconds[name]] for name in multiplied}
     rows = [_product_row(name, multiplied[name][0], rates[name]) for name in multiplied]
     peaks = {
-        dtype: [max(found) for found in zip(*(rates[n] for n in multiplied if multiplied[n][0] == dtype), strict=True)]
+        dtype: [max(rate) for rate in zip(*(rates[n] for n in multiplied if multiplied[n][0] == dtype), strict=True)]
         for dtype in dtypes
     }
     rows += [_encoding_row(name, entry, peaks[entry["dtype"]]) for name, entry in encoded.items()]
@@ -58,7 +58,7 @@ def measure(
         "sizes": {"rounds": rounds, "seed": SEED, "operations_of_a_timing": work},
         "rows": rows,
         "ratios": {row["name"]: row["share"] for row in rows if row["kind"] == "encoding"},
-        "peak_gflops": {dtype: round(max(found), 1) for dtype, found in peaks.items()},
+        "peak_gflops": {dtype: round(max(peak), 1) for dtype, peak in peaks.items()},
         "missing": {dtype: reason for dtype in ("bf16",) if (reason := unfit(dtype))},
     }
 

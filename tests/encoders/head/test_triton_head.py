@@ -35,12 +35,12 @@ for capability, dtype, texts, tokens in ((80, "fp16", 1, 128), (90, "bf16", 8, 1
                           ("_sum_gradient_kernel", None)):
         kernel = getattr(triton_head, name)
         chosen = constants | {"TEXTS": texts, "TOKENS": tokens, "WINNERS": winners}
-        places = {parameter: place for place, parameter in enumerate(kernel.arg_names)}
+        positions = {parameter: position for position, parameter in enumerate(kernel.arg_names)}
         source = ASTSource(
             kernel,
             {parameter: "constexpr" if parameter.isupper() else kinds.get(parameter, "*" + dtype)
-             for parameter in places},
-            constexprs={(places[key],): value for key, value in chosen.items() if key in places},
+             for parameter in positions},
+            constexprs={(positions[key],): value for key, value in chosen.items() if key in positions},
         )
         compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 8, "num_stages": 2})
         done += 1

@@ -123,7 +123,7 @@ def test_the_checkpoint_stores_the_best_alpha_of_validation(
     assert max(scores) > min(scores)
     assert run.notes()["training"]["mixture"] == {"alpha": chosen}
     assert run.logged("MRR@10")[-1] == pytest.approx(max(scores), abs=1e-6)
-    assert run.logged("MRR@10")[0] == pytest.approx(scores[0], abs=1e-6)  # weighting alone, in its own stage
+    assert run.logged("MRR@10")[0] == pytest.approx(scores[0], abs=1e-6)  # the weighting alone, in the first stage
     unmixed = trained(spade_recipe(*stages, validation=validation, mix=False), "unmixed")
     assert unmixed.notes()["settings"]["alpha"] == 0.5
     assert "mixture" not in unmixed.notes()["training"]

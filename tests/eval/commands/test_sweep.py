@@ -60,21 +60,21 @@ def test_numbers_equal_those_of_the_pipeline(
     scores = evaluate(tmp_path / "run.txt", load_collection(folder).qrels("test"), MEASURES)
     sparsity = sparsity_of_files(documents, queries)
 
-    stored = checkpoint(tmp_path / "own", tiny_bert, "sparterm", settings)
+    stored = checkpoint(tmp_path / "stored", tiny_bert, "sparterm", settings)
     words = ["--checkpoint", stored, "--collection", str(folder), "--hits", "7", "--dtype", "fp32", "--device", "cpu"]
     words += ["--measures", *MEASURES, "--set", "threshold=0.7,0.55"]
     assert main([*words, "--runs", str(tmp_path / "runs"), "--output", str(tmp_path / "sweep.json")]) == 0
     result = json.loads((tmp_path / "sweep.json").read_text())
     first, second = result["rows"]
-    assert (first["settings"], first["own"]) == ({"threshold": 0.7}, True)
-    assert (second["settings"], second["own"]) == ({"threshold": 0.55}, False)
+    assert (first["settings"], first["stored"]) == ({"threshold": 0.7}, True)
+    assert (second["settings"], second["stored"]) == ({"threshold": 0.55}, False)
     assert second["scores"] == dict(scores.mean)
     assert first["scores"] != second["scores"]
     assert second["sparsity"] == dataclasses.asdict(sparsity)
     assert read_run(tmp_path / "runs" / "threshold=0.55.txt") == read_run(tmp_path / "run.txt")
     assert result["weights_sha256"].keys() == {"importance", "gate"}
     heading, _, printed, changed_row = capsys.readouterr().out.splitlines()[-4:]
-    assert heading.split()[-1] == "own"
+    assert heading.split()[-1] == "stored"
     assert (printed.split()[0], printed.split()[-1]) == ("0.7", "*")
     assert f"{sparsity.flops:.4f}" in changed_row
 
@@ -83,7 +83,7 @@ def test_numbers_equal_those_of_the_pipeline(
 def test_settings_of_queries_do_not_encode_documents_again(
     folder: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = checkpoint(tmp_path / "own", tiny_bert, "uhd", {"dimensions": 64, "layers": [1, 2], "k": 6})
+    stored = checkpoint(tmp_path / "stored", tiny_bert, "uhd", {"dimensions": 64, "layers": [1, 2], "k": 6})
     encoded: list[Any] = []
 
     def counting(output: Any, documents: Any, encoder: Any, **options: Any) -> Any:

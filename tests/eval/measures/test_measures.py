@@ -223,16 +223,16 @@ hits = st.dictionaries(names, st.sampled_from([0.0, 0.5, 1.0, 16777216.0, 167772
 @settings(max_examples=10, deadline=None)
 @given(
     qrels=st.dictionaries(st.sampled_from(["1", "2", "10", "x"]), grades, min_size=1),
-    found=st.dictionaries(st.sampled_from(["1", "2", "10", "y"]), hits, min_size=1),
+    results=st.dictionaries(st.sampled_from(["1", "2", "10", "y"]), hits, min_size=1),
     measure=st.sampled_from(MEASURES),
 )
 def test_any_run_has_the_values_of_trec_eval(
     qrels: dict[str, dict[str, int]],
-    found: dict[str, dict[str, float]],
+    results: dict[str, dict[str, float]],
     measure: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    run = {query: list(of.items()) for query, of in found.items()}
+    run = {query: list(documents.items()) for query, documents in results.items()}
     scores = evaluate(run, qrels, [measure])
     if not any(run.get(query) for query in qrels):
         assert scores.mean == {measure: 0.0}

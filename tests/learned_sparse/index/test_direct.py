@@ -156,9 +156,9 @@ def large(impact):
     config.setRAMBufferSizeMB(1900.0)
     return config
 writer._config = large
-place = Path({str(tmp_path)!r})
+folder = Path({str(tmp_path)!r})
 try:
-    direct.index_directly([place / "in.jsonl"], place / "index", threads=2, heap="26m")
+    direct.index_directly([folder / "in.jsonl"], folder / "index", threads=2, heap="26m")
 except LearnedSparseError as error:
     print(error)
 """
