@@ -12,7 +12,7 @@ from tests.benchmarks import run
 NO_JAVA = {"roofline", "variants", "memory", "growth", "training"}
 """Benchmarks that start no JVM in this process."""
 
-ONCE = {"memory", "growth"}
+WITHOUT_ROUNDS = {"memory", "growth"}
 """Benchmarks that measure each size once, without rounds."""
 
 
@@ -30,7 +30,7 @@ def test_benchmark(name: str) -> None:
     assert all(isinstance(row, dict) for row in result["rows"])
     assert numbers(result["ratios"])
     assert all(ratio >= 0 for ratio in numbers(result["ratios"]))
-    if name not in ONCE:
+    if name not in WITHOUT_ROUNDS:
         assert any(isinstance(value, list) and value for row in result["rows"] for value in row.values()), (
             "no raw values"
         )

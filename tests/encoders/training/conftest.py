@@ -165,8 +165,8 @@ def trained(tmp_path: Path) -> Trained:
 
 
 @pytest.fixture
-def begun() -> Callable[[Recipe], tuple[Any, Any, Any]]:
-    """``begun(recipe)`` returns a session, and learner and batches of the first stage."""
+def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
+    """``first_stage(recipe)`` returns a session, and learner and batches of the first stage."""
 
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data import Batches, Sampler, load_source

@@ -17,7 +17,7 @@ from learned_sparse.core import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]
-Begun = Callable[[Recipe], Any]
+FirstStage = Callable[[Recipe], Any]
 
 PARTS = {"components": ["weighting", "expansion"], "select_from": 24, "share": 0.3}
 POINTWISE = {"weight": 0.5, "component": "expansion"}
@@ -68,9 +68,9 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
 
 
 def test_each_component_selects_the_hardest_examples_for_the_other(
-    begun: Begun, spade_recipe: Spade, updates: list[tuple[str, list[str]]]
+    first_stage: FirstStage, spade_recipe: Spade, updates: list[tuple[str, list[str]]]
 ) -> None:
-    session, learner, batches = begun(spade_recipe(CO))
+    session, learner, batches = first_stage(spade_recipe(CO))
     batch = batches.batch(0)
     expected = {}
     for name, other in (("weighting", "expansion"), ("expansion", "weighting")):
@@ -88,9 +88,11 @@ def test_each_component_selects_the_hardest_examples_for_the_other(
 
 
 @pytest.mark.parametrize("scope", ["micro_batch", "batch"])
-def test_losses_over_all_examples_equal_those_of_the_stage(begun: Begun, spade_recipe: Spade, scope: str) -> None:
+def test_losses_over_all_examples_equal_those_of_the_stage(
+    first_stage: FirstStage, spade_recipe: Spade, scope: str
+) -> None:
     """In scope ``batch`` a query is ranked against its whole update, otherwise against its micro-batch."""
-    session, learner, batches = begun(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
+    session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
     batch = batches.batch(0)
     group = 2 if scope == "micro_batch" else 4
     expected = {name: losses_by_hand(session, list(batch.examples), name, group) for name in PARTS["components"]}  # type: ignore[attr-defined]
@@ -99,9 +101,11 @@ def test_losses_over_all_examples_equal_those_of_the_stage(begun: Begun, spade_r
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 
 
-def test_the_pairwise_loss_selects_by_the_hard_negative_of_the_query(begun: Begun, spade_recipe: Spade) -> None:
+def test_the_pairwise_loss_selects_by_the_hard_negative_of_the_query(
+    first_stage: FirstStage, spade_recipe: Spade
+) -> None:
     settings = {**CO, "cotraining": {**PARTS, "loss": "pairwise"}}
-    session, learner, batches = begun(spade_recipe(settings))
+    session, learner, batches = first_stage(spade_recipe(settings))
     batch, model = batches.batch(0), session.model
     document = SPADE.part(model.weighers, "expansion").document.eval()
     total = 0.0
@@ -116,21 +120,23 @@ def test_the_pairwise_loss_selects_by_the_hard_negative_of_the_query(begun: Begu
 
 
 def test_without_selection_both_components_train_on_all_examples_unscored(
-    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch, updates: list[tuple[str, list[str]]]
+    first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch, updates: list[tuple[str, list[str]]]
 ) -> None:
     def scored(*_: Any, **__: Any) -> Tensor:
         raise AssertionError("a scoring pass")
 
     monkeypatch.setattr(CoLearner, "_losses", scored)
     stage = {**CO, "batch_size": 8, "cotraining": {**PARTS, "select_from": 16, "share": 1.0}}
-    _, learner, batches = begun(spade_recipe(stage))
+    _, learner, batches = first_stage(spade_recipe(stage))
     learner.step(batches.batch(0))
     assert [(component, len(queries)) for component, queries in updates] == [("weighting", 8), ("expansion", 8)] * 2
 
 
 @pytest.mark.parametrize("component", ["weighting", "expansion"])
-def test_a_component_stage_neither_runs_nor_moves_the_other(begun: Begun, spade_recipe: Spade, component: str) -> None:
-    session, learner, batches = begun(spade_recipe({"component": component, "learning_rate": 1e-2}))
+def test_a_component_stage_neither_runs_nor_moves_the_other(
+    first_stage: FirstStage, spade_recipe: Spade, component: str
+) -> None:
+    session, learner, batches = first_stage(spade_recipe({"component": component, "learning_rate": 1e-2}))
     towers = session.model.towers
     other = next(name for name in towers if name != component)
     towers[other].register_forward_hook(lambda *_: pytest.fail("the other tower was run"))
@@ -144,11 +150,11 @@ def test_a_component_stage_neither_runs_nor_moves_the_other(begun: Begun, spade_
 
 
 def test_an_update_of_one_component_does_not_change_the_other(
-    begun: Begun, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
+    first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither AdamW's decay nor Adam's momentum changes parameters without gradient."""
     stage = {**CO, "optimizer": "adamw", "weight_decay": 0.5, "learning_rate": 1e-2}
-    session, learner, batches = begun(spade_recipe(stage))
+    session, learner, batches = first_stage(spade_recipe(stage))
     learner.step(batches.batch(0))  # both have momentum now
     towers, step, updates = session.model.towers, Learner.step, []
 
@@ -165,7 +171,7 @@ def test_an_update_of_one_component_does_not_change_the_other(
     assert updates == ["weighting"] * 2 + ["expansion"] * 2
 
 
-def test_recorded_cotraining(begun: Begun, spade_recipe: Spade, trained: Trained) -> None:
+def test_recorded_cotraining(first_stage: FirstStage, spade_recipe: Spade, trained: Trained) -> None:
     """Warm-up and co-training with a fixed seed; a change in any part changes these numbers."""
     run = trained(spade_recipe({"component": "weighting", "steps": 2}, {"component": "expansion", "steps": 2}, CO))
     recorded = [2.193035, 2.187833, 2.704918, 2.404154, 3.648524, 3.652616, 4.035214]
@@ -173,7 +179,11 @@ def test_recorded_cotraining(begun: Begun, spade_recipe: Spade, trained: Trained
 
 
 def test_resuming_in_the_middle_gives_the_same_weights(
-    begun: Begun, spade_recipe: Spade, trained: Trained, tiny_collection: Any, stop_after: Callable[[int], None]
+    first_stage: FirstStage,
+    spade_recipe: Spade,
+    trained: Trained,
+    tiny_collection: Any,
+    stop_after: Callable[[int], None],
 ) -> None:
     """The run stops inside a pruning window, after a validation."""
     pruning = {"gamma": 0.3, "window": 2, "schedule": [0.6, 0.5]}
@@ -208,14 +218,14 @@ def test_selection_counts_are_rounded_down_to_a_multiple_of_the_processes() -> N
     ],
 )
 def test_invalid_cotraining_options_are_errors(
-    begun: Begun, spade_recipe: Spade, stage: dict[str, Any], message: str
+    first_stage: FirstStage, spade_recipe: Spade, stage: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         spade_recipe(stage)
 
 
-def test_unknown_components_are_named(begun: Begun, spade_recipe: Spade) -> None:
+def test_unknown_components_are_named(first_stage: FirstStage, spade_recipe: Spade) -> None:
     with pytest.raises(LearnedSparseError, match="no component 'weigthing'; the model has weighting, expansion"):
-        begun(spade_recipe({"component": "weigthing"}))
+        first_stage(spade_recipe({"component": "weigthing"}))
     with pytest.raises(LearnedSparseError, match="learning_rates: no component 'expanson'; did you mean 'expansion'"):
-        begun(spade_recipe({"learning_rates": {"expanson": 1.0}}))
+        first_stage(spade_recipe({"learning_rates": {"expanson": 1.0}}))

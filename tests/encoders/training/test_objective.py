@@ -219,11 +219,11 @@ Gradients = Callable[[Recipe], tuple[dict[str, Tensor], dict[str, float]]]
 
 
 @pytest.fixture
-def gradients(begun: Callable[..., Any]) -> Gradients:
+def gradients(first_stage: Callable[..., Any]) -> Gradients:
     """``gradients(recipe)`` returns the gradients and the log of the first step."""
 
     def make(recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, float]]:
-        session, learner, batches = begun(recipe)
+        session, learner, batches = first_stage(recipe)
         torch.manual_seed(5)
         logs = learner.step(batches.batch(0))
         named = session.model.weighers.named_parameters()
