@@ -115,7 +115,7 @@ def unfit(dtype: str) -> str | None:
 
 
 def _with_dtype(dtype: str) -> Any:
-    return lambda *places, **sizes: contenders.ours(*places, dtype=dtype, **sizes)
+    return lambda *paths, **sizes: contenders.ours(*paths, dtype=dtype, **sizes)
 
 
 def _check(calls: Mapping[str, contenders.Contender], folder: Path) -> dict[str, Any]:
