@@ -93,10 +93,10 @@ def _same(tensor: Tensor) -> Tensor:
 
 
 def test_copies_from_the_device_are_as_large_as_the_non_zeros(
-    tiny_recipe: Callable[..., Any], begun: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tiny_recipe: Callable[..., Any], first_stage: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Validation and mining encode with ``Session.encode``; no dense (texts, vocabulary) may reach the host."""
-    session, _, _ = begun(tiny_recipe())
+    session, _, _ = first_stage(tiny_recipe())
     copied: list[int] = []
     cpu = Tensor.cpu
 

@@ -37,7 +37,7 @@ class Trainer:
         )
 
     def train(self, output: Path, kill_after: int | None, delay: float) -> int:
-        """Train into ``output``, send SIGKILL ``delay`` seconds after log line ``kill_after``; return the exit status."""
+        """Train into ``output``; SIGKILL ``delay`` seconds after log line ``kill_after``. Returns the exit status."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(output, file=self._process.stdin, flush=True)
