@@ -127,13 +127,15 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser_class = functools.partial(argparse.ArgumentParser, allow_abbrev=False)
-    parser = parser_class(prog="python -m eval.reproduce.prepare", description=main.__doc__)
-    actions = parser.add_subparsers(dest="action", required=True, parser_class=parser_class)
-    export_parser = actions.add_parser("export", help="topics.tsv and qrels.txt for stock Pyserini and trec_eval")
-    expand_parser = actions.add_parser("expand", help="documents with docT5query's queries in one text, for BM25")
-    pool_parser = actions.add_parser("pool", help="the relevant documents of a split and the top of a run")
-    pieces_parser = actions.add_parser("word-pieces", help="a checkpoint that counts word pieces, for BM25")
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.reproduce.prepare", description=main.__doc__, allow_abbrev=False
+    )
+    actions = parser.add_subparsers(dest="action", required=True)
+    add_parser = functools.partial(actions.add_parser, allow_abbrev=False)
+    export_parser = add_parser("export", help="topics.tsv and qrels.txt for stock Pyserini and trec_eval")
+    expand_parser = add_parser("expand", help="documents with docT5query's queries in one text, for BM25")
+    pool_parser = add_parser("pool", help="the relevant documents of a split and the top of a run")
+    pieces_parser = add_parser("word-pieces", help="a checkpoint that counts word pieces, for BM25")
     for sub in (export_parser, pool_parser):
         sub.add_argument("--collection", required=True, metavar="NAME|DIR", help="the whole collection")
         sub.add_argument("--split", required=True, help="split with the queries and judgements")
