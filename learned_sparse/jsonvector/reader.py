@@ -20,6 +20,7 @@ from learned_sparse.core import (
     MAX_IMPACT,
     LearnedSparseError,
     SparseBatch,
+    sha256,
     unfit_reason,
 )
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, check_together
@@ -65,8 +66,8 @@ def _read_files(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, int]]]:
 def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
     """Ids and impacts of all documents below ``paths`` (files or folders), in the order of the files.
 
-    Lines are checked as in ``read_vectors``. The documents and postings of a folder with a manifest must be those that
-    the manifest records; several such folders must be encoded alike, and shards must be complete. Impacts take 1, 2 or
+    Lines are checked as in ``read_vectors``. The files and counts of a folder with a manifest must be those that the
+    manifest records; several such folders must be encoded alike, and shards must be complete. Impacts take 1, 2 or
     4 bytes each, as the largest one needs.
     """
     encoded = [path for path in map(Path, paths) if (path / MANIFEST).is_file()]
@@ -242,7 +243,7 @@ class _ArrayReader:
 
 
 def _compare_with_manifest(folder: Path, files: Sequence[Path], documents: int, postings: int) -> None:
-    """Raise if the manifest of ``folder`` records other files or counts than those read, or no impacts of documents."""
+    """Raise if the manifest of ``folder`` records other files, bytes or counts than those read, or no impacts."""
     manifest = Manifest.load(folder)
     where = folder / MANIFEST
     if manifest.kind != "documents":
@@ -261,6 +262,9 @@ def _compare_with_manifest(folder: Path, files: Sequence[Path], documents: int, 
             f"{where}: {counts.written:,} documents and {counts.postings:,} impacts in the manifest, "
             f"{documents:,} and {postings:,} read; encode again"
         )
+    for part in manifest.parts:
+        if sha256(folder / part.file) != part.sha256:
+            raise LearnedSparseError(f"{folder / part.file}: not the bytes the manifest records; encode again")
 
 
 def _name(value: Any) -> str:
