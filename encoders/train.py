@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from learned_sparse.collections import add_bad_line_option
 from learned_sparse.core import LearnedSparseError, checkpoint_folder
 
 
@@ -32,6 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="KEY=VALUE",
         help="change a value of the recipe, as in seed=1 or stages.0.steps=100; may be given several times",
     )
+    add_bad_line_option(parser.add_argument, default=None)
     parser.add_argument(
         "--resume", action="store_true", help="go on from the last saved state (start if there is none)"
     )
@@ -47,6 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.resume and options.overwrite:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
+    if options.on_bad_line:
+        options.changes.append(f"on_bad_line={options.on_bad_line}")
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
     try:

@@ -19,7 +19,7 @@ from eval.measures import (
     p_value,
     write_texts,
 )
-from learned_sparse.collections import Collection, load_collection
+from learned_sparse.collections import Collection, add_bad_line_option, load_collection
 from learned_sparse.core import (
     LearnedSparseError,
     Quantizer,
@@ -69,7 +69,10 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     _check(options)
     model = _description(options)
-    compared = [_compare(options, load_collection(str(options.data / name))) for name in options.collections]
+    collections = [
+        load_collection(str(options.data / name), on_bad_line=options.on_bad_line) for name in options.collections
+    ]
+    compared = [_compare(options, collection) for collection in collections]
     content = {**model, "versions": versions(), "collections": compared}
     page = format_page(content)
     print(page)
@@ -250,6 +253,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtypes", nargs="+", default=["bf16"], metavar="DTYPE", help="compared with fp32 (default: bf16)")
     add("--collections", nargs="+", default=["scifact"], metavar="NAME", help="folders below --data (default: scifact)")
     add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
+    add_bad_line_option(add)
     add("--overwrite", action="store_true", help="encode again what an earlier run left in the home folder")
     add("--output", type=Path, metavar="FILE", help="write FILE.md and FILE.json")
     return parser

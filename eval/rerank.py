@@ -27,6 +27,7 @@ from learned_sparse.core import (
     LearnedSparseError,
     add_set_option,
     checkpoint_folder,
+    encode_texts,
     load_encoder,
     parse_changes,
     positive,
@@ -147,7 +148,8 @@ class DotProducts:
     ) -> npt.NDArray[np.float64]:
         """One score for each of ``pairs``, summed in float64; each text is encoded once."""
         row_of = {query: row for row, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
-        encoded_queries = self._queries.encode([queries[query] for query in row_of]).to_scipy().astype(np.float64)
+        texts = [queries[query] for query in row_of]
+        encoded_queries = encode_texts(self._queries, texts).to_scipy().astype(np.float64)
         positions: dict[str, list[int]] = {}  # document → positions in pairs
         for position, (_, document) in enumerate(pairs):
             positions.setdefault(document, []).append(position)
@@ -155,7 +157,7 @@ class DotProducts:
         for start in range(0, len(ids), _DOCUMENTS):
             part = ids[start : start + _DOCUMENTS]
             texts = [self._text(documents[document]) for document in part]
-            encoded_documents = self._documents.encode(texts).to_scipy().astype(np.float64)
+            encoded_documents = encode_texts(self._documents, texts).to_scipy().astype(np.float64)
             of_part = np.array([position for document in part for position in positions[document]])
             document_rows = np.repeat(np.arange(len(part)), [len(positions[document]) for document in part])
             query_rows = [row_of[pairs[position][0]] for position in of_part]

@@ -23,7 +23,7 @@ from eval.measures import (
     load_split,
     parse_measure,
 )
-from learned_sparse.collections import Collection, write_run
+from learned_sparse.collections import Collection, add_bad_line_option, write_run
 from learned_sparse.core import (
     Encoder,
     LearnedSparseError,
@@ -247,6 +247,7 @@ def _parser() -> argparse.ArgumentParser:
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
     model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder")
     add_collection_options(parser, required=True)
+    add_bad_line_option(add)
     add("--set", action="append", required=True, metavar="KEY=V,V,...", help="a setting and its values; repeatable")
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")
     add("--hits", type=positive, default=1000, metavar="N", help="documents per query (default: %(default)s)")

@@ -127,11 +127,10 @@ class _Run:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
         settings, validation = session.model.settings, recipe.validation
         expanded = session.family.uses_expanded(settings)
-        self._sources = [load_source(source, recipe.negatives, expanded=expanded) for source in recipe.data]
+        reading: dict[str, Any] = {"expanded": expanded, "on_bad_line": recipe.on_bad_line}
+        self._sources = [load_source(source, recipe.negatives, **reading) for source in recipe.data]
         mixtures = session.family.mixtures(settings) if recipe.mix else ()
-        self._validator = (
-            None if validation is None else Validator(validation, recipe.seed, mixtures, expanded=expanded)
-        )
+        self._validator = None if validation is None else Validator(validation, recipe.seed, mixtures, **reading)
         fingerprints = self._fingerprints()
         folder.check_data(progress, fingerprints)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=versions())

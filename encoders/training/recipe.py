@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from learned_sparse.collections import OnBadLine
 from learned_sparse.core import LearnedSparseError
 
 
@@ -241,6 +242,7 @@ class Recipe:
     # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast
     precision: Literal["fp32", "fp32-strict", "bf16"] = "fp32"
     data: tuple[Source, ...]
+    on_bad_line: OnBadLine = "error"  # malformed lines of documents: stop, or leave out and count (skip)
     negatives: Negatives = field(default_factory=Negatives)
     stages: tuple[Stage, ...]
     validation: Validation | None = None

@@ -27,7 +27,7 @@ from encoders.training.optimizing import evaluating
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.validation import Vectors, search
-from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, parse
+from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, encode_texts, parse
 
 _logger = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Session:
                     device=self.device,
                     dtype="fp32",
                 )
-            batch = self._encoders[side, component].encode(texts)
+            batch = encode_texts(self._encoders[side, component], texts)
         return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
 
     def rank(self, queries: Sequence[Query], pool: TextStore, depth: int, component: str | None = None) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy.typing as npt
 from encoders.models import Mixture
 from encoders.training.data import TextStore, draw
 from encoders.training.recipe import Validation
-from learned_sparse.collections import load_collection, named_split, ranked, read_run
+from learned_sparse.collections import OnBadLine, load_collection, named_split, ranked, read_run
 from learned_sparse.core import LearnedSparseError, Side
+
+_logger = logging.getLogger(__name__)
 
 Vectors = Any  # scipy.sparse.csr_array (texts, dimensions); scipy has no types
 Encode = Callable[[Side, Sequence[str], str | None], Vectors]
@@ -30,15 +33,26 @@ class Validator:
     """The queries, judgements and pool of a ``Validation``, read once."""
 
     def __init__(
-        self, settings: Validation, seed: int, mixtures: Sequence[Mixture] = (), *, expanded: bool = False
+        self,
+        settings: Validation,
+        seed: int,
+        mixtures: Sequence[Mixture] = (),
+        *,
+        expanded: bool = False,
+        on_bad_line: OnBadLine = "error",
     ) -> None:
         """``mixtures`` to choose from. ``expanded``: documents are read with their expansion text."""
-        collection, split = load_collection(settings.collection), settings.split
+        collection, split = load_collection(settings.collection, on_bad_line=on_bad_line), settings.split
         if split == Validation.split:
             split = named_split(settings.collection, collection, split)
         qrels = collection.qrels(split)
         texts = {query.id: query.text for query in collection.queries(split)}
         documents = TextStore.of_collection(collection, expanded=expanded)
+        unknown = sum(
+            grade > 0 and id not in documents for query in texts for id, grade in qrels.get(query, {}).items()
+        )
+        if unknown:
+            _logger.warning("validation: left out %d judgements whose document is not in the collection", unknown)
         positives = {
             query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in documents]
             for query in sorted(texts.keys() & qrels.keys())

@@ -38,7 +38,7 @@ class Judged:
                     return documents
         missing = ids - documents.keys()
         raise LearnedSparseError(
-            f"collection {self.collection.name}: {len(missing)} of {len(ids)} documents are missing or have no text "
+            f"collection {self.collection.name}: {len(missing)} of {len(ids)} documents are missing "
             f"(for instance {min(missing)!r}); is it the collection of the run?"
         )
 
@@ -79,7 +79,8 @@ def load_judged(options: argparse.Namespace) -> Judged:
 
 def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
     """The collection of ``--collection`` and ``--data``, and ``--split`` or its only split."""
-    collection = load_collection(options.collection, data=options.data)
+    on_bad_line = getattr(options, "on_bad_line", None) or "error"
+    collection = load_collection(options.collection, data=options.data, on_bad_line=on_bad_line)
     if options.split is None and len(collection.splits) > 1:
         known = ", ".join(collection.splits)
         raise LearnedSparseError(f"collection {collection.name} has several splits; give --split, one of {known}")

@@ -16,7 +16,7 @@ import orjson
 
 from encoders.checkpoints import locate, read_tokenizer, tokenizer_sha256
 from eval.report import Axis, line_chart
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError
 from learned_sparse.jsonvector import Manifest, numbered_lines
 
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
             for number, line in lines:
                 try:
                     content = orjson.loads(line)
-                    yield str(content["contents"]), dict(content["vector"])
-                except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+                    vector = {term: impact for term, impact in content["vector"].items() if term != EMPTY_TERM}
+                    yield str(content["contents"]), vector
+                except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
                     raise LearnedSparseError(
                         f"{file}:{number}: not an encoded text ({error}); encode it again"
                     ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import shlex
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.collections import data_root
+from learned_sparse.collections import add_bad_line_option, data_root
 from learned_sparse.core import home, positive
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     from eval.reproduce.plan import make_plan
 
     matrix, name = load_matrix(options.matrix, options.data), Path(options.matrix).stem
+    matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
     data = options.data or data_root()
     plan = make_plan(matrix, name, data, rows=options.row, columns=options.column, threads=options.threads)
     if options.display_commands:
@@ -126,7 +128,8 @@ def _command_line(options: argparse.Namespace) -> str:
     """The command as it was typed, without paths of this machine."""
     name = options.matrix if "/" not in options.matrix else Path(options.matrix).name
     data = ["--data", "DIR"] if options.data else []
-    return shlex.join(["python", "-m", "eval.reproduce", "--matrix", name, *data])
+    bad_lines = ["--on-bad-line", options.on_bad_line] if options.on_bad_line else []
+    return shlex.join(["python", "-m", "eval.reproduce", "--matrix", name, *data, *bad_lines])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -143,6 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
     add("--row", metavar="ROW", help="only these rows", **several)  # type: ignore[arg-type]
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
+    add_bad_line_option(add, default=None)
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
     add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX of the package)")

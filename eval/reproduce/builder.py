@@ -112,6 +112,11 @@ class Builder:
     weights: dict[tuple[str, int | None], Weights] = field(default_factory=dict)
     """Checkpoints by row and seed."""
 
+    @property
+    def bad_lines(self) -> tuple[str, ...]:
+        """``--on-bad-line`` of steps that read documents, unless it has its default."""
+        return () if self.matrix.on_bad_line == "error" else ("--on-bad-line", self.matrix.on_bad_line)
+
     def step(self, kind: Kind, title: str, module: str, words: Iterable[str | Path], **fields: Any) -> Step:
         """Make a step, or return the equal step of the same name; another step of that name is an error."""
         new = Step(kind=kind, title=title, module=module, arguments=tuple(map(str, words)), data=self.data, **fields)
@@ -128,7 +133,7 @@ class Builder:
         index = index_folder(target.name, BM25)
         return self.step(
             "index-bm25", f"index the text of {target.name}", "learned_sparse.index",
-            ("--bm25", "--collection", target.documents_of), name=_name(index), needs=target.needs,
+            ("--bm25", "--collection", target.documents_of, *self.bad_lines), name=_name(index), needs=target.needs,
             reads=target.corpus, facts=target.documents_facts, writes=(index,), unkeyed_arguments=self._threads(),
             disk_bytes=target.documents * _TEXT_BYTES,
         )  # fmt: skip
@@ -147,7 +152,7 @@ class Builder:
         words = ("--collection", whole.collection, "--split", whole.split, "--run", run.writes[0])
         step = self.step(
             "pool", f"pool {depth} of {whole.name}, {whole.split}", "eval.reproduce.prepare",
-            ("pool", *words, "--depth", str(depth)), name=_name(folder), needs=(run,),
+            ("pool", *words, "--depth", str(depth), *self.bad_lines), name=_name(folder), needs=(run,),
             reads=(*whole.corpus, *whole.judged), writes=(folder,), disk_bytes=documents * _TEXT_BYTES,
         )  # fmt: skip
         return Target(
@@ -160,8 +165,8 @@ class Builder:
         texts, index = home() / "expanded" / target.name / name, index_folder(target.name, name)
         documents = self.step(
             "prepare", f"expanded text of {target.name}", "eval.reproduce.prepare",
-            ("expand", "--input", file, "--output", texts), name=_name(texts), reads=(file,), writes=(texts,),
-            disk_bytes=target.documents * _TEXT_BYTES,
+            ("expand", "--input", file, "--output", texts, *self.bad_lines), name=_name(texts), reads=(file,),
+            writes=(texts,), disk_bytes=target.documents * _TEXT_BYTES,
         )  # fmt: skip
         return self.step(
             "index-bm25", f"index {name}, {target.name}", "learned_sparse.index",
@@ -185,7 +190,7 @@ class Builder:
         folder = vectors_folder(target.name, name)
         return self.step(
             "encode", f"encode {name}, {target.name}", "learned_sparse.encode",
-            ("--model", name, "--collection", target.documents_of, *words), name=_name(folder),
+            ("--model", name, "--collection", target.documents_of, *self.bad_lines, *words), name=_name(folder),
             needs=(*needs, *target.needs), reads=(*target.corpus, *reads), facts=target.documents_facts,
             writes=(folder,), disk_bytes=target.documents * terms * _VECTOR_BYTES,
         )  # fmt: skip

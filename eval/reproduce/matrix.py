@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from learned_sparse.collections import OnBadLine
+
 DATA = "{data}"
 """Placeholder for the folder of ``--data`` in the paths of a matrix."""
 COSTS = ("FLOPS", "terms/document", "terms/query", "index bytes", "ms/query", "p99 ms/query", "documents/s")
@@ -146,6 +148,8 @@ class Matrix:
     """Documents of each index whose postings are compared with the encoded vectors."""
     dtype: str | None = None
     """Number type of encoding, as ``learned_sparse.encode --dtype`` takes it."""
+    on_bad_line: OnBadLine = "error"
+    """What all steps that read documents do with malformed lines, as their ``--on-bad-line`` takes it."""
     claims: tuple[Claim, ...] = ()
 
 

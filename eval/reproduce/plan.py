@@ -115,7 +115,9 @@ def commands_by_hand(plan: Plan, cell: CellPlan) -> list[str]:
     folder = home() / "by-hand" / cell.evaluated.relative_to(home() / "evaluations").with_suffix("")
     commands = [] if searched is None else [step.command for step in _steps_before_index(cell, searched)]
     export = ["python", "-m", "eval.reproduce.prepare", "export", *evaluated.arguments[:4]]  # --collection, --split
-    export += ["--documents"] if row.bm25 == "text" else []
+    if row.bm25 == "text":
+        bad_lines = [] if plan.matrix.on_bad_line == "error" else ["--on-bad-line", plan.matrix.on_bad_line]
+        export += ["--documents", *bad_lines]
     lines = [*commands, shlex.join([*export, "--output", str(folder)])]
     run = cell.run
     if searched is not None:
@@ -256,6 +258,7 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     row, training = builder.matrix.rows[name], builder.matrix.training
     name_or_file, folder = str(row.recipe), checkpoint_folder(folder_name(name, seed))
     changes = [*row.changes, *([] if seed is None else [f"seed={seed}"])]
+    changes += [] if builder.matrix.on_bad_line == "error" else [f"on_bad_line={builder.matrix.on_bad_line}"]
     runs = _negatives(builder, training) if training else {}
     changes += [f"data.{number}.run={step.writes[0]}" for number, step in runs.items()]
     if training and training.validation and load_recipe(name_or_file).validation:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import orjson
 
-from learned_sparse.collections import load_collection, read_documents, read_run
+from learned_sparse.collections import OnBadLine, add_bad_line_option, load_collection, read_documents, read_run
 from learned_sparse.core import atomic_write, home, positive
 
+_log = logging.getLogger(__name__)
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
 MAX_TOKENS = 2**20
 """Length in tokens that no text reaches, so that the word-piece checkpoint truncates none."""
@@ -22,15 +24,18 @@ def main(argv: list[str] | None = None) -> int:
     """Export a collection to plain files, expand documents, cut a pool, or write a checkpoint of word pieces."""
     options = _parser().parse_args(argv)
     if options.action == "export":
-        for warning in export(options.collection, options.split, options.output, documents=options.documents):
+        for warning in export(
+            options.collection, options.split, options.output, documents=options.documents,
+            on_bad_line=options.on_bad_line,
+        ):  # fmt: skip
             print(f"warning: {warning}")
         print(f"{options.output}: {options.collection}, {options.split}")
     elif options.action == "expand":
-        total, expanded = expand(options.input, options.output)
+        total, expanded = expand(options.input, options.output, options.on_bad_line)
         print(f"{options.output}: {total:,} documents, {expanded:,} of them expanded")
     elif options.action == "pool":
         name = load_collection(options.collection).name
-        print(pooled(options.collection, name, options.split, options.run, options.depth))
+        print(pooled(options.collection, name, options.split, options.run, options.depth, options.on_bad_line))
     else:
         from eval.measures import tokenizer_folder
 
@@ -39,31 +44,35 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def export(name: str, split: str, folder: Path, *, documents: bool) -> list[str]:
+def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line: OnBadLine = "error") -> list[str]:
     """Write ``topics.tsv``, ``qrels.txt`` and with ``documents`` the texts for Anserini's JsonCollection.
 
-    Returns warnings about query ids that stock Pyserini renames.
+    A query without text, which stock Pyserini cannot read, is left out of ``topics.tsv``; it has no hits. Returns
+    warnings about such queries, and about query ids that stock Pyserini renames.
     """
     from eval.measures import write_qrels
     from learned_sparse.jsonvector import renamed_ids
 
     collection = load_collection(name)
-    queries = collection.queries(split)
+    all_queries = collection.queries(split)
+    queries = [query for query in all_queries if query.text]
     _write(folder / TOPICS, (f"{query.id}\t{' '.join(query.text.split())}" for query in queries))
     if documents:
-        lines = ({"id": document.id, "contents": document.text} for document in collection.documents())
+        lines = ({"id": document.id, "contents": document.text} for document in collection.documents(on_bad_line))
         _write(folder / DOCUMENTS / "documents.jsonl", (orjson.dumps(line).decode() for line in lines))
     write_qrels(folder / QRELS, collection.qrels(split))
-    return renamed_ids([query.id for query in queries])
+    empty = len(all_queries) - len(queries)
+    warnings = [f"{empty} queries have no text and are not in {TOPICS}; trec_eval -c counts them as 0"] if empty else []
+    return warnings + renamed_ids([query.id for query in queries])
 
 
-def expand(source: Path, folder: Path) -> tuple[int, int]:
+def expand(source: Path, folder: Path, on_bad_line: OnBadLine = "error") -> tuple[int, int]:
     """Append docT5query's queries (``expanded``) to the text of each document of ``source``, for BM25.
 
     Writes ``documents.jsonl`` and returns the number of documents and of expanded documents.
     """
     expanded = 0
-    reader = read_documents(source)
+    reader = read_documents(source, on_bad_line=on_bad_line)
     with atomic_write(folder / "documents.jsonl") as file:
         for document in reader:
             expanded += bool(document.expanded)
@@ -72,7 +81,7 @@ def expand(source: Path, folder: Path) -> tuple[int, int]:
     return reader.read, expanded
 
 
-def pooled(collection: str, name: str, split: str, run: Path, depth: int) -> Path:
+def pooled(collection: str, name: str, split: str, run: Path, depth: int, on_bad_line: OnBadLine = "error") -> Path:
     """Write a BEIR folder with the queries of ``split``, their relevant documents and the top ``depth`` of ``run``.
 
     Like SpaDE's validation corpus of BM25's top 100 (section 4), a pool stands in for a large collection when many
@@ -83,9 +92,19 @@ def pooled(collection: str, name: str, split: str, run: Path, depth: int) -> Pat
     ids = {id for grades in qrels.values() for id, grade in grades.items() if grade > 0}
     ids |= {id for query in queries for id, _ in hits.get(query.id, ())[:depth]}
     folder = pool_folder(name, split, depth)
-    documents = ({"_id": d.id, "title": "", "text": d.text} for d in source.documents() if d.id in ids)
+    count = 0
+
+    def chosen() -> Iterator[dict[str, str]]:
+        nonlocal count
+        for document in source.documents(on_bad_line):
+            if document.id in ids:
+                count += 1
+                yield {"_id": document.id, "title": "", "text": document.text}
+
     judged = [f"{query}\t{id}\t{grade}" for query in qrels for id, grade in qrels[query].items() if id in ids]
-    _write(folder / "corpus.jsonl", (json.dumps(document) for document in documents))
+    _write(folder / "corpus.jsonl", (json.dumps(document) for document in chosen()))
+    if count < len(ids):
+        _log.warning("%s: %d documents of the judgements and the run are not in it", name, len(ids) - count)
     _write(folder / "queries.jsonl", (json.dumps({"_id": query.id, "text": query.text}) for query in queries))
     _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
     return folder
@@ -151,6 +170,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR|HUB_ID",
         help="a folder or a name on the Hub with a tokenizer.json; default: MiniLM's, which is bert-base-uncased's",
     )
+    for sub in (export_parser, expand_parser, pool_parser):
+        add_bad_line_option(sub.add_argument)
     for sub in (export_parser, expand_parser, pieces_parser):
         sub.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder to write")
     return parser

@@ -18,7 +18,7 @@ from learned_sparse.collections.collection import (
     registered_qrels,
 )
 from learned_sparse.collections.descriptions import Source
-from learned_sparse.collections.documents import DocumentReader, read_documents
+from learned_sparse.collections.documents import DocumentReader, OnBadLine, add_bad_line_option, read_documents
 from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, segments_for
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked, read_qrels, read_run, write_run
@@ -28,6 +28,7 @@ __all__ = [
     "Collection",
     "DocumentReader",
     "Hits",
+    "OnBadLine",
     "Qrels",
     "Run",
     "RunFormat",
@@ -35,6 +36,7 @@ __all__ = [
     "Segmentation",
     "Source",
     "Which",
+    "add_bad_line_option",
     "data_root",
     "filed_under",
     "load_collection",

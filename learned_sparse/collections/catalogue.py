@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
-from learned_sparse.collections.documents import DocumentReader, OnBadLine, Record, check_text
-from learned_sparse.collections.lines import check_id
+from learned_sparse.collections.documents import DocumentReader, OnBadLine, Record, checked
 from learned_sparse.collections.trec import Qrels
 from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, without_mark
 
@@ -161,7 +160,7 @@ def _fetch(name: str, kind: str) -> Iterator[Any]:
 
 
 def _document(row: Any) -> Document:
-    return check_text(Document(check_id(row.doc_id), row.default_text().strip()))
+    return checked(Document(row.doc_id, row.default_text().strip()))
 
 
 def _whole(name: str) -> str:

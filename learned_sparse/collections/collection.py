@@ -34,6 +34,8 @@ class Collection:
 
     description: Description
     root: Path = field(default_factory=Path)
+    on_bad_line: OnBadLine = "error"
+    """Default of ``documents``."""
 
     @property
     def name(self) -> str:
@@ -62,8 +64,9 @@ class Collection:
         self.split(name)
         return name
 
-    def documents(self, on_bad_line: OnBadLine = "error") -> DocumentReader:
+    def documents(self, on_bad_line: OnBadLine | None = None) -> DocumentReader:
         """All documents, one at a time; see ``DocumentReader`` for bad lines."""
+        on_bad_line = on_bad_line or self.on_bad_line
         return _open(
             self.description.corpus,
             self.root,
@@ -95,7 +98,7 @@ class Collection:
         return _open(self.split(split).qrels, self.root, what, read_qrels, catalogue.qrels, registered_qrels)
 
 
-def load_collection(name: str | Path, *, data: Path | None = None) -> Collection:
+def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: OnBadLine = "error") -> Collection:
     """The collection ``name``; only its description is read. ``name`` is one of
 
     - the name of a YAML that ships with the package (``scifact``, ``msmarco-v1-passage``, ``pydoc``); its files are
@@ -112,12 +115,12 @@ def load_collection(name: str | Path, *, data: Path | None = None) -> Collection
     if name.startswith(catalogue.folder_name(catalogue.CATALOGUE)) and not path.exists():
         name = catalogue.name_of_folder(name)
     if name.startswith(catalogue.CATALOGUE):
-        return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)))
+        return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)), Path(), on_bad_line)
     if path.suffix in {".yaml", ".yml"}:
-        return Collection(read_description(path), data or path.parent)
+        return Collection(read_description(path), data or path.parent, on_bad_line)
     if path.is_dir() and name not in descriptions():
-        return Collection(describe_folder(path), path)
-    return Collection(shipped_description(name), data or data_root())
+        return Collection(describe_folder(path), path, on_bad_line)
+    return Collection(shipped_description(name), data or data_root(), on_bad_line)
 
 
 def data_root() -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from learned_sparse.collections.lines import (
     ID_KEYS,
@@ -26,16 +27,19 @@ EXPANDED_KEYS = ("expanded", "predicted_queries")
 OnBadLine = Literal["error", "skip"]
 Record = tuple[str, Callable[[Any], Document], Any]
 """The location of a record (``corpus.jsonl:17``), the function that parses it, and the record."""
+_log = logging.getLogger(__name__)
 
 
 class DocumentReader(Iterator[Document]):
     """A single-pass iterator over the documents of a collection, which counts the lines it leaves out.
 
-    A line is bad if it is not UTF-8 or malformed, if id or text is missing, if the text is empty, or if the id is a
-    repetition. With ``on_bad_line="error"`` the first bad line raises ``LearnedSparseError``; with ``"skip"`` bad lines
-    are counted in ``skipped``. In memory are one document and an 8-byte digest of each id (75 bytes in a Python set).
-    That two of n different ids have the same digest has a probability of about n² / 2⁶⁵: 2 in a million for the 8.8
-    million passages of MS MARCO.
+    A line is bad if it is not UTF-8 or malformed, if id or text is missing, or if the id is a repetition. With
+    ``on_bad_line="error"`` the first bad line raises ``LearnedSparseError``; with ``"skip"`` bad lines are counted in
+    ``skipped``. A text that is empty or white space is not missing: the document is returned, and counted in ``empty``.
+    At the end the counts of such documents and of skipped lines are logged.
+
+    In memory are one document and an 8-byte digest of each id (75 bytes in a Python set). That two of n different ids
+    have the same digest has a probability of about n² / 2⁶⁵: 2 in a million for the 8.8 million passages of MS MARCO.
     """
 
     def __init__(
@@ -49,6 +53,10 @@ class DocumentReader(Iterator[Document]):
         """Files, in reading order; empty if the documents do not come from files."""
         self.read = 0
         """Documents returned so far."""
+        self.empty = 0
+        """Documents returned so far that have neither text nor expansion."""
+        self.first_empty = ""
+        """Location of the first of them."""
         self.skipped: dict[str, int] = {}
         """Number of lines left out so far, by reason."""
         self.first_skipped: dict[str, str] = {}
@@ -56,16 +64,18 @@ class DocumentReader(Iterator[Document]):
         self._on_bad_line = on_bad_line
         self._documents = self._checked(records)
 
-    @property
-    def empty(self) -> int:
-        """Documents left out because their text is empty."""
-        return self.skipped.get("empty text", 0)
+    @classmethod
+    def of(cls, documents: Iterable[Document]) -> DocumentReader:
+        """A reader of documents in memory, checked like those of files."""
+        records = ((f"document {number}", checked, document) for number, document in enumerate(documents, start=1))
+        return cls(records, source="documents", files=(), on_bad_line="error")
 
     def summary(self) -> str:
-        """One line: ``11 documents read, 2 lines skipped (duplicate id: 2, first corpus.jsonl:9)``."""
+        """One line: ``11 documents read, 1 without text (first c.tsv:3), 2 lines skipped (duplicate id: 2, ...)``."""
         reasons = (f"{reason}: {count}, first {self.first_skipped[reason]}" for reason, count in self.skipped.items())
         skipped = f", {sum(self.skipped.values())} lines skipped ({'; '.join(reasons)})" if self.skipped else ""
-        return f"{self.read} documents read{skipped}"
+        empty = f", {self.empty} without text (first {self.first_empty})" if self.empty else ""
+        return f"{self.read} documents read{empty}{skipped}"
 
     def __next__(self) -> Document:
         document = next(self._documents)
@@ -84,15 +94,26 @@ class DocumentReader(Iterator[Document]):
                 self._count(where, error)
             else:
                 digests.add(digest)
+                if not document.with_expanded.strip():
+                    self.empty += 1
+                    self.first_empty = self.first_empty or where
                 yield document
         if not digests:
             raise LearnedSparseError(f"{self.source}: no documents; {self.summary()}")
+        if self.empty or self.skipped:
+            _log.warning("%s: %s", self.source, self.summary())
 
     def _count(self, where: str, error: BadLineError) -> None:
         if self._on_bad_line == "error":
             raise LearnedSparseError(f"{where}: {error}; skip such lines with --on-bad-line skip") from error
         self.first_skipped.setdefault(error.reason, f"{where}: {error}")
         self.skipped[error.reason] = self.skipped.get(error.reason, 0) + 1
+
+
+def add_bad_line_option(add: Callable[..., object], default: OnBadLine | None = "error") -> None:
+    """Add ``--on-bad-line`` to a command that reads documents; ``add`` is the ``add_argument`` of its parser."""
+    help_text = "malformed lines of documents: stop at the first (error, the default), or leave out and count (skip)"
+    add("--on-bad-line", choices=get_args(OnBadLine), default=default, help=help_text)
 
 
 def read_documents(path: str | Path, *, on_bad_line: OnBadLine = "error") -> DocumentReader:
@@ -124,7 +145,7 @@ def parse_json(line: bytes) -> Document:
         if value is not None and not isinstance(value, str):
             raise BadLineError("text is not a string", f"the {key} is of type {type(value).__name__}")
     expanded = _joined(first_of(record, EXPANDED_KEYS))
-    return check_text(Document(name, f"{title} {text}" if title else text, expanded))
+    return without_marks(Document(name, " ".join(part for part in (title, text) if part), expanded))
 
 
 def parse_tsv(line: bytes) -> Document:
@@ -133,17 +154,26 @@ def parse_tsv(line: bytes) -> Document:
     Passages have one text column; documents have three (URL, title, body), joined with spaces as in Anserini's index.
     """
     columns = decode(line).split("\t")
+    if any("\r" in column for column in columns[:-1]):
+        raise BadLineError("carriage return before a tab", "a line end of another kind? end lines with a line feed")
     if len(columns) < 2:
         raise BadLineError("too few columns", "expected an id, a tab and text")
-    return check_text(Document(check_id(columns[0]), " ".join(column for column in columns[1:] if column)))
+    return without_marks(Document(check_id(columns[0]), " ".join(column for column in columns[1:] if column)))
 
 
-def check_text(document: Document) -> Document:
-    """The document without the separator of expanded text (see ``without_mark``); ``BadLineError`` for empty text."""
-    text, expanded = without_mark(document.text), without_mark(document.expanded)
-    if not text.strip():
-        raise BadLineError("empty text", f"document {document.id!r}")
-    return Document(document.id, text, expanded if expanded.strip() else "")
+def checked(document: Document) -> Document:
+    """A document that was not read from a file, as ``parse_json`` would return it."""
+    try:
+        document.with_expanded.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadLineError("not UTF-8", f"document {document.id!r} holds half a surrogate pair") from None
+    return without_marks(Document(check_id(document.id), document.text, document.expanded))
+
+
+def without_marks(document: Document) -> Document:
+    """The document without the separator of expanded text (see ``without_mark``)."""
+    expanded = without_mark(document.expanded)
+    return Document(document.id, without_mark(document.text), expanded if expanded.strip() else "")
 
 
 _PARSERS: Mapping[str, Callable[[bytes], Document]] = {
@@ -170,17 +200,23 @@ def _joined(value: Any) -> str:
 
 
 def _files(path: Path) -> tuple[Path, ...]:
-    if path.is_file():
-        return (path,)
-    if not path.is_dir():
+    if not path.exists():
         raise LearnedSparseError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return (path,)
     for corpus in ("corpus.jsonl", "collection.tsv", "msmarco-docs.tsv"):
         if (path / corpus).exists() and len(list(path.iterdir())) > 1:
             raise LearnedSparseError(
                 f"{path}: holds {corpus} beside other files, so it looks like a whole test collection; "
                 f"name it with --collection {path}, or only its documents with --input {path / corpus}"
             )
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path)))
+    files = []
+    for file in sorted(path.rglob("*")):
+        if _hidden(file.relative_to(path)) or (file.is_dir() and not file.is_symlink()):
+            continue
+        if not file.is_file():
+            raise LearnedSparseError(f"{file}: not a regular file, so the folder cannot be read whole; replace it")
+        files.append(file)
     if not files:
         raise LearnedSparseError(f"{path}: the folder has no files")
     return tuple(files)

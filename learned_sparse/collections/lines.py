@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, raw_lines, unfit_id_reason
 
 ID_KEYS = ("_id", "id", "docid", "doc_id")
 
@@ -34,23 +32,14 @@ class BadLineError(Exception):
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     r"""Numbered lines, from 1, without line ends (``\n`` or ``\r\n``); lines of spaces are left out.
 
-    A file named ``*.gz`` is decompressed. Only the current line is in memory.
+    A byte order mark at the beginning of a line is left out too: files that have one are joined with ``cat``.
     """
-    number = 0
-    try:
-        with _open(path) as file:
-            for number, line in enumerate(file, start=1):
-                line = line.rstrip(b"\r\n")
-                if number == 1:
-                    line = line.removeprefix(_BYTE_ORDER_MARK)
-                if line.strip(b" "):
-                    yield number, line
-    except FileNotFoundError:
-        raise LearnedSparseError(f"{path}: no such file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise LearnedSparseError(f"{path}:{number + 1}: damaged or cut-off gzip data; fetch the file again") from error
-    except OSError as error:
-        raise LearnedSparseError(f"{path}: cannot be read ({error.strerror})") from error
+    for number, line in raw_lines(path):
+        line = line.rstrip(b"\r\n")
+        while line.startswith(_BYTE_ORDER_MARK):
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if line.strip(b" "):
+            yield number, line
 
 
 def extension(path: Path) -> str:
@@ -107,16 +96,12 @@ def first_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 
 
 def check_id(value: object) -> str:
-    """An id as text; ``BadLineError`` if it is missing or contains white space, which a TREC run cannot hold."""
+    """An id as text; ``BadLineError`` if it is missing, or if a TREC run or Lucene cannot hold it."""
     if value is None or value == "":
         raise BadLineError("missing id")
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise BadLineError("id is not a string", f"it is of type {type(value).__name__}")
     name = str(value)
-    if has_white_space(name):
-        raise BadLineError("white space in id", f"{name!r}; a TREC run cannot hold it")
+    if reason := unfit_id_reason(name):
+        raise BadLineError("unusable id", reason)
     return name
-
-
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,8 @@ from learned_sparse.core import LearnedSparseError, Query, without_mark
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")
 _TEXT_KEYS = ("text", "title", "query", "contents")
-_LINE_END = re.compile(r"\s*\n\s*")
 _LABEL = r"(\s*(?:Number|Topic|Description|Narrative):)?"  # "<num> Number: 301"
-_TAG = re.compile(rf"</?(?P<name>top|num|title|desc|narr)\b[^>]*>{_LABEL}", re.IGNORECASE)
+_TAG = re.compile(rf"</?(?P<name>top|num|title|desc|narr)\b[^<>]*>{_LABEL}", re.IGNORECASE)
 
 Lines = Iterable[tuple[str, str]]
 """The location of a line (``topics.tsv:3``) and its text."""
@@ -33,28 +34,27 @@ Topics = Iterator[tuple[str, Any, str]]
 
 
 def read_queries(path: str | Path) -> list[Query]:
-    """The queries of a file in their order; each text is on one line, without white space at its ends.
+    """The queries of a file in their order; each text is on one line, without tabs and without white space at its ends.
 
     The extension (each also with ``.gz``) decides the format: ``.tsv`` and ``.txt`` hold ``id<TAB>text`` lines or
     TREC CAR's ``enwiki:`` lines, ``.jsonl`` one object a line, ``.json`` one object ``{id: {"title": text}}``. A file
-    that starts with ``<top`` holds classic TREC topics; the title is the query. A malformed line, a repeated id or an
-    empty text is always an error, because leaving out a query would change the mean of every measure.
+    that starts with ``<top`` holds classic TREC topics; the title is the query. A malformed line or a repeated id is
+    always an error, because leaving out a query would change the mean of every measure. A query with an empty text is
+    kept: it has no hits, and measures count it as 0.
     """
     path = Path(path)
     lines = [(f"{path}:{number}", decode_or_fail(line, f"{path}:{number}")) for number, line in read_lines(path)]
-    if not lines:
-        raise LearnedSparseError(f"{path}: no queries")
     queries: dict[str, Query] = {}
-    for where, name, text in _reader(path, lines[0][1])(lines):
+    for where, name, text in _reader(path, lines[0][1])(lines) if lines else ():
         try:
-            query = Query(check_id(name), _LINE_END.sub(" ", without_mark(text).strip()))
+            query = Query(check_id(name), _on_one_line(without_mark(text)))
         except BadLineError as error:
             raise LearnedSparseError(f"{where}: {error}") from None
         if query.id in queries:
             raise LearnedSparseError(f"{where}: query {query.id!r} was given before; keep one of them")
-        if not query.text:
-            raise LearnedSparseError(f"{where}: query {query.id!r} has an empty text; remove it")
         queries[query.id] = query
+    if not queries:
+        raise LearnedSparseError(f"{path}: no queries")
     return list(queries.values())
 
 
@@ -89,8 +89,10 @@ def _json_lines(lines: Lines) -> Topics:
 
 def _json_topics(lines: Lines) -> Topics:
     lines = list(lines)
-    where = lines[0][0]
-    for name, record in _parse_object("\n".join(line for _, line in lines), where).items():
+    where, text = lines[0][0], "\n".join(line for _, line in lines)
+    records = _parse_object(text, where)
+    _check_repeated(text, where)
+    for name, record in records.items():
         yield where, name, record if isinstance(record, str) else _query_text(record, f"{where}: query {name!r}")
 
 
@@ -103,6 +105,8 @@ def _trec_topics(lines: Lines) -> Topics:
             topic[field] = topic.get(field, "") + line[offset : tag.start()]
             offset, field = tag.end(), tag["name"].lower()
             closing = tag[0].startswith("</")
+            if field == "top" and closing == (not start):
+                raise LearnedSparseError(f"{start or where}: <top> and </top> do not alternate; is a line missing?")
             if field == "top" and not closing:
                 topic, start = {}, where
             elif field == "top":
@@ -110,16 +114,35 @@ def _trec_topics(lines: Lines) -> Topics:
                 start = ""
             elif closing:
                 field = ""
+            elif field in topic:
+                raise LearnedSparseError(f"{where}: <{field}> is given twice in one topic; is </top> missing?")
         topic[field] = topic.get(field, "") + line[offset:] + "\n"
     if start:
         raise LearnedSparseError(f"{start}: <top> without </top>; is the file cut off?")
 
 
 def _trec_topic(topic: Mapping[str, str], where: str) -> tuple[str, str, str]:
-    for field in ("num", "title"):
-        if not topic.get(field, "").strip():
-            raise LearnedSparseError(f"{where}: the topic has no <{field}>")
+    if not topic.get("num", "").strip():
+        raise LearnedSparseError(f"{where}: the topic has no <num>")
+    if "title" not in topic:
+        raise LearnedSparseError(f"{where}: the topic has no <title>")
     return where, topic["num"].strip(), topic["title"].strip()
+
+
+def _check_repeated(text: str, where: str) -> None:
+    """Raise if the JSON object ``text`` has the same key twice: orjson keeps the last one silently."""
+    try:
+        names = Counter(name for name, _ in json.loads(text, object_pairs_hook=list))
+    except RecursionError:
+        raise LearnedSparseError(f"{where}: malformed JSON (nested too deep)") from None
+    for name, count in names.items():
+        if count > 1:
+            raise LearnedSparseError(f"{where}: query {name!r} is given {count} times; keep one of them")
+
+
+def _on_one_line(text: str) -> str:
+    """``text`` with a space in place of each line end or tab and the white space around it."""
+    return " ".join(filter(None, map(str.strip, text.replace("\t", "\n").splitlines())))
 
 
 def _parse_object(text: str, where: str) -> dict[str, Any]:

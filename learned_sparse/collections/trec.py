@@ -40,7 +40,7 @@ def read_qrels(path: str | Path) -> Qrels:
             )
         query, document, grade = fields[0], fields[-2], fields[-1]
         if not _is_integer(grade):
-            raise LearnedSparseError(f"{where}: the grade {grade!r} is not an integer")
+            raise LearnedSparseError(f"{where}: the grade {grade[:60]!r} is not an integer of up to 9 digits")
         if qrels.setdefault(query, {}).setdefault(document, int(grade)) != int(grade):
             raise LearnedSparseError(
                 f"{where}: query {query!r}, document {document!r} was judged {qrels[query][document]} before, "
@@ -154,15 +154,17 @@ def _rounded(path: Path, query: str, hits: Sequence[tuple[str, float]]) -> list[
 
 
 def _check_column(text: str, path: Path, what: str) -> None:
-    if not text or has_white_space(text):
+    if not text or has_white_space(text) or text.startswith("\ufeff"):  # no reader takes a byte order mark for text
         raise LearnedSparseError(f"{path}: the {what} {text!r} is empty or has white space; a TREC run cannot hold it")
 
 
 def _score(text: str, where: str) -> float:
     try:
-        score = float(text)
+        score = float(text) if text.isascii() and "_" not in text else None  # Python also reads 1_000 and other digits
     except ValueError:
-        raise LearnedSparseError(f"{where}: the score {text!r} is not a number") from None
+        score = None
+    if score is None:
+        raise LearnedSparseError(f"{where}: the score {text[:60]!r} is not a number")
     return _finite(score, where)
 
 
@@ -174,4 +176,4 @@ def _finite(score: float, where: str) -> float:
 
 def _is_integer(text: str) -> bool:
     digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit()
+    return digits.isascii() and digits.isdigit() and len(digits) < 10

@@ -1,13 +1,14 @@
 """Records, the encoder protocol and basic services that all other rooms use.
 
 Read ``records`` first (documents, queries, sparse batches), then ``encoder`` (the interface between models and the
-plug-in). ``quantize`` and ``terms`` say which impacts and terms Lucene can store. ``files``, ``settings`` and
-``errors`` write files, check settings and report errors; ``machine`` counts processors and memory.
+plug-in). ``quantize`` and ``terms`` say which impacts and terms Lucene can store. ``files``, ``lines``,
+``settings`` and ``errors`` write files, read lines, check settings and report errors; ``machine`` counts processors
+and memory.
 """
 
 from __future__ import annotations
 
-from learned_sparse.core.encoder import Encoder, Side, Word, load_encoder
+from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_encoder, without_empty_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import (
     atomic_write,
@@ -25,6 +26,7 @@ from learned_sparse.core.files import (
     write_json,
 )
 from learned_sparse.core.lazy import lazy_names
+from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.machine import memory, processors
 from learned_sparse.core.quantize import MAX_IMPACT, QuantizationStatistics, Quantizer, check_weights
 from learned_sparse.core.records import (
@@ -39,7 +41,7 @@ from learned_sparse.core.records import (
     without_mark,
 )
 from learned_sparse.core.settings import add_set_option, parse, parse_changes, positive, read_yaml
-from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_reason
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_id_reason, unfit_reason
 
 __all__ = [
     "EMPTY_TERM",
@@ -67,6 +69,7 @@ __all__ = [
     "checkpoint_folder",
     "default_checkpoint",
     "did_you_mean",
+    "encode_texts",
     "encoded_folders",
     "home",
     "index_folder",
@@ -79,13 +82,16 @@ __all__ = [
     "positive",
     "processors",
     "queries_folder",
+    "raw_lines",
     "read_json",
     "read_yaml",
     "run_file",
     "run_main",
     "sha256",
+    "unfit_id_reason",
     "unfit_reason",
     "vectors_folder",
+    "without_empty_texts",
     "without_mark",
     "write_json",
 ]

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, SparseBatch
@@ -82,6 +84,25 @@ class Encoder(Protocol):
     def explain(self, text: str) -> Reading:  # noqa: ARG002
         """Tokens and weights of one text, with the contribution of each token to each weight."""
         raise LearnedSparseError("this encoder does not explain its weights")
+
+
+def encode_texts(encoder: Encoder, texts: Sequence[str]) -> SparseBatch:
+    """``encoder.encode(texts)``, with an empty row for each text that is empty or white space."""
+    return without_empty_texts(encoder.encode(texts), texts)
+
+
+def without_empty_texts(batch: SparseBatch, texts: Sequence[str]) -> SparseBatch:
+    """``batch``, the weights of ``texts``, with an empty row for each text that is empty or white space.
+
+    A model gives weights to such a text because of the special tokens ([CLS], [SEP]) around it.
+    """
+    empty = np.array([not text.strip() for text in texts], dtype=bool)
+    if not empty.any():
+        return batch
+    lengths = np.diff(batch.indptr)
+    kept = np.repeat(~empty, lengths)
+    indptr = np.concatenate([[0], np.cumsum(np.where(empty, 0, lengths))]).astype(np.int64)
+    return SparseBatch(indptr, batch.indices[kept], batch.values[kept], batch.terms)
 
 
 def load_encoder(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:

@@ -1,4 +1,4 @@
-"""Terms that Lucene, Pyserini and the vector files can store, and two reserved terms."""
+"""Terms and ids that Lucene, Pyserini and the vector files can store, and two reserved terms."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ RESERVED = frozenset({EMPTY_TERM, NO_TERMS})
 
 LONGEST_TERM = 254
 """Maximum length in UTF-16 units (Java characters): Lucene's whitespace tokenizer splits longer terms."""
+
+MAX_ID_BYTES = 32766
+"""Maximum length of an id in UTF-8: Lucene's limit for a term that is not analyzed."""
+
+
+def unfit_id_reason(name: str) -> str | None:
+    r"""Reason why Lucene or a TREC run cannot hold the id ``name`` of a document or query; None if they can.
+
+    >>> unfit_id_reason("d 1")
+    "the id 'd 1' is empty or holds white space, which a TREC run cannot hold"
+    """
+    # Pyserini splits lines at all that Python takes for white space, trec_eval ends an id at NUL, and a byte order mark
+    # in front is no part of a line.
+    if name.split() != [name] or "\0" in name or name.startswith("\ufeff"):
+        return f"the id {name[:60]!r} is empty or holds white space, which a TREC run cannot hold"
+    if len(name) > MAX_ID_BYTES // 4 and (size := len(name.encode("utf-8", "surrogatepass"))) > MAX_ID_BYTES:
+        return f"the id {name[:60]!r}... has {size:,} bytes, and Lucene holds {MAX_ID_BYTES:,}"
+    if not name.isprintable() and any("\ud800" <= character <= "\udfff" for character in name):
+        return f"the id {name[:60]!r} holds half a surrogate pair, which UTF-8 cannot encode"
+    return None
 
 
 def unfit_reason(term: str) -> str | None:

@@ -44,6 +44,7 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
     print(f"{counts.written:,} {texts} of {source.name} by {manifest.model} ({manifest.checkpoint})")
     details = {
         "with an empty vector (kept)": counts.empty_vectors,
+        "without text, a part of these": counts.empty_texts,
         "with expanded text": counts.expanded,
         "truncated at the maximum length": counts.truncated,
         "in other shards": counts.other_shards,

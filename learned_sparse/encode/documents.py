@@ -22,6 +22,7 @@ from learned_sparse.core import (
     QuantizationStatistics,
     Quantizer,
     SparseBatch,
+    without_empty_texts,
 )
 from learned_sparse.encode.parts import Describe, PartFolder, PartRecord, Window, describe_run, windows
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer, share_quantizer
@@ -69,7 +70,7 @@ def write_vectors(
 
     ``progress``: called with the number of documents just encoded.
 
-    Empty texts are encoded like any other. Repeated ids raise ``LearnedSparseError``. ::
+    A document without text gets an empty vector. Repeated ids raise ``LearnedSparseError``. ::
 
         write_vectors("vectors", [Document("d1", "hives itch")], load_encoder("my-checkpoint"))
     """
@@ -218,12 +219,17 @@ class DocumentEncoding:
 
     def _slice(self, window: Window, start: int, size: int, *, written: bool) -> Slice:
         end = min(start + size, len(window.documents))
-        expanded = self._encoder.uses_expanded
-        texts = [document.with_expanded if expanded else document.text for document in window.documents[start:end]]
+        texts = self._texts(window.documents[start:end])
         return Slice(window, start, end, self._encoder.prepare(texts), written)
+
+    def _texts(self, documents: Sequence[Document]) -> list[str]:
+        """What the encoder reads of ``documents``."""
+        expanded = self._encoder.uses_expanded
+        return [document.with_expanded if expanded else document.text for document in documents]
 
     def _encode(self, item: Slice) -> Encoded:
         encoder, documents = self._encoder, item.documents
+        texts = self._texts(documents)
         truncated, dropped = encoder.truncated, encoder.dropped
         weights = encoder.encode_prepared(item.prepared)
         if len(weights) != len(documents):
@@ -232,11 +238,12 @@ class DocumentEncoding:
             raise RuntimeError("the encoder returned a batch with terms other than Encoder.terms")
         counts = Counts(
             read=len(documents),
+            empty_texts=sum(not text.strip() for text in texts),
             expanded=sum(bool(document.expanded) for document in documents) if encoder.uses_expanded else 0,
             truncated=encoder.truncated - truncated,
             unwritable=encoder.dropped - dropped,
         )
-        return Encoded(item, weights, counts)
+        return Encoded(item, without_empty_texts(weights, texts), counts)
 
     def _write(self, encoded: Encoded, manifest: Manifest) -> None:
         """Quantise and write a slice; the last slice of a part finishes the part. Runs in the thread that writes."""
@@ -309,7 +316,4 @@ def _as_reader(documents: Iterable[Document]) -> DocumentReader | SegmentReader:
     """A reader that counts ``documents`` and refuses repeated ids."""
     if isinstance(documents, DocumentReader | SegmentReader):
         return documents
-    records = (
-        (f"document {number}", lambda same: same, document) for number, document in enumerate(documents, start=1)
-    )
-    return DocumentReader(records, source="documents", files=(), on_bad_line="error")
+    return DocumentReader.of(documents)

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import Segmentation
+from learned_sparse.collections import Segmentation, add_bad_line_option
 from learned_sparse.core import LearnedSparseError, add_set_option, parse_changes, positive
 from learned_sparse.encode.documents import PART_SIZE
 
@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     what("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
     what("--queries", action="store_true", help="encode queries instead of documents")
     what("--split", help="split of the queries; default: test, or the only split")
-    what("--on-bad-line", choices=["error", "skip"], default="error", help="default: %(default)s")
+    add_bad_line_option(what)
 
     group = parser.add_argument_group("where")
     earlier, where = group.add_mutually_exclusive_group().add_argument, group.add_argument

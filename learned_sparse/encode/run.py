@@ -26,6 +26,7 @@ from learned_sparse.core import (
     Query,
     Side,
     SparseBatch,
+    encode_texts,
     load_encoder,
     queries_folder,
     sha256,
@@ -171,7 +172,7 @@ def _encode_queries(
         )
     ids, texts = [query.id for query in queries], [query.text for query in queries]
     weights = SparseBatch.concatenate(
-        [encoder.encode(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
+        [encode_texts(encoder, texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
     )
     if manifest is None:
         quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
@@ -180,5 +181,6 @@ def _encode_queries(
     parts.save_unfinished(manifest)
     warnings = write_queries(folder, queries, impacts, LuceneTerms(encoder.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
-    counts = dataclasses.replace(impact_counts(impacts, statistics), read=len(queries))
+    empty = sum(not text.strip() for text in texts)
+    counts = dataclasses.replace(impact_counts(impacts, statistics), read=len(queries), empty_texts=empty)
     return manifest.finish(folder, files, counts, warnings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from learned_sparse.collections import Collection, load_collection, read_documents
+from learned_sparse.collections import Collection, add_bad_line_option, load_collection, read_documents
 from learned_sparse.core import LearnedSparseError, encoded_folders, index_folder, positive, run_main
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--index", type=Path, metavar="DIR", help="output folder (default: by --collection and --model)"
     )
     parser.add_argument("--bm25", action="store_true", help="index the text of --collection (or of --input) for BM25")
+    add_bad_line_option(parser.add_argument, default=None)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--direct", action="store_true", help="write each impact as one number (default for vectors)")
     how.add_argument("--anserini", action="store_true", help="use Anserini's IndexCollection, which repeats each term")
@@ -68,6 +69,8 @@ def main(argv: list[str] | None = None) -> int:
     model = "bm25" if options.bm25 else options.model
     if options.bm25 and (options.model or options.no_manifest or options.store or options.direct):
         raise LearnedSparseError("--bm25 indexes text: it takes neither --model, --no-manifest, --direct nor --store*")
+    if options.on_bad_line and not options.bm25:
+        raise LearnedSparseError("--on-bad-line is for the text of --bm25; a malformed vector is always an error")
     if not options.input and not model:
         raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
     if not options.index and not model:
@@ -147,7 +150,12 @@ def is_index_of(vectors: VectorFiles, index: Path) -> bool:
 def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> str:
     if options.input and len(options.input) > 1:
         raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
-    documents = read_documents(options.input[0]) if options.input else collection.documents()
+    on_bad_line = options.on_bad_line or "error"
+    documents = (
+        read_documents(options.input[0], on_bad_line=on_bad_line)
+        if options.input
+        else collection.documents(on_bad_line)
+    )
     indexed = build_bm25_index(
         documents, index, threads=options.threads, overwrite=options.overwrite, heap=options.heap
     )

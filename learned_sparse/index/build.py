@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from learned_sparse.core import Document, LearnedSparseError, processors
+from learned_sparse.core import Document, LearnedSparseError, processors, unfit_id_reason
 from learned_sparse.index.direct import index_directly
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.index.vectors import Check, VectorFiles, check_index, open_vectors
@@ -88,7 +88,8 @@ def build_bm25_index(
 ) -> int:
     """Index the text of ``documents`` with Anserini's English analyzer; returns the number of documents in the index.
 
-    Documents without text are not in the index: Anserini leaves them out, and BM25 cannot find them.
+    Documents without text are not in the index: Anserini leaves them out, and BM25 cannot find them. Their number is
+    logged, and kept in the note of the index.
     """
     threads = threads or processors()
     with new_index(index, overwrite=overwrite) as folder:
@@ -105,6 +106,8 @@ def build_bm25_index(
             )
         if contents.distinct_ids != contents.documents:
             raise LearnedSparseError(f"{index}: {contents.documents - contents.distinct_ids:,} documents repeat an id")
+        if counts.empty:
+            logger.info("%s documents without text are not in the index", f"{counts.empty:,}")
         facts = {"anserini": anserini_jar().name, "documents": contents.documents, "empty": counts.empty}
         IndexNote("bm25-text", (), facts).save(folder)
     return contents.documents
@@ -117,8 +120,8 @@ def _write_texts(documents: Iterable[Document], folder: Path, files: int) -> int
     with ExitStack() as stack:
         parts = [stack.enter_context((folder / f"{part:03d}.jsonl").open("wb")) for part in range(files)]
         for number, document in enumerate(documents):
-            if document.id.split() != [document.id]:
-                raise LearnedSparseError(f"document id {document.id!r}: empty or with white space; no run can hold it")
+            if reason := unfit_id_reason(document.id):
+                raise LearnedSparseError(f"{reason}; rename the document")
             line = orjson.dumps({"id": document.id, "contents": document.text}, option=orjson.OPT_APPEND_NEWLINE)
             parts[number % files].write(line)
     return number + 1

@@ -17,6 +17,7 @@ from learned_sparse.core import (
     Query,
     Reading,
     Side,
+    encode_texts,
     load_encoder,
     without_mark,
 )
@@ -131,12 +132,12 @@ class IndexInspector:
         document = self._find_document(manifest, name)
         encoder = self._document_encoder(manifest)
         if segmentation := Segmentation.recorded(manifest.options):
-            spans = segmentation.spans(encoder.word_spans([document.text])[0])
+            spans = segmentation.spans(encoder.word_spans([document.text])[0]) or [(0, len(document.text))]
             start, end = spans[int(name.rpartition(segmentation.delimiter)[2])]
             document = Document(name, document.text[start:end], document.expanded)
         text = document.with_expanded if encoder.uses_expanded else document.text
         reading, notes = _explain(encoder, text)
-        current = manifest.quantizer.quantize(encoder.encode([text]))[0].row(0)
+        current = manifest.quantizer.quantize(encode_texts(encoder, [text]))[0].row(0)
         changed = sum(current.get(term) != impacts.get(term) for term in current.keys() | impacts.keys())
         if changed:
             notes.append(f"{changed} of {len(impacts)} impacts of the index differ from those the encoder gives now")
@@ -183,12 +184,14 @@ def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None, 
     reading, notes = _explain(encoder, text)
     if quantizer is None:
         return make_view(side, text, reading, None, id=name, notes=[*notes, "no impacts: no quantiser is stored"])
-    impacts = quantizer.quantize(encoder.encode([text]))[0].row(0)
+    impacts = quantizer.quantize(encode_texts(encoder, [text]))[0].row(0)
     return make_view(side, text, reading, impacts, id=name, notes=notes)
 
 
 def _explain(encoder: Encoder, text: str) -> tuple[Reading | None, list[str]]:
-    """Explanation of ``text`` and no note, or None and a note if the encoder gives none."""
+    """Explanation of ``text`` and no note, or None and a note if there is none."""
+    if not text.strip():
+        return None, ["the text is empty"]
     try:
         return encoder.explain(text), []
     except LearnedSparseError as error:

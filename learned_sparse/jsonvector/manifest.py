@@ -48,6 +48,8 @@ class Counts:
     other_shards: int = 0
     """Texts that belong to other shards."""
     written: int = 0
+    empty_texts: int = 0
+    """Texts that are empty or white space; their vectors are empty."""
     expanded: int = 0
     """Texts encoded together with their expansion."""
     truncated: int = 0

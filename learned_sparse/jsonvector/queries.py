@@ -17,10 +17,11 @@ from learned_sparse.core import (
     Query,
     SparseBatch,
     atomic_write,
+    unfit_id_reason,
     unfit_reason,
 )
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, differences
-from learned_sparse.jsonvector.reader import numbered_lines
+from learned_sparse.jsonvector.reader import BYTE_ORDER_MARK, numbered_lines
 from learned_sparse.jsonvector.writer import check_impacts
 
 TOPICS = "queries.tsv"
@@ -71,15 +72,15 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
         for problem in Manifest.load(path.parent).problems(path.parent):
             raise LearnedSparseError(f"{problem}; encode the queries again")
     topics: dict[str, dict[str, int]] = {}
-    if not path.is_file():
+    if not path.exists():
         raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
     for number, line in numbered_lines(path):
         where = f"{path}:{number}"
         try:
-            name, tab, text = line.decode().rstrip("\r\n").partition("\t")
+            name, tab, text = line.decode().lstrip(BYTE_ORDER_MARK).rstrip("\r\n").partition("\t")
         except UnicodeDecodeError as error:
             raise LearnedSparseError(f"{where}: not UTF-8 text: {error.reason}") from None
-        if not tab or name.split() != [name] or "\t" in text:
+        if not tab or unfit_id_reason(name) or "\t" in text:
             raise LearnedSparseError(f"{where}: expected an id without white space, a tab, terms; got {line[:60]!r}")
         if name in topics:
             raise LearnedSparseError(f"{where}: the query id {name!r} occurs twice; remove one of the two")
@@ -91,6 +92,8 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
             if reason := unfit_reason(term):
                 raise LearnedSparseError(f"{where}: term {term!r}: {reason}; encode the queries again")
         topics[name] = counts
+    if not topics:
+        raise LearnedSparseError(f"{path}: no queries")
     return topics
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import itertools
-import zlib
 from array import array
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +18,14 @@ from learned_sparse.core import (
     MAX_IMPACT,
     LearnedSparseError,
     SparseBatch,
+    raw_lines,
     sha256,
+    unfit_id_reason,
     unfit_reason,
 )
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, check_together
 
+BYTE_ORDER_MARK = "\ufeff"
 MAX_REPEATED_CHARACTERS = 2**30
 """Maximum length of a vector as text: Anserini repeats each term as often as its impact, in one Java string."""
 CHUNK_LINES = 256
@@ -89,27 +90,25 @@ def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
 
 def vector_files(path: Path) -> list[Path]:
     """Files below ``path`` that Anserini would read, sorted by name; ``path`` itself if it is a file."""
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
+    if not path.exists():
         raise LearnedSparseError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return [path]
     folder = path / "vectors" if (path / "vectors").is_dir() else path
-    files = sorted(file for file in folder.rglob("*") if file.suffix in {".json", ".jsonl", ".gz"} and file.is_file())
+    files = sorted(
+        file for file in folder.rglob("*") if file.suffix in {".json", ".jsonl", ".gz"} and not file.is_dir()
+    )
     if not files and folder == path:
         raise LearnedSparseError(f"{path}: no .jsonl, .json or .gz file here; learned_sparse.encode writes such files")
     return files
 
 
 def numbered_lines(file: Path) -> Generator[tuple[int, bytes], None, None]:
-    """Lines of a plain or gzip file with their numbers, starting at 1; blank lines are left out."""
-    number = 0
-    with cast(BinaryIO, gzip.open(file) if file.suffix == ".gz" else file.open("rb")) as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                if not line.isspace():
-                    yield number, line
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise LearnedSparseError(f"{file}:{number + 1}: broken gzip file ({error}); write it again") from None
+    """``raw_lines`` of core without blank lines."""
+    with contextlib.closing(raw_lines(file)) as lines:
+        for number, line in lines:
+            if not line.isspace():
+                yield number, line
 
 
 class LineReader:
@@ -226,8 +225,8 @@ class _ArrayReader:
             values.extend(vector.values())
             counts.append(len(vector))
         ids = list(map(str, names))
-        if not set(map(type, names)) <= {str, int} or " ".join(ids).split() != ids:
-            raise ValueError("an id is no string, is empty or holds white space")
+        if not set(map(type, names)) <= {str, int} or any(map(unfit_id_reason, ids)):
+            raise ValueError("an id is no string, or unfit")
         impacts = np.frombuffer(array("i", values), np.int32)  # raises for integers above 32 bits
         if not set(map(type, values)) <= {int} or impacts.min(initial=1) < 1:
             raise ValueError("an impact is no integer above 0")
@@ -271,8 +270,8 @@ def _name(value: Any) -> str:
     if type(value) not in (str, int):
         raise BadLineError(f'"id" is a {type(value).__name__}, not a string')
     name = str(value)
-    if name.split() != [name]:
-        raise BadLineError(f"the id {name!r} is empty or holds white space, which a TREC run cannot hold")
+    if reason := unfit_id_reason(name):
+        raise BadLineError(reason)
     return name
 
 

@@ -12,7 +12,15 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import orjson
 
-from learned_sparse.core import EMPTY_TERM, MAX_IMPACT, LearnedSparseError, LuceneTerms, SparseBatch, atomic_write
+from learned_sparse.core import (
+    EMPTY_TERM,
+    MAX_IMPACT,
+    LearnedSparseError,
+    LuceneTerms,
+    SparseBatch,
+    atomic_write,
+    unfit_id_reason,
+)
 from learned_sparse.jsonvector.reader import MAX_REPEATED_CHARACTERS, too_long
 
 
@@ -72,8 +80,8 @@ def open_part(path: Path, *, compress: bool = False) -> Iterator[PartFile]:
 def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
     """Raise if Anserini would drop, split or change an id, a term or an impact of ``batch``."""
     for name in ids:
-        if name.split() != [name]:
-            raise LearnedSparseError(f"id {name!r}: a TREC run cannot hold white space or an empty id; rename it")
+        if reason := unfit_id_reason(name):
+            raise LearnedSparseError(f"{reason}; rename it")
     if batch.values.dtype.kind not in "iu":
         raise LearnedSparseError(f"impacts are integers, got {batch.values.dtype}: quantise the weights first")
     invalid = (batch.values < 1) | (batch.values > MAX_IMPACT)

@@ -74,7 +74,9 @@ def main(argv: list[str] | None = None) -> int:
             results = ((name, best_segments(hits, delimiter)[:documents]) for name, hits in results)
         without_hits: list[str] = []
         write_run(output, _counted(results, without_hits), output_format=options.output_format)
-    print(f"{output}: {len(queries):,} queries, {len(without_hits):,} without a hit")
+    empty = sum(not query.text.strip() for query in queries)
+    without_text = f" ({empty:,} without text)" if empty else ""
+    print(f"{output}: {len(queries):,} queries{without_text}, {len(without_hits):,} without a hit")
     for name in without_hits[:10]:
         print(f"  without a hit: {name}")
     return 0

@@ -12,6 +12,7 @@ from learned_sparse.core import (
     LearnedSparseError,
     Quantizer,
     checkpoint_folder,
+    encode_texts,
     load_encoder,
     read_json,
     sha256,
@@ -93,7 +94,7 @@ class QueryEncoder:
         return query_encoder
 
     def encode(self, text: str) -> dict[str, int]:
-        """``{term: impact}`` of one query; empty if no term has an impact.
+        """``{term: impact}`` of one query; empty if no term has an impact, or for an empty text.
 
         If a JVM runs in this process, Lucene's limit of 1,024 terms is raised to the number of terms.
         """
@@ -106,7 +107,7 @@ class QueryEncoder:
 
     def encode_batch(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """``{term: impact}`` of each text, in order."""
-        weights = self.encoder.encode([without_mark(text) for text in texts])
+        weights = encode_texts(self.encoder, [without_mark(text) for text in texts])
         impacts, _ = self.quantizer.quantize(weights, texts)
         return [impacts.row(row) for row in range(len(impacts))]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection as Sized
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -15,8 +16,11 @@ from typing import Protocol
 import numpy as np
 
 from encoders.training.recipe import Negatives, Source
-from learned_sparse.collections import Collection, load_collection, named_split, read_qrels, read_queries
-from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.collections import Collection, OnBadLine, load_collection, named_split, read_qrels, read_queries
+from learned_sparse.core import Document, LearnedSparseError, raw_lines
+
+_BYTE_ORDER_MARK = "\ufeff"
+_logger = logging.getLogger(__name__)
 
 
 def text_key(text: str) -> int:
@@ -61,6 +65,10 @@ class TextStore:
     def __getitem__(self, id: str) -> str:
         row = self._rows[id]
         return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
+
+    def is_empty(self, id: str) -> bool:
+        """Whether the text is empty or white space."""
+        return not self[id].strip()
 
     def __iter__(self) -> Iterator[Document]:
         return (Document(id, self[id]) for id in self.ids)
@@ -152,16 +160,19 @@ class JudgedExamples:
     def _random_text(self, relevant: frozenset[int], rng: np.random.Generator) -> str:
         for _ in range(100):
             text = self.texts[self.texts.ids[int(rng.integers(len(self.texts)))]]
-            if text_key(text) not in relevant:
+            if text.strip() and text_key(text) not in relevant:
                 return text
-        raise LearnedSparseError("100 documents drawn at random are all relevant to a query; nothing to learn from")
+        raise LearnedSparseError(
+            "100 documents drawn at random are all relevant to a query or empty; nothing to learn from"
+        )
 
 
 class TripleFile:
     """MS MARCO triples, one per line, read by line number: ``query TAB positive TAB negative``.
 
     Only the offset of each line is held in memory (8 bytes), which suffices for the 27 GB of triples.train.small.tsv.
-    With ``queries`` and ``texts`` the columns are ids, otherwise the texts themselves.
+    With ``queries`` and ``texts`` the columns are ids, otherwise the texts themselves. A triple with an empty text is
+    left out and counted in ``empty``: there is nothing to learn from it.
     """
 
     def __init__(
@@ -170,15 +181,19 @@ class TripleFile:
         if per_query > 1:
             raise LearnedSparseError(f"{path}: triples have one negative per query; set negatives: per_query: 1")
         self._path, self._per_query, self._queries, self._texts = path, per_query, queries, texts
+        self.empty = 0
         self._offsets = array("q")
         offset, digest = 0, hashlib.blake2b(digest_size=16)
-        for number, line in enumerate(_lines(path), start=1):
+        for number, line in _lines(path):
             if line.strip():
-                self._offsets.append(offset)
-                if line.count(b"\t") != 2:
-                    raise LearnedSparseError(f"{path}:{number}: expected query, positive, negative between tabs")
+                if self._has_texts(_columns(line, f"{path}:{number}")):
+                    self._offsets.append(offset)
+                else:
+                    self.empty += 1
             offset += len(line)
             digest.update(line)
+        if self.empty:
+            _logger.warning("%s: left out %d triples with an empty text", path, self.empty)
         if not self._offsets:
             raise LearnedSparseError(f"{path}: no triples")
         if queries is not None and texts is not None:
@@ -195,14 +210,17 @@ class TripleFile:
     def get(self, index: int, rng: np.random.Generator) -> Example:  # noqa: ARG002
         """Triple ``index``, from 0."""
         self._file.seek(self._offsets[index])
-        try:
-            columns = self._file.readline().decode("utf-8").split("\t")
-        except UnicodeDecodeError as error:
-            raise LearnedSparseError(f"{self._path}: triple {index + 1} is not UTF-8 text: {error.reason}") from error
-        query, positive, negative = (column.strip() for column in columns)
+        query, positive, negative = _columns(self._file.readline(), f"{self._path}: triple {index + 1}")
         if self._texts is not None and self._queries is not None:
             query, positive, negative = self._queries[query], self._texts[positive], self._texts[negative]
         return Example(query, positive, (negative,) * self._per_query, frozenset([text_key(positive)]))
+
+    def _has_texts(self, columns: tuple[str, str, str]) -> bool:
+        """Whether none of the three texts is empty; unknown ids raise ``KeyError``."""
+        query, *documents = columns
+        if self._texts is not None and self._queries is not None:
+            return bool(self._queries[query].strip()) and not any(map(self._texts.is_empty, documents))
+        return all(columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,35 +232,32 @@ class LoadedSource:
     examples: Examples
 
 
-def load_source(source: Source, negatives: Negatives, *, expanded: bool = False) -> LoadedSource:
+def load_source(
+    source: Source, negatives: Negatives, *, expanded: bool = False, on_bad_line: OnBadLine = "error"
+) -> LoadedSource:
     """Read one source; hard negatives that must be mined are added later.
 
-    ``expanded``: documents of collections are read with their expansion text.
+    ``expanded``: documents of collections are read with their expansion text. ``on_bad_line``: see ``DocumentReader``.
     """
     per_query = 0 if negatives.kind == "none" else negatives.per_query
     if source.triples is not None:
-        triples = _triples(source.triples, source, per_query, expanded)
+        triples = _triples(source.triples, source, per_query, expanded, on_bad_line)
         return LoadedSource(source=source, name=source.triples.stem, examples=triples)
     if source.collection is None:
         raise LearnedSparseError("data: a source needs 'collection' or 'triples'")
-    source, collection = _open_collection(source, source.collection)
+    source, collection = _open_collection(source, source.collection, on_bad_line)
     queries, qrels = _topics(source, collection)
     texts = TextStore.of_collection(collection, expanded=expanded)
-    positives = {
-        query: sorted(id for id, relevance in documents.items() if relevance >= source.min_relevance and id in texts)
-        for query, documents in sorted(qrels.items())
-        if query in queries
-    }
-    positives = {query: documents for query, documents in positives.items() if documents}
+    positives = _positives(queries, qrels, texts, source.min_relevance, f"data: {source.collection}:{source.split}")
     if not positives:
         raise LearnedSparseError(f"data: {source.collection}:{source.split}: no query has a relevant document here")
     examples = JudgedExamples(queries, positives, texts, per_query=per_query, short=negatives.short)
     return LoadedSource(source=source, name=f"{collection.name}/{source.split}", examples=examples)
 
 
-def _open_collection(source: Source, name: str) -> tuple[Source, Collection]:
+def _open_collection(source: Source, name: str, on_bad_line: OnBadLine) -> tuple[Source, Collection]:
     """The collection ``name``, and ``source`` with the split of that collection that the default stands for."""
-    collection = load_collection(name)
+    collection = load_collection(name, on_bad_line=on_bad_line)
     if source.split != Source.split:
         return source, collection
     return dataclasses.replace(source, split=named_split(name, collection, source.split)), collection
@@ -258,10 +273,31 @@ def _topics(source: Source, collection: Collection) -> tuple[dict[str, str], Map
     return {query.id: query.text for query in queries}, qrels
 
 
-def _triples(path: Path, source: Source, per_query: int, expanded: bool) -> TripleFile:
+def _positives(
+    queries: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]], texts: TextStore, level: int, where: str
+) -> dict[str, list[str]]:
+    """The documents of grade ``level`` or higher of each query; judgements without a text to learn from are logged."""
+    positives: dict[str, list[str]] = {}
+    unusable: Counter[str] = Counter()
+    for query, grades in sorted(qrels.items()):
+        for document in sorted(id for id, grade in grades.items() if grade >= level):
+            if query not in queries:
+                unusable["whose query is not among the topics"] += 1
+            elif document not in texts:
+                unusable["whose document is not in the collection"] += 1
+            elif not queries[query].strip() or texts.is_empty(document):
+                unusable["whose query or document has no text"] += 1
+            else:
+                positives.setdefault(query, []).append(document)
+    for reason, count in unusable.items():
+        _logger.warning("%s: left out %d judgements %s", where, count, reason)
+    return positives
+
+
+def _triples(path: Path, source: Source, per_query: int, expanded: bool, on_bad_line: OnBadLine) -> TripleFile:
     if source.collection is None:
         return TripleFile(path, per_query=per_query)
-    source, collection = _open_collection(source, source.collection)
+    source, collection = _open_collection(source, source.collection, on_bad_line)
     query_ids, document_ids = set(), set()
     for query, positive, negative in _triple_ids(path):
         query_ids.add(query)
@@ -275,12 +311,9 @@ def _triples(path: Path, source: Source, per_query: int, expanded: bool) -> Trip
 
 
 def _triple_ids(path: Path) -> Iterator[tuple[str, str, str]]:
-    for number, line in enumerate(_lines(path), start=1):
-        columns = line.decode("utf-8", "replace").split()
-        if columns and len(columns) != 3:
-            raise LearnedSparseError(f"{path}:{number}: expected three ids, got {len(columns)} columns")
-        if columns:
-            yield columns[0], columns[1], columns[2]
+    for number, line in _lines(path):
+        if line.strip():
+            yield _columns(line, f"{path}:{number}")
 
 
 def _check_known(path: Path, kind: str, ids: Sized[str], known: Container[str]) -> None:
@@ -289,14 +322,24 @@ def _check_known(path: Path, kind: str, ids: Sized[str], known: Container[str]) 
         raise LearnedSparseError(f"{path}: {kind} {missing[0]!r} is not in the collection ({len(missing)} in all)")
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     if path.suffix == ".gz":
         raise LearnedSparseError(f"{path}: triples are read by line number; unpack the file first (gunzip)")
+    if not path.exists():
+        raise LearnedSparseError(f"{path}: no such file; name your triples with --data FILE.tsv")
+    return raw_lines(path)
+
+
+def _columns(line: bytes, where: str) -> tuple[str, str, str]:
+    """Query, positive and negative of a line, without white space at their ends; ``where`` opens error messages."""
     try:
-        with path.open("rb") as file:
-            yield from file
-    except FileNotFoundError:
-        raise LearnedSparseError(f"{path}: no such file; name your triples with --data FILE.tsv") from None
+        columns = line.decode("utf-8").lstrip(_BYTE_ORDER_MARK).split("\t")
+    except UnicodeDecodeError as error:
+        raise LearnedSparseError(f"{where}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+    if len(columns) != 3:
+        raise LearnedSparseError(f"{where}: {len(columns)} columns; expected query, positive, negative between tabs")
+    query, positive, negative = (column.strip() for column in columns)
+    return query, positive, negative
 
 
 def sample_texts(sources: Sequence[LoadedSource], count: int, seed: int) -> dict[str, list[str]]:

@@ -119,8 +119,8 @@ class NegativeSampler:
 def hard_negatives(run: Run, examples: JudgedExamples, negatives: Negatives, *, where: str) -> dict[str, list[str]]:
     """Candidates per query: ranks ``first_rank`` to ``last_rank`` of the run, counted from 1.
 
-    Positives, and documents with the text of a positive, are left out. ``where`` opens the message about an unknown
-    document.
+    Positives, documents with the text of a positive, and documents without text are left out. ``where`` opens the
+    message about an unknown document.
     """
     candidates = {}
     for query, positives in examples.positives.items():
@@ -129,7 +129,9 @@ def hard_negatives(run: Run, examples: JudgedExamples, negatives: Negatives, *, 
         for id in ids:
             if id not in examples.texts:
                 raise LearnedSparseError(f"{where}: document {id!r} is not in the training collection")
-        candidates[query] = [id for id in ids if text_key(examples.texts[id]) not in relevant]
+        candidates[query] = [
+            id for id in ids if text_key(examples.texts[id]) not in relevant and not examples.texts.is_empty(id)
+        ]
     return candidates
 
 

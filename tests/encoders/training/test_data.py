@@ -82,7 +82,7 @@ def test_triples_of_texts(tmp_path: Path) -> None:
     assert (len(triples), example.query, example.positive, example.negatives) == (2, "q2", "yes2", ("no2",))
     assert triples.get(0, np.random.default_rng(0)).query == "qé"
     path.write_text("q\tyes\tno\n\nq\tyes\n", encoding="utf-8")
-    with pytest.raises(LearnedSparseError, match=r"triples.tsv:3: expected query, positive, negative"):
+    with pytest.raises(LearnedSparseError, match=r"triples.tsv:3: . columns; expected query, positive, negative"):
         TripleFile(path, per_query=1)
     with pytest.raises(LearnedSparseError, match="one negative per query"):
         TripleFile(path, per_query=2)

@@ -205,7 +205,7 @@ def test_invalid_arguments_are_errors(workspace: Path, classifiers: Mapping[int,
         f"{cross_encoder} --run first.txt --max-length 65": "give 3 to 64 tokens",
         f"{cross_encoder} --run first.txt --set alpha=1": "--set changes a checkpoint of this package",
         f"{cross_encoder} --run none.txt": "no run has a hit for a judged query",
-        f"{cross_encoder} --run stranger.txt": "1 of 1 documents are missing or have no text (for instance 'd9')",
+        f"{cross_encoder} --run stranger.txt": "1 of 1 documents are missing (for instance 'd9')",
         "--model absent --run first.txt": "absent",
     }.items():
         with pytest.raises(LearnedSparseError) as error:

@@ -69,11 +69,11 @@ def test_judgements_of_unknown_queries_are_an_error(beir: Path) -> None:
 
 
 def test_bad_lines_of_a_collection(beir: Path) -> None:
-    write(beir / "corpus.jsonl", CORPUS + '{"_id": "d3", "title": "", "text": ""}\n')
-    with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:3: empty text"):
+    write(beir / "corpus.jsonl", CORPUS + '{"_id": "d3", "title": ""}\n')
+    with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:3: missing text"):
         list(load_collection(beir).documents())
-    reader = load_collection(beir).documents(on_bad_line="skip")
-    assert (len(list(reader)), reader.empty) == (2, 1)
+    for reader in (load_collection(beir).documents("skip"), load_collection(beir, on_bad_line="skip").documents()):
+        assert (len(list(reader)), reader.skipped) == (2, {"missing text": 1})
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

@@ -74,9 +74,9 @@ def test_a_data_set_of_the_catalogue(data_set: str) -> None:
     assert (collection.name, list(collection.splits)) == ("ir_datasets--learned-sparse-test--alone", ["alone"])
     assert collection.queries("alone") == [Query("q1", "first")]
     reader = collection.documents(on_bad_line="skip")
-    assert list(reader) == [Document("d1", "one")]
-    assert reader.skipped == {"empty text": 1, "duplicate id": 1}
-    with pytest.raises(LearnedSparseError, match=r"alone, document 2: empty text"):
+    assert list(reader) == [Document("d1", "one"), Document("d2", "")]
+    assert (reader.empty, reader.skipped) == (1, {"duplicate id": 1})
+    with pytest.raises(LearnedSparseError, match=r"alone, document 3: duplicate id"):
         list(collection.documents())
 
 

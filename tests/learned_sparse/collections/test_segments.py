@@ -174,6 +174,7 @@ def test_a_text_without_words_is_one_segment() -> None:
 
 def test_skipped_lines_are_counted_with_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DOCUMENTS, "d4", "")
+    monkeypatch.setitem(DOCUMENTS, "d 5", "white space in its id")
     counts = encode(tmp_path, "--segment-length", "2", "--on-bad-line", "skip").counts
-    assert counts.skipped == {"empty text": 1}
-    assert (counts.read, counts.written, counts.segmented) == (7, 6, 3)
+    assert counts.skipped == {"unusable id": 1}
+    assert (counts.read, counts.written, counts.segmented, counts.empty_texts) == (8, 7, 4, 1)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from learned_sparse.collections.trec import ranked, read_qrels, read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
 
-# an id is any text without ASCII white space; other alphabets and no-break spaces are valid
-IDS = st.text(st.characters(exclude_characters=" \t\n\r\x0b\x0c", exclude_categories=["Cs"]), min_size=1, max_size=8)
+IDS = st.text(st.characters(exclude_characters="\0\ufeff", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
+    lambda name: name.split() == [name]
+)
 SCORES = st.one_of(st.integers(-(10**6), 10**6).map(float), st.floats(-1000, 1000).map(lambda score: round(score, 6)))
 RUNS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1, max_size=6), max_size=4)
 

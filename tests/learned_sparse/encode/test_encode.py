@@ -99,7 +99,7 @@ def test_bad_lines_raise_or_are_counted(tmp_path: Path, corpus: Path, capsys: py
         encode("--input", corpus, "--output", tmp_path / "out")
     encode("--input", corpus, "--output", tmp_path / "out", "--resume", "--on-bad-line", "skip")
     counts = Manifest.load(tmp_path / "out").counts
-    assert (counts.read, counts.written, sum(counts.skipped.values())) == (29, 26, 3)
+    assert (counts.read, counts.written, sum(counts.skipped.values()), counts.empty_texts) == (29, 27, 2, 1)
     assert "lines skipped: duplicate id" in capsys.readouterr().out
 
 

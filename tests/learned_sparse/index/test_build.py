@@ -161,7 +161,7 @@ def test_plain_text_for_bm25(tmp_path: Path) -> None:
     assert build_bm25_index(documents, tmp_path / "index", threads=2) == 2
     with pytest.raises(LearnedSparseError, match="1 documents repeat an id"):
         build_bm25_index([documents[0], documents[0]], tmp_path / "twice")
-    with pytest.raises(LearnedSparseError, match="no run can hold it"):
+    with pytest.raises(LearnedSparseError, match="a TREC run cannot hold; rename"):
         build_bm25_index([Document("d 1", "x")], tmp_path / "space")
 
 
