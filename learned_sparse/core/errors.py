@@ -63,6 +63,8 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
         if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
         status = _report(f"{error.filename or 'output'}: {error.strerror}")
+    except UnicodeEncodeError as error:  # an argument whose bytes are not text in this locale
+        status = _report(f"{error.object[:200]!r}: not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)")
     _end_output()
     sys.exit(status)
 

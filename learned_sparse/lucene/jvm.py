@@ -94,6 +94,7 @@ def _start_or_adopt(heap: str | None) -> JavaChoice:
         choice = _adopt_running_jvm(jar)
     else:
         choice = find_java()
+        use_utf8_paths()
         os.environ["JAVA_HOME"] = str(choice.home)  # pyjnius looks for libjvm there
         jnius_config.add_classpath(str(jar), str(_CLASSES))
         jnius_config.add_options(*jvm_options(choice, heap))
@@ -102,6 +103,15 @@ def _start_or_adopt(heap: str | None) -> JavaChoice:
         sys.meta_path.insert(0, _OpenAIFinder())
     _quiet_loggers.append(_silence("org.apache.lucene.store.MMapDirectory"))
     return choice
+
+
+def use_utf8_paths() -> None:
+    """Let a Java that starts later encode paths as this process does: under ``LC_ALL=C``, Python uses UTF-8 (PEP 540).
+
+    Java would use ASCII and refuse other paths.
+    """
+    if sys.flags.utf8_mode and os.environ.get("LC_ALL") in {"C", "POSIX"}:
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def lucene_calls() -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core import LearnedSparseError, did_you_mean
-from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, lucene_calls, start_jvm
+from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, lucene_calls, start_jvm, use_utf8_paths
 
 LOG = "anserini.log"
 """Name of the log file in the folder of an index that Anserini has written."""
@@ -41,6 +41,7 @@ def index_collection(
     of memory. Its log stays in ``index``.
     """
     java = find_java()
+    use_utf8_paths()
     index.mkdir(parents=True, exist_ok=True)
     command = [str(java.java), *jvm_options(java, heap), "-cp", str(anserini_jar())]
     command += ["io.anserini.index.IndexCollection", "-collection", kind, "-input", str(source), "-index", str(index)]

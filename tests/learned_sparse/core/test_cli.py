@@ -35,6 +35,11 @@ def exit_status(error: BaseException) -> int | str | None:
         (OSError(errno.ENOSPC, "No space left on device"), 2, "error: output: No space left on device\n"),
         (FileNotFoundError(errno.ENOENT, "No such file", "x"), 2, "error: x: No such file\n"),
         (IsADirectoryError(errno.EISDIR, "Is a directory", "x"), 2, "error: x: Is a directory\n"),
+        (
+            UnicodeEncodeError("utf-8", "caf\udce9.txt", 3, 4, "surrogates not allowed"),
+            2,
+            "error: 'caf\\udce9.txt': not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)\n",
+        ),
         (KeyboardInterrupt(), 130, "interrupted\n"),
     ],
 )
