@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,4 +98,6 @@ def _align(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -
 
 
 def _escape(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Text on one line with the special characters of Markdown and HTML escaped."""
+    text = "".join(character if character.isprintable() else " " for character in text)
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", text).replace("<", "&lt;")

@@ -120,20 +120,24 @@ def page_data(results: Results) -> dict[str, Any]:
     }
 
 
+def one_line(text: object) -> str:
+    """Text with a space in place of each line break and control character."""
+    return "".join(character if character.isprintable() else " " for character in str(text))
+
+
 def plain(text: object) -> str:
     r"""Text on one line with Markdown's and HTML's special characters escaped.
 
     >>> print(plain("a <b> `c`"))
     a &lt;b&gt; \`c\`
     """
-    text = "".join(character if character.isprintable() else " " for character in str(text))
-    text = re.sub(r"([\\`*\[\]|])", r"\\\1", text)
+    text = re.sub(r"([\\`*\[\]|])", r"\\\1", one_line(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def code(text: str) -> str:
     """Text as Markdown code, between more backticks than the text has in a row."""
-    text = "".join(character if character.isprintable() else " " for character in text)
+    text = one_line(text)
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"`{text}`" if ticks == "`" else f"{ticks} {text} {ticks}"
 
@@ -206,7 +210,14 @@ def _templates(*, escaped: bool) -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"mark": mark, "verdicts": VERDICTS, "significant": SIGNIFICANT}
-    environment.filters |= {"plain": plain, "code": code, "verdict": verdict, "p_value": p_value, "signed": signed}
+    environment.filters |= {
+        "one_line": one_line,
+        "plain": plain,
+        "code": code,
+        "verdict": verdict,
+        "p_value": p_value,
+        "signed": signed,
+    }
     return environment
 
 

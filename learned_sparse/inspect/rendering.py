@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +23,25 @@ MAX_SOURCES = 5
 HTML_WIDTH = 110
 PLAIN_WIDTH = 1_000
 """Columns of a page, and of plain text, whose lines are as long as the text."""
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
+<title></title>
+<style>
+{stylesheet}
+body {{ color: {foreground}; background-color: {background}; }}
+pre, code {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, "Courier New", monospace; }}
+</style>
+</head>
+<body>
+<pre><code>{code}</code></pre>
+</body>
+</html>
+"""
 _JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in some scripts
 
 
@@ -49,7 +69,11 @@ def to_html(inspection: Inspection, *, terms: int) -> str:
     """One HTML page that needs no other file and runs no script; equal inspections give equal pages."""
     console = _console(io.StringIO(), HTML_WIDTH)
     console.print(*_render(inspection, terms, shaded=True), sep="\n")
-    return console.export_html(inline_styles=False)
+    page = console.export_html(code_format=_PAGE, inline_styles=False)
+    views = filter(None, (inspection.query, inspection.document))
+    names = ", ".join(" ".join(filter(None, [view.kind, view.id])) for view in views)
+    title = visible(f"{names}: {inspection.model}").replace("\n", " ")
+    return page.replace("<title></title>", f"<title>{html.escape(title)}</title>", 1)
 
 
 def visible(text: str) -> str:

@@ -37,6 +37,7 @@ def test_a_page_of_a_hostile_document(
         "html",
         "head",
         "meta",
+        "title",
         "style",
         "body",
         "pre",
@@ -52,6 +53,8 @@ def test_a_page_of_a_hostile_document(
     assert "underline" not in styles[unmatched]
     assert "background-color: #ef7d2b" in styles[matched]
     assert not re.search(r"https?://|url\(|@import", first.decode())
+    assert "<title>query, document d2: " in first.decode()
+    assert "content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'" in first.decode()
     assert as_json(capsys, *pair, "--html", file)["document"]["text"] == HOSTILE
     assert file.read_bytes() == first
     text = shown(capsys, *pair)
@@ -92,5 +95,6 @@ def test_a_page_escapes_every_part() -> None:
     view = make_view("document", f"{HOSTILE}{EXPANDED}<b>", None, {"<i>": 1, "[red]{x}": 2}, id="<u>{0}", notes=["<s>"])
     page = to_html(Inspection(model="<em>", index="<q>", document=view), terms=5)
     assert not re.search("<(script|b|i|u|s|em|q)>", page)
+    assert "<title>document &lt;u&gt;{0}: &lt;em&gt;</title>" in page
     for text in ("&lt;em&gt;, &lt;q&gt;", "&lt;u&gt;{0}", "[red]{x}", "note: &lt;s&gt;"):
         assert text in page
