@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from eval.costs import Sparsity, count_terms, sparsity_of
 from eval.measures import (
     Cell,
@@ -31,6 +29,7 @@ from learned_sparse.core import (
     checkpoint_folder,
     load_encoder,
     positive,
+    read_yaml_text,
     run_main,
     write_json,
 )
@@ -186,10 +185,7 @@ def read_settings(arguments: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         key = key.strip()
         if not (equals and key and text.strip()):
             raise LearnedSparseError(f"--set {argument}: expected KEY=VALUE,VALUE,..., for instance k=2,5,10")
-        try:
-            values = yaml.safe_load(f"[{text}]")
-        except yaml.YAMLError:
-            raise LearnedSparseError(f"--set {argument}: values are not readable; write a list as [2, 4]") from None
+        values = read_yaml_text(f"[{text}]", f"--set {argument}")
         if key in settings:
             raise LearnedSparseError(f"--set {key}: given twice; give all its values in one --set")
         settings[key] = tuple(values)

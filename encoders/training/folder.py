@@ -26,7 +26,7 @@ from encoders.backbone import set_random_state
 from encoders.training.optimizing import state_device
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
-from learned_sparse.core import LearnedSparseError, parse, read_json, write_json
+from learned_sparse.core import LearnedSparseError, parse, read_record, write_json, write_record
 from learned_sparse.jsonvector import versions
 
 _logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class RunFolder:
             _save(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer, module))
             _save(temporary / "random.safetensors", {"states": random_states})
             extra(temporary)
-            write_json(temporary / "state.json", asdict(progress))
+            write_record(temporary / "state.json", asdict(progress))
             temporary.rename(final)
             _sync(self._states)
             for name in self._names()[:-1]:
@@ -172,7 +172,7 @@ class RunFolder:
     def _last_progress(self) -> Progress | None:
         names = self._names()
         path = self._states / names[-1] / "state.json" if names else None
-        return parse(Progress, read_json(path), str(path)) if path else None
+        return parse(Progress, read_record(path), str(path)) if path else None
 
     def _names(self) -> list[str]:
         """The names of the states, the last one at the end."""

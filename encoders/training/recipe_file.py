@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from encoders.checkpoints import as_json
 from encoders.training.recipe import Recipe
-from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
+from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml, read_yaml_text
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 _TRIPLES = re.compile(r"\.tsv(\.gz)?$")
@@ -49,19 +47,23 @@ def resolved(path: Path) -> dict[str, Any]:
     """
     values = _with_base(path, ())
     shared = values.pop("stage", {})
+    if not isinstance(shared, Mapping):
+        raise LearnedSparseError(f"{path}: stage: expected a mapping of what all stages share, got {shared!r:.80}")
     if isinstance(values.get("stages"), list):
         values["stages"] = [_merged(shared, stage) for stage in values["stages"]]
     return values
 
 
 def _with_base(path: Path, users: tuple[Path, ...]) -> dict[str, Any]:
-    if path in users:
+    if path.resolve() in [user.resolve() for user in users]:
         raise LearnedSparseError(f"{path}: is its own base, through {' and '.join(map(str, users))}")
     values = dict(read_yaml(path))
     base = values.pop("base", None)
     if base is None:
         return values
-    merged: dict[str, Any] = _merged(_with_base(_path(str(base), path.parent), (*users, path)), values)
+    if not isinstance(base, str):
+        raise LearnedSparseError(f"{path}: base: expected the name of a recipe or a YAML file, got {base!r:.80}")
+    merged: dict[str, Any] = _merged(_with_base(_path(base, path.parent), (*users, path)), values)
     return merged
 
 
@@ -75,10 +77,11 @@ def _merged(base: Any, values: Any) -> Any:
 
 def _path(name: str, folder: Path) -> Path:
     """The file of a recipe; files are relative to ``folder``."""
-    path = folder / name if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
-    if path.parent == RECIPES and not path.exists():
-        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())}")
-    return path
+    if name.endswith((".yaml", ".yml")):
+        return folder / name
+    if name not in {path.stem for path in RECIPES.glob("*.yaml")}:
+        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())}; or name a .yaml file")
+    return RECIPES / f"{name}.yaml"
 
 
 def data_source(spelling: str) -> dict[str, Any]:
@@ -121,10 +124,7 @@ def _parsed_change(change: str) -> tuple[str, Any]:
     key, equals, text = change.partition("=")
     if not equals:
         raise LearnedSparseError(f"--set {change}: expected key=value, for instance seed=1 or stages.0.steps=100")
-    try:
-        return key, yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise LearnedSparseError(f"--set {change}: not readable as YAML: {error}") from error
+    return key, read_yaml_text(text, f"--set {change}")
 
 
 def _change(values: dict[str, Any], key: str, value: Any) -> None:
@@ -138,6 +138,6 @@ def _change(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _index(values: list[Any], name: str, key: str) -> int:
-    if not name.isdigit() or int(name) >= len(values):
+    if not re.fullmatch("[0-9]{1,9}", name) or int(name) >= len(values):
         raise LearnedSparseError(f"--set {key}: {name!r} is not an index of a list of {len(values)} (from 0)")
     return int(name)

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from encoders.training import load_recipe
 from eval.measures import parse_measure
 from eval.reproduce.matrix import COSTS, DATA, KINDS, Claim, Column, Kind, Matrix, Row, Scores, slug
 from learned_sparse.collections import data_root, load_collection
-from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
+from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
 
 MATRICES = Path(__file__).parent.parent / "matrices"
 _TRAINED: tuple[Kind, ...] = ("recipe", "checkpoint")
@@ -52,11 +50,6 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     """
     path = _find(str(name))
     values = read_yaml(path)
-    _check_keys(yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader), str(path))
-    for part in ("columns", "rows"):
-        for key in values[part] if isinstance(values.get(part), dict) else ():
-            if not isinstance(key, str):
-                raise LearnedSparseError(f"{path}: {part}: the name {key!r} is not text for YAML; put it in quotes")
     matrix = parse(Matrix, values, str(path))
     _check_matrix(matrix, str(path))
     filled = fill_data(matrix, data or data_root())
@@ -108,21 +101,6 @@ def _located(where: str) -> Iterator[None]:
         raise LearnedSparseError(f"{where}: {error}") from error
 
 
-def _check_keys(node: yaml.Node | None, where: str) -> None:
-    """Raise if a mapping has the same key twice: YAML keeps the last value silently."""
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_keys(item, where)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    seen: set[str] = set()
-    for key, value in node.value:
-        if key.value in seen:
-            raise LearnedSparseError(f"{where}:{key.start_mark.line + 1}: {key.value!r} is given twice; keep one")
-        seen.add(key.value)
-        _check_keys(value, where)
-
-
 def _check_folders(matrix: Matrix, filled: Matrix, where: str) -> None:
     """Raise if a collection below ``{data}`` is not in the default folder."""
     for name, column in matrix.columns.items():
@@ -156,6 +134,7 @@ def _check_names(names: Iterable[str], where: str) -> None:
         short = slug(name)
         if not short:
             raise LearnedSparseError(f"{where}: {name!r} has no letter and no digit to name files by")
+        check_name(short, where)
         if short in seen:
             raise LearnedSparseError(f"{where}: {name!r} and {seen[short]!r} would both be {short!r} in file names")
         seen[short] = name

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from learned_sparse.collections import OnBadLine, add_bad_line_option, load_collection, read_documents, read_run
-from learned_sparse.core import atomic_write, home, positive
+from learned_sparse.core import atomic_write, check_name, home, positive
 
 _log = logging.getLogger(__name__)
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
@@ -112,7 +112,7 @@ def pooled(collection: str, name: str, split: str, run: Path, depth: int, on_bad
 
 def pool_folder(name: str, split: str, depth: int) -> Path:
     """The folder that ``pooled`` writes."""
-    return home() / "data" / f"{name}-{split}-pool-{depth}"
+    return home() / "data" / check_name(f"{name}-{split}-pool-{depth}", "pool")
 
 
 def write_word_pieces(tokenizer: Path, output: Path) -> None:

@@ -13,7 +13,16 @@ from typing import Any, Literal
 
 from eval.reproduce.matrix import DATA
 from learned_sparse import __version__
-from learned_sparse.core import LearnedSparseError, home, parse, read_json, sha256, write_json
+from learned_sparse.core import (
+    LearnedSparseError,
+    home,
+    parse,
+    read_json,
+    read_record,
+    sha256,
+    write_json,
+    write_record,
+)
 from learned_sparse.jsonvector import differences, versions
 
 Kind = Literal[
@@ -151,7 +160,7 @@ def is_done(step: Step) -> bool:
 def marker_of(step: Step) -> Marker | None:
     """The marker under the step's name, perhaps of other inputs; None if there is none."""
     path = _path("done", step)
-    return parse(Marker, read_json(path), str(path)) if path.is_file() else None
+    return parse(Marker, read_record(path), str(path)) if path.is_file() else None
 
 
 def mark_done(step: Step, seconds: float, *, fresh: bool) -> None:
@@ -160,7 +169,7 @@ def mark_done(step: Step, seconds: float, *, fresh: bool) -> None:
         key=step.key, command=step.command, seconds=round(seconds, 3), fresh=fresh, inputs=step.inputs,
         written=_output_state(step), versions=versions(),
     )  # fmt: skip
-    write_json(_path("done", step), asdict(marker))
+    write_record(_path("done", step), asdict(marker))
     _path("failed", step).unlink(missing_ok=True)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml
+from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
 
 MEASURES = ("nDCG@10", "MRR@10", "R@100", "R@1000")
 MSMARCO_MEASURES = ("MRR@10", "R@1000")
@@ -20,8 +20,6 @@ DEEP_LEARNING_MEASURES = ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
 
 _SHARED = Path("share", "learned_sparse", "collections")
 _EACH = "for_each"
-_FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
-_RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _CORPORA = ("collection.tsv", "msmarco-docs.tsv")
 _MSMARCO_PAIRS = (
     (r"qrels\.(?P<split>.+)\.tsv", "queries.{}.tsv"),
@@ -162,16 +160,6 @@ def collection_folders(parent: Path) -> list[Path]:
     return [path for path in inside if any(_exists(path, name) for name in ("corpus.jsonl", *_CORPORA))]
 
 
-def check_name(name: str, where: str) -> str:
-    """``name`` if it is a valid folder name on every system; ``where`` opens the error message."""
-    plain = name.strip(" ").rstrip(".") == name
-    if not name or not plain or _FORBIDDEN.search(name) or _RESERVED_ON_WINDOWS.fullmatch(name):
-        raise LearnedSparseError(
-            f"{where}: the name {name!r} cannot be a folder on every system; use letters, digits, '-', '_' and '.'"
-        )
-    return name
-
-
 @cache  # files of the package do not change
 def _names(file: Path) -> tuple[str, ...]:
     if f"{_EACH}:" not in file.read_text(encoding="utf-8"):  # parsing every file would take half a second
@@ -192,7 +180,9 @@ def _filled(value: Any, row: Mapping[str, Any]) -> Any:
 
 def _parsed(content: Mapping[str, Any], path: Path) -> Description:
     description = parse(Description, content, str(path))
-    check_name(description.name, str(path))
+    check_name(description.name, f"{path}: name")
+    for split in description.splits:
+        check_name(split, f"{path}: splits")
     return description
 
 

@@ -12,18 +12,22 @@ from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import (
     atomic_write,
+    check_name,
     checkpoint_folder,
     default_checkpoint,
     encoded_folders,
     home,
     index_folder,
+    is_name,
     new_folder,
     queries_folder,
     read_json,
+    read_record,
     run_file,
     sha256,
     vectors_folder,
     write_json,
+    write_record,
 )
 from learned_sparse.core.lazy import lazy_names
 from learned_sparse.core.lines import raw_lines
@@ -40,7 +44,7 @@ from learned_sparse.core.records import (
     Token,
     without_mark,
 )
-from learned_sparse.core.settings import add_set_option, parse, parse_changes, positive, read_yaml
+from learned_sparse.core.settings import add_set_option, parse, parse_changes, positive, read_yaml, read_yaml_text
 from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_id_reason, unfit_reason
 
 __all__ = [
@@ -65,6 +69,7 @@ __all__ = [
     "Word",
     "add_set_option",
     "atomic_write",
+    "check_name",
     "check_weights",
     "checkpoint_folder",
     "default_checkpoint",
@@ -73,6 +78,7 @@ __all__ = [
     "encoded_folders",
     "home",
     "index_folder",
+    "is_name",
     "lazy_names",
     "load_encoder",
     "memory",
@@ -84,7 +90,9 @@ __all__ = [
     "queries_folder",
     "raw_lines",
     "read_json",
+    "read_record",
     "read_yaml",
+    "read_yaml_text",
     "run_file",
     "run_main",
     "sha256",
@@ -94,4 +102,5 @@ __all__ = [
     "without_empty_texts",
     "without_mark",
     "write_json",
+    "write_record",
 ]

@@ -6,10 +6,12 @@ import errno
 import glob
 import hashlib
 import json
+import math
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +19,11 @@ from typing import Any, BinaryIO
 from learned_sparse.core.errors import LearnedSparseError
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = re.compile(r'^[-.]|[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
+_RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+_CHECKSUM = "sha256"
+_MAX_NAME = 150
+"""Bytes of a name in paths; file systems allow 255, and shards, seeds and temporary names add to it."""
 
 
 def home() -> Path:
@@ -24,9 +31,34 @@ def home() -> Path:
     return Path(os.environ.get("LEARNED_SPARSE_HOME") or "learned_sparse_home")
 
 
+def is_name(text: str) -> bool:
+    """Whether ``text`` can be the name of one file or folder on every system, and an argument of a command.
+
+    >>> [is_name(text) for text in ("splade", "a b", "..", "a/b", ".hidden", "-x", "nul.txt", "", "x" * 300)]
+    [True, True, False, False, False, False, False, False, False]
+    """
+    return bool(
+        text
+        and not _FORBIDDEN.search(text)
+        and not _RESERVED_ON_WINDOWS.fullmatch(text)
+        and len(text.encode()) <= _MAX_NAME
+    )
+
+
+def check_name(name: str, what: str) -> str:
+    """``name`` if ``is_name`` holds; ``what`` opens the error message, for instance "model"."""
+    if not is_name(name):
+        raise LearnedSparseError(
+            f"{what}: the name {name[:_MAX_NAME]!r} cannot be a folder on every system; use at most {_MAX_NAME} "
+            "letters, digits, '-', '_' and '.', and begin with a letter or a digit"
+            + ("; --checkpoint takes a folder or a Hub id" if what == "model" else "")
+        )
+    return name
+
+
 def checkpoint_folder(model: str) -> Path:
     """Default checkpoint of a model, as ``make demo`` trains it."""
-    return home() / "checkpoints" / model
+    return _in_home("checkpoints", model=model)
 
 
 def default_checkpoint(model: str) -> str:
@@ -41,7 +73,7 @@ def default_checkpoint(model: str) -> str:
 
 def vectors_folder(collection: str, model: str) -> Path:
     """Encoded documents of a collection."""
-    return home() / "vectors" / collection / model
+    return _in_home("vectors", collection=collection, model=model)
 
 
 def encoded_folders(collection: str, model: str, option: str, collection_option: str | None = None) -> list[Path]:
@@ -69,17 +101,18 @@ def encoded_folders(collection: str, model: str, option: str, collection_option:
 
 def queries_folder(collection: str, split: str, model: str) -> Path:
     """Encoded queries of one split of a collection."""
-    return home() / "queries" / collection / split / model
+    return _in_home("queries", collection=collection, split=split, model=model)
 
 
 def index_folder(collection: str, model: str) -> Path:
     """Lucene index of a collection."""
-    return home() / "indexes" / collection / model
+    return _in_home("indexes", collection=collection, model=model)
 
 
 def run_file(collection: str, split: str, model: str) -> Path:
     """TREC run of one split of a collection."""
-    return home() / "runs" / collection / split / f"{model}.txt"
+    folder = _in_home("runs", collection=collection, split=split, model=model)
+    return folder.with_name(f"{model}.txt")
 
 
 @contextmanager
@@ -145,15 +178,22 @@ def sha256(path: str | Path) -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """Content of a JSON file."""
+    """Content of a JSON file; a key given twice, NaN and infinity are errors too."""
     try:
-        return json.loads(Path(path).read_bytes())
+        content = Path(path).read_bytes()
+        return json.loads(content, object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float)
     except FileNotFoundError:
         raise LearnedSparseError(f"{path}: no such file") from None
     except json.JSONDecodeError as error:
         raise LearnedSparseError(f"{path}:{error.lineno}: not readable as JSON: {error.msg}") from error
     except UnicodeDecodeError as error:
         raise LearnedSparseError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except RecursionError:
+        raise LearnedSparseError(f"{path}: not readable as JSON: nested too deeply") from None
+    except ValueError as error:
+        raise LearnedSparseError(f"{path}: not readable as JSON: {error}") from error
+    except OSError as error:
+        raise LearnedSparseError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def write_json(path: str | Path, content: Any) -> None:
@@ -164,6 +204,52 @@ def write_json(path: str | Path, content: Any) -> None:
     text = json.dumps(content, sort_keys=True, indent=2, allow_nan=False)
     with atomic_write(path) as file:
         file.write(text.encode("ascii") + b"\n")
+
+
+def write_record(path: Path, content: Mapping[str, Any]) -> None:
+    """``write_json`` with the SHA-256 of ``content`` as a further key, by which ``read_record`` notices damage."""
+    write_json(path, {**content, _CHECKSUM: _digest(content)})
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The content that ``write_record`` wrote; a record without checksum, written by hand or long ago, is read too."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
+    recorded = content.pop(_CHECKSUM, None)
+    if recorded is not None and recorded != _digest(content):
+        raise LearnedSparseError(
+            f"{path}: changed since it was written; restore it, or delete its line {_CHECKSUM!r} if that was meant"
+        )
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    plain = json.loads(json.dumps(content, allow_nan=False))  # keys that are not text become text
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+    return content
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _float(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return number
+
+
+def _in_home(kind: str, **names: str) -> Path:
+    """A path of the home folder that no name can leave."""
+    return home().joinpath(kind, *(check_name(name, what) for what, name in names.items()))
 
 
 def _temporary_name(path: Path) -> Path:

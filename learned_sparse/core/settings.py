@@ -1,10 +1,15 @@
-"""Settings checked strictly: YAML and ``--set KEY=VALUE`` become frozen dataclasses."""
+"""Settings checked strictly: YAML and ``--set KEY=VALUE`` become frozen dataclasses.
+
+The YAML is a subset: one document, keys that are text and given once, plain values (text, finite numbers, true, false,
+null), no tags. ``yaml.safe_load`` alone keeps the last of two equal keys, reads ``010`` as 8 and ``12:30`` as 750.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
+import math
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -17,18 +22,57 @@ from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 T = TypeVar("T")
 
+MAX_BYTES = 2**18
+"""Bytes of a YAML file."""
+MAX_NODES = 20_000
+"""Values in a YAML file, those behind aliases counted at each use, so that an alias bomb is refused."""
+MAX_DEPTH = 64
+"""Levels of lists and mappings in a YAML file."""
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
+_NEWLINE = "\n"
+_TAG = "tag:yaml.org,2002:"
+
 
 def read_yaml(path: Path) -> Mapping[str, Any]:
-    """Mapping in a YAML file."""
+    """Mapping in a YAML file of at most ``MAX_BYTES`` bytes; an error names the file and the line."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise LearnedSparseError(f"{path}: more than {MAX_BYTES:,} bytes; this is no file of settings")
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise LearnedSparseError(f"{path}: no such file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LearnedSparseError(f"{path}: not readable as YAML: {error}") from error
-    if not isinstance(content, Mapping):
-        raise LearnedSparseError(f"{path}: expected a mapping of settings, got {type(content).__name__}")
-    return content
+    except UnicodeDecodeError as error:
+        raise LearnedSparseError(f"{path}: not readable as YAML: not UTF-8 at byte {error.start}") from None
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise LearnedSparseError(f"{path}: cannot be read ({reason})") from error
+    values = read_yaml_text(text, str(path))
+    if not isinstance(values, Mapping):
+        kind = "nothing" if values is None else type(values).__name__
+        raise LearnedSparseError(f"{path}: expected a mapping of settings, got {kind}")
+    return values
+
+
+def read_yaml_text(text: str, where: str) -> Any:
+    """The value of a YAML text; errors begin with ``where``, and the line if there are several.
+
+    >>> read_yaml_text("{alpha: 0.3, layers: [2, 12], date: 2026-01-01, last: null}", "example")
+    {'alpha': 0.3, 'layers': [2, 12], 'date': '2026-01-01', 'last': None}
+    """
+    try:
+        loader = _StrictLoader(text)
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        position, reason = (mark.index if mark else 0), error.problem or error.context
+    except yaml.reader.ReaderError as error:
+        position, reason = int(error.position), f"the character {error.character!r} is not allowed"
+    line = f":{text.count(_NEWLINE, 0, position) + 1}" if _NEWLINE in text.rstrip() else ""
+    raise LearnedSparseError(f"{where}{line}: not readable as YAML: {' '.join(str(reason).split())}")
 
 
 def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
@@ -41,12 +85,16 @@ def parse(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     hints = typing.get_type_hints(kind)
     for key in values:
         if key not in fields:
-            raise LearnedSparseError(f"{where}: unknown key {key!r}{did_you_mean(str(key), fields)}")
+            raise LearnedSparseError(f"{where}: unknown key {_short(key)}{did_you_mean(str(key)[:80], fields)}")
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
             raise LearnedSparseError(f"{where}: {name!r} is missing")
-    return kind(**{key: _convert(hints[key], value, f"{where}: {key}") for key, value in values.items()})
+    converted = {key: _convert(hints[key], value, f"{where}: {key}") for key, value in values.items()}
+    try:
+        return kind(**converted)
+    except LearnedSparseError as error:  # a dataclass checks its values, and does not know where they come from
+        raise LearnedSparseError(f"{where}: {error}") from error
 
 
 def add_set_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, help_text: str) -> None:
@@ -67,12 +115,7 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
             raise LearnedSparseError(f"--set {word}: expected KEY=VALUE, for instance alpha=0.3")
         if key in changes:
             raise LearnedSparseError(f"--set {word}: {key} is set twice; keep one of the two")
-        try:
-            changes[key] = yaml.safe_load(text)
-            json.dumps(changes[key], allow_nan=False)  # manifests are JSON; YAML also has dates, sets and .nan
-        except (yaml.YAMLError, TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise LearnedSparseError(f"--set {word}: not a number, a word or a list of them ({reason})") from None
+        changes[key] = read_yaml_text(text, f"--set {word}")
     return changes
 
 
@@ -87,11 +130,13 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise LearnedSparseError(f"{where}: {_short(value)} has more than 64 bits")
     if origin in (typing.Union, types.UnionType):
         return _convert_union(arguments, value, where)
     if origin is typing.Literal:
         if value not in arguments:
-            raise LearnedSparseError(f"{where}: {value!r} is not one of {', '.join(map(repr, arguments))}")
+            raise LearnedSparseError(f"{where}: {_short(value)} is not one of {', '.join(map(repr, arguments))}")
         return value
     if dataclasses.is_dataclass(hint):
         return parse(typing.cast(type, hint), _expect(Mapping, value, where), where)
@@ -106,13 +151,15 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return float(value)
     if hint is float and isinstance(value, str):  # YAML 1.1 reads 1e-3 as text
         try:
-            return float(value)
+            value = float(value)
         except ValueError:
-            raise LearnedSparseError(f"{where}: expected a number, got {value!r}") from None
+            raise LearnedSparseError(f"{where}: expected a number, got {_short(value)}") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise LearnedSparseError(f"{where}: {value} is not a finite number")
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is int and isinstance(value, bool):
-        raise LearnedSparseError(f"{where}: expected int, got {value!r}")
+        raise LearnedSparseError(f"{where}: expected int, got {_short(value)}")
     return _expect(hint, value, where)
 
 
@@ -132,5 +179,91 @@ def _convert_union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _expect(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, kind):
-        raise LearnedSparseError(f"{where}: expected {kind.__name__}, got {value!r}")
+        raise LearnedSparseError(f"{where}: expected {kind.__name__}, got {_short(value)}")
     return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text):,} characters)"
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML's safe loader for the subset that this module describes."""
+
+    # a date stays text: JSON, which manifests are, has none
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_TAG}timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._depth = 0
+        self._sizes: dict[str, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node, checked and counted."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        before, alias = self._nodes, isinstance(event, yaml.AliasEvent)
+        if alias and event.anchor not in self._sizes:
+            raise _problem(f"the alias *{event.anchor} stands for no finished value", event.start_mark)
+        if getattr(event, "tag", None) is not None:
+            raise _problem(f"the tag {event.tag} is not read; write a plain value", event.start_mark)
+        self._nodes += self._sizes[event.anchor] if alias else 1
+        self._depth += 1
+        if self._nodes > MAX_NODES or self._depth > MAX_DEPTH:
+            limits = f"more than {MAX_NODES:,} values, or more than {MAX_DEPTH} levels"
+            raise _problem(f"{limits}; this is no file of settings", event.start_mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if event.anchor and not alias:
+            self._sizes[event.anchor] = self._nodes - before
+        if isinstance(node, yaml.MappingNode) and not alias:
+            _check_keys(node)
+        return node
+
+    def construct_yaml_str(self, node: Any) -> str:
+        """Text that can be printed and written to files."""
+        text: str = node.value
+        if _CONTROL.search(text):
+            raise _problem(f"{_short(text)} holds a control character or half a character", node.start_mark)
+        return text
+
+    def construct_yaml_int(self, node: Any) -> int:
+        """Whole numbers in decimal or hexadecimal digits."""
+        if not _INT.fullmatch(node.value):
+            raise _problem(
+                f"{node.value} is an octal or sexagesimal number in YAML; put text in quotes", node.start_mark
+            )
+        if len(node.value) > 40 or not -(2**63) <= (number := int(super().construct_yaml_int(node))) < 2**63:
+            raise _problem("a whole number of more than 64 bits", node.start_mark)
+        return number
+
+    def construct_yaml_float(self, node: Any) -> float:
+        """Finite numbers."""
+        number = float(super().construct_yaml_float(node))
+        if ":" in node.value or not math.isfinite(number):
+            raise _problem(f"{node.value} is not a finite decimal number; put text in quotes", node.start_mark)
+        return number
+
+
+_StrictLoader.add_constructor(f"{_TAG}str", _StrictLoader.construct_yaml_str)
+_StrictLoader.add_constructor(f"{_TAG}int", _StrictLoader.construct_yaml_int)
+_StrictLoader.add_constructor(f"{_TAG}float", _StrictLoader.construct_yaml_float)
+
+
+def _problem(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _check_keys(node: yaml.MappingNode) -> None:
+    """Raise if a key is not text, or is given twice."""
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if key.tag not in {f"{_TAG}str", f"{_TAG}merge"}:
+            name = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+            raise _problem(f"the key {name} is not text for YAML; put it in quotes", key.start_mark)
+        if key.value in seen:
+            raise _problem(f"the key {key.value!r} is given twice; keep one", key.start_mark)
+        seen.add(key.value)

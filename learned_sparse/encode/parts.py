@@ -19,9 +19,9 @@ from learned_sparse.core import (
     LearnedSparseError,
     Quantizer,
     parse,
-    read_json,
+    read_record,
     sha256,
-    write_json,
+    write_record,
 )
 from learned_sparse.encode.quantizers import query_quantizer
 from learned_sparse.jsonvector import MANIFEST, Counts, Manifest, Part, PartFile, differences, open_part, versions
@@ -157,7 +157,7 @@ class PartFolder:
         if not path.is_file():
             return None
         try:
-            record = parse(PartRecord, read_json(path), str(path))
+            record = parse(PartRecord, read_record(path), str(path))
         except LearnedSparseError as error:
             _log.warning("%s; writing this part again", error)
             return None
@@ -185,7 +185,7 @@ class PartFolder:
         file = self.file(window.number).relative_to(self.folder).as_posix()
         part = Part(file=file, documents=counts.written, sha256=sha256)
         record = PartRecord(part=part, input=window.digest, counts=counts, environment=environment(manifest))
-        write_json(self._record(window.number), dataclasses.asdict(record))
+        write_record(self._record(window.number), dataclasses.asdict(record))
         return record
 
     def finish(

@@ -19,8 +19,9 @@ from learned_sparse.core import (
     Side,
     SparseBatch,
     check_weights,
-    read_json,
-    write_json,
+    parse,
+    read_record,
+    write_record,
 )
 
 CALIBRATED_BITS = 8
@@ -70,7 +71,7 @@ def share_quantizer(
     path = folder / f".quantizer-{key}.json"
     temporary = folder / f"{path.name}.{secrets.token_hex(8)}.tmp"
     try:
-        write_json(temporary, quantizer.to_json())
+        write_record(temporary, quantizer.to_json())
         with contextlib.suppress(FileExistsError, FileNotFoundError):  # another shard was first
             os.link(temporary, path)
         for leftover in folder.glob(f"{path.name}.*.tmp"):
@@ -78,7 +79,7 @@ def share_quantizer(
     except (OSError, LearnedSparseError) as error:
         _log.warning("the quantiser is not shared with other shards: %s", error)
         return quantizer
-    shared = Quantizer.from_json(read_json(path))
+    shared = parse(Quantizer, read_record(path), str(path))
     if shared != quantizer:
         _log.info("quantiser of the first shard used: factor %r (%s)", shared.scale, path)
     return shared

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, new_folder, read_json, write_json
+from learned_sparse.core import LearnedSparseError, new_folder, read_record, write_record
 from learned_sparse.jsonvector import Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
@@ -31,7 +31,7 @@ class IndexNote:
         """Write the note into the folder of an index."""
         manifests = [manifest.to_json() for manifest in self.manifests]
         content = {"format": FORMAT, "kind": "index", "scoring": self.scoring, "manifests": manifests}
-        write_json(index / INDEX_MANIFEST, {**content, "index": self.facts})
+        write_record(index / INDEX_MANIFEST, {**content, "index": self.facts})
 
     @classmethod
     def load(cls, index: Path) -> IndexNote:
@@ -42,13 +42,21 @@ class IndexNote:
                 f"{path}: no such file; make the index with learned_sparse.index, "
                 "or search an index of other tools with learned_sparse.pyserini search.lucene"
             )
-        content = read_json(path)
+        content = read_record(path)
         if not is_index_note(content) or content.get("format") != FORMAT or content.get("scoring") not in SCORINGS:
             raise LearnedSparseError(
                 f"{path}: not the note of an index of format {FORMAT}; make the index again with --overwrite"
             )
-        manifests = (Manifest.from_json(manifest, str(path)) for manifest in content["manifests"])
-        return cls(content["scoring"], tuple(manifests), content["index"])
+        manifests, facts = content.get("manifests"), content.get("index")
+        if not isinstance(facts, Mapping) or not isinstance(manifests, list):
+            raise LearnedSparseError(
+                f"{path}: 'index' or 'manifests' is missing; make the index again with --overwrite"
+            )
+        for manifest in manifests:
+            if not isinstance(manifest, Mapping):
+                raise LearnedSparseError(f"{path}: manifests: expected objects, got {type(manifest).__name__}")
+        read = tuple(Manifest.from_json(manifest, f"{path}: manifests[{i}]") for i, manifest in enumerate(manifests))
+        return cls(content["scoring"], read, facts)
 
 
 def is_index_note(content: object) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from learned_sparse import __version__
-from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_json, sha256, write_json
+from learned_sparse.core import LearnedSparseError, Quantizer, is_name, parse, read_record, sha256, write_record
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -116,11 +116,15 @@ class Manifest:
             raise LearnedSparseError(
                 f"{where}: format {content.get('format')!r}, this version knows {FORMAT}; encode again with --overwrite"
             )
-        return parse(cls, content, where)
+        manifest = parse(cls, content, where)
+        for part in manifest.parts:
+            if not all(map(is_name, part.file.split("/"))):
+                raise LearnedSparseError(f"{where}: parts: {part.file!r} is not a file in the folder of the manifest")
+        return manifest
 
     def save(self, folder: Path) -> None:
         """Write ``folder/manifest.json``, whole or not at all."""
-        write_json(folder / MANIFEST, self.to_json())
+        write_record(folder / MANIFEST, self.to_json())
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -128,10 +132,7 @@ class Manifest:
         path = folder / MANIFEST
         if not path.is_file():
             raise LearnedSparseError(f"{path}: no such file; is {folder} a folder that learned_sparse.encode wrote?")
-        content = read_json(path)
-        if not isinstance(content, Mapping):
-            raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
-        return cls.from_json(content, str(path))
+        return cls.from_json(read_record(path), str(path))
 
     def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:
         """Fields that must be equal before vectors are added, without the options ``free``.

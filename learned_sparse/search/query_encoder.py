@@ -13,6 +13,7 @@ from learned_sparse.core import (
     Quantizer,
     checkpoint_folder,
     encode_texts,
+    is_name,
     load_encoder,
     read_json,
     sha256,
@@ -125,7 +126,7 @@ def find_checkpoint(manifest: Manifest, folder: Path) -> str:
     if manifest.query_encoder is not None:  # what is found is compared with it
         paths += [parent / recorded for parent in above]
         paths += [parent / "checkpoints" / recorded.name for parent in above]
-        paths += [checkpoint_folder(recorded.name), checkpoint_folder(manifest.model)]
+        paths += [checkpoint_folder(name) for name in (recorded.name, manifest.model) if is_name(name)]
     folders: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
@@ -171,8 +172,12 @@ def encoder_named(name: str) -> QueryEncoder | None:
     """
     if name.startswith(PREFIX):
         rest = name.removeprefix(PREFIX)
-        return _from_folder(Path(rest)) or _from_folder(checkpoint_folder(rest)) or QueryEncoder(rest)
-    return _from_folder(Path(name)) or (_from_folder(checkpoint_folder(name)) if "/" not in name else None)
+        return _from_folder(Path(rest)) or _in_home(rest) or QueryEncoder(rest)
+    return _from_folder(Path(name)) or _in_home(name)
+
+
+def _in_home(name: str) -> QueryEncoder | None:
+    return _from_folder(checkpoint_folder(name)) if is_name(name) else None
 
 
 def _from_folder(folder: Path) -> QueryEncoder | None:

@@ -15,8 +15,8 @@ import pytest
 
 from learned_sparse.collections import load_collection
 from learned_sparse.collections.catalogue import folder_name, missing_downloads, name_of_folder
-from learned_sparse.collections.descriptions import MEASURES, check_name, descriptions
-from learned_sparse.core import Document, LearnedSparseError, Query
+from learned_sparse.collections.descriptions import MEASURES, descriptions
+from learned_sparse.core import Document, LearnedSparseError, Query, is_name
 from tests.catalogue_data import catalogued
 from tests.toy_data import TEXTS
 
@@ -129,7 +129,7 @@ def test_no_two_names_of_the_catalogue_share_a_folder(ir_datasets: Any) -> None:
     folders = [folder_name(f"ir_datasets:{name}") for name in names]
     assert len(folders) > 500
     assert len({name.lower() for name in folders} | set(descriptions())) == len(folders) + len(descriptions())
-    assert all(check_name(folder, "here") == folder for folder in folders)
+    assert all(map(is_name, folders))
     assert [name_of_folder(folder) for folder in folders] == [f"ir_datasets:{name}" for name in names]
 
 

@@ -67,9 +67,7 @@ def test_unreadable_yaml(tmp_path: Path, content: bytes | None, message: str) ->
         read_yaml(tmp_path / "a.yaml")
 
 
-@pytest.mark.parametrize(
-    "words", [["alpha"], ["=1"], ["alpha="], ["a=1", "a=1"], ["a=[1"], ["a=2020-01-01"], ["a=.nan"]]
-)
+@pytest.mark.parametrize("words", [["alpha"], ["=1"], ["alpha="], ["a=1", "a=1"], ["a=[1"], ["a=.nan"]])
 def test_invalid_changes(words: list[str]) -> None:
     with pytest.raises(LearnedSparseError, match="--set " + words[-1].replace("[", r"\[")):
         parse_changes(words)

@@ -1,0 +1,100 @@
+"""A name that becomes a path stays in its folder, on every system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce.prepare import pool_folder
+from learned_sparse import prune
+from learned_sparse.collections import load_collection
+from learned_sparse.core import (
+    LearnedSparseError,
+    checkpoint_folder,
+    home,
+    index_folder,
+    is_name,
+    queries_folder,
+    run_file,
+    vectors_folder,
+)
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.search.query_encoder import encoder_named
+from tests.reliability.scale import INPUTS, record
+
+BAD = [
+    "", ".", "..", "../x", "a/b", "/etc", "C:\\x", "a\\b", "a\0b", "-x", ".x", "x" * 300, "é" * 100, "x.", "x ", "nul",
+    "COM1.txt", "a\nb", "a*", "\ud800",
+]  # fmt: skip
+PATHS: dict[str, Callable[[str], Path]] = {
+    "checkpoint": checkpoint_folder,
+    "vectors, model": lambda name: vectors_folder("scifact", name),
+    "vectors, collection": lambda name: vectors_folder(name, "splade"),
+    "queries, split": lambda name: queries_folder("scifact", name, "splade"),
+    "index": lambda name: index_folder("scifact", name),
+    "run, split": lambda name: run_file("scifact", name, "splade"),
+    "run, model": lambda name: run_file("scifact", "test", name),
+    "pool": lambda name: pool_folder("scifact", f"../{name}", 3),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_of_the_home_folder(path: str) -> None:
+    for name in BAD:
+        with pytest.raises(LearnedSparseError, match="cannot be a folder on every system; use at most 150") as error:
+            PATHS[path](name)
+        assert "\n" not in str(error.value)
+
+
+@settings(max_examples=INPUTS)
+@given(st.text(st.sampled_from("aB1.-_ /\\:*\0\n~$%é→\u202e\ud800"), max_size=12) | st.text(max_size=40))
+def test_an_accepted_name_is_one_entry_of_its_folder(name: str) -> None:
+    try:
+        path = run_file("scifact", "test", name)
+    except LearnedSparseError:
+        assert not is_name(name)
+        return
+    assert path.parent == home() / "runs" / "scifact" / "test"
+    assert len(path.name.encode()) <= 200
+
+
+def test_generated_names_are_recorded() -> None:
+    test = "tests/reliability/test_names.py::test_an_accepted_name_is_one_entry_of_its_folder"
+    record("input", "names in paths", INPUTS, "an entry of its folder, or refused", test)
+
+
+def test_commands_refuse_a_name_that_leaves_the_home_folder(tmp_home: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=r"^model: the name '\.\./x' .*; --checkpoint takes a folder or a Hub"):
+        encode.main(["--model", "../x", "--collection", "pydoc"])
+    (tmp_home / "vectors" / "pydoc" / "splade").mkdir(parents=True)
+    with pytest.raises(LearnedSparseError, match=r"^model: the name '\.\./\.\./x' "):
+        prune.main(["--model", "splade", "--as", "../../x", "--top-dimensions", "1"])
+    assert encoder_named("../x") is None
+
+
+def test_rows_of_a_matrix(tmp_path: Path) -> None:
+    columns = {"pydoc": {"collection": "pydoc", "split": "test"}}
+    for names, message in (
+        (["Splade", "sPLADE"], "would both be 'splade' in file names"),
+        (["x" * 300], "cannot be a folder"),
+        (["nul"], "'nul' cannot be a folder"),
+        (["../.."], "no letter and no digit"),
+    ):
+        matrix = {"title": "M", "columns": columns, "rows": {name: {"bm25": "text"} for name in names}}
+        (tmp_path / "m.yaml").write_text(yaml.safe_dump(matrix), encoding="utf-8")
+        with pytest.raises(LearnedSparseError, match=f"rows.*{message}"):
+            load_matrix(tmp_path / "m.yaml")
+
+
+def test_splits_of_a_collection(tmp_path: Path) -> None:
+    split = {"topics": {"files": ["q.tsv"]}, "qrels": {"files": ["r.tsv"]}, "measures": ["MRR@10"]}
+    content = {"name": "mine", "title": "T", "corpus": {"files": ["a.tsv"]}, "splits": {"../../x": split}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: the name '\.\./\.\./x' cannot be a folder"):
+        load_collection(tmp_path / "mine.yaml")

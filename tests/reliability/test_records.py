@@ -1,0 +1,160 @@
+"""Damage in the JSON records that this package writes is noticed before a number is computed from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from encoders.training.folder import Progress, RunFolder
+from eval.reproduce.steps import Step, is_done, mark_done, marker_of
+from learned_sparse.core import LearnedSparseError, Quantizer, home, read_json, read_record, write_record
+from learned_sparse.index import IndexNote
+from learned_sparse.jsonvector import Counts, Manifest, Part
+from tests.reliability.refusals import refusal
+from tests.reliability.scale import INPUTS, record
+
+MANIFEST = Manifest(
+    kind="documents", complete=True, collection="pydoc", model="splade", checkpoint="somewhere", architecture="splade",
+    scoring="impact", encoder={"settings": {"pooling": "max"}, "max_length": 256}, quantizer=Quantizer(100.0),
+    query_quantizer=Quantizer(12.5, 8), input=({"file": "corpus.jsonl", "bytes": 7},),
+    counts=Counts(read=3, written=2, skipped={"empty text": 1}, postings=12),
+    parts=(Part(file="vectors/part-00000.jsonl", documents=2, sha256="00"),), versions={"numpy": "2"},
+)  # fmt: skip
+PROGRESS = Progress(stage=0, step=20, best_score=0.5, best_step=10, recipe={"model": "x"}, data={"pydoc": "abc"})
+
+
+def step() -> Step:
+    """A step of a leaderboard without output."""
+    return Step(name="search", kind="search", title="search", module="nothing", arguments=("--hits", "10"))
+
+
+def save_state(folder: Path) -> Path:
+    """A state of training; only its record is read here."""
+    path = folder / "training" / "states" / PROGRESS.name / "state.json"
+    write_record(path, vars(PROGRESS))
+    return path
+
+
+def save_marker(_: Path) -> Path:
+    """The marker of a step that is done."""
+    mark_done(step(), 1.0, fresh=True)
+    return home() / "reproduce" / "done" / "search.json"
+
+
+def save_manifest(folder: Path) -> Path:
+    """The manifest of encoded documents."""
+    MANIFEST.save(folder)
+    return folder / "manifest.json"
+
+
+def save_note(folder: Path) -> Path:
+    """The note of an index."""
+    IndexNote("impact", (MANIFEST,), {"documents": 2}).save(folder)
+    return folder / "learned_sparse.json"
+
+
+RECORDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
+    "manifest of vectors": (save_manifest, Manifest.load),
+    "note of an index": (save_note, IndexNote.load),
+    "state of training": (save_state, lambda folder: RunFolder(folder)._last_progress()),
+    "marker of a step": (save_marker, lambda _: (marker_of(step()), is_done(step()))),
+}
+VALUES = [None, True, 0, -1, 10**9, 2**63, 2**70, 0.5, 1e308, "", "x", "..", "../../x", "\ud800", [], [1], {}, {"x": 1}]
+
+
+@pytest.mark.usefixtures("tmp_home")
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_flipped_bit_or_a_lost_end_is_noticed(name: str, tmp_path: Path) -> None:
+    save, load = RECORDS[name]
+    path = save(tmp_path)
+    whole, expected = path.read_bytes(), load(tmp_path)
+
+    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, len(whole) - 1), st.sampled_from([0, 1, 2, 4, 8, 16, 32, 64, 128]))
+    def check(at: int, bit: int) -> None:
+        path.write_bytes(whole[:at] + (bytes([whole[at] ^ bit]) + whole[at + 1 :] if bit else b""))
+        if refusal(load, tmp_path) is None:
+            assert load(tmp_path) == expected  # white space, or the name of the checksum
+
+    check()
+    test = f"tests/reliability/test_records.py::test_a_flipped_bit_or_a_lost_end_is_noticed[{name}]"
+    record("corruption", name, INPUTS, "noticed", test)
+
+
+@pytest.mark.usefixtures("tmp_home")
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_written_by_hand_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    save, load = RECORDS[name]
+    path = save(tmp_path)
+    whole = path.read_bytes()
+
+    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        content = json.loads(whole)
+        del content["sha256"]
+        inner, parent, key = content, content, "format"
+        while isinstance(inner, dict | list) and inner:
+            choices = list(inner) if isinstance(inner, dict) else range(len(inner))
+            parent, key = inner, data.draw(st.sampled_from(choices))
+            inner = parent[key]
+            if data.draw(st.booleans()):
+                break
+        parent[key] = data.draw(st.sampled_from(VALUES))
+        path.write_text(json.dumps(content))
+        refusal(load, tmp_path)
+
+    check()
+    test = f"tests/reliability/test_records.py::test_a_record_written_by_hand_is_read_or_refused[{name}]"
+    record("input", name, INPUTS, "read or refused", test)
+
+
+def test_the_message_says_what_to_do(tmp_path: Path) -> None:
+    MANIFEST.save(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(path.read_text().replace('"scale": 100.0', '"scale": 101.0'))
+    with pytest.raises(LearnedSparseError, match=r"manifest\.json: changed since it was written; restore it, or"):
+        Manifest.load(tmp_path)
+    path.write_text(json.dumps({key: value for key, value in read_json(path).items() if key != "sha256"}))
+    assert Manifest.load(tmp_path).quantizer == Quantizer(101.0)
+
+
+@pytest.mark.parametrize("file", ["../x.jsonl", "/etc/passwd", "vectors/../../x", "", "vectors\\x"])
+def test_parts_of_a_manifest_are_files_in_its_folder(file: str, tmp_path: Path) -> None:
+    content = MANIFEST.to_json() | {"parts": [{"file": file, "documents": 2, "sha256": "00"}]}
+    write_record(tmp_path / "manifest.json", content)
+    with pytest.raises(LearnedSparseError, match=r"manifest\.json: parts: .* is not a file in the folder"):
+        Manifest.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
+        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{"a": -Infinity}', "-Infinity is no JSON number"),
+        ('{"a": 1e400}', "1e400 is too large a number"),
+        ('{"a": ' + "9" * 5_000 + "}", "Exceeds the limit"),
+        ("[" * 100_000, "nested too deeply"),
+        ("", "Expecting value"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_json_that_has_more_than_one_reading(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(LearnedSparseError, match=rf"a\.json.*: not readable as JSON: {reason}"):
+        read_json(tmp_path / "a.json")
+
+
+def test_what_is_no_json_file(tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="cannot be read"):
+        read_json(tmp_path)
+    (tmp_path / "a.json").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(LearnedSparseError, match="not UTF-8"):
+        read_record(tmp_path / "a.json")

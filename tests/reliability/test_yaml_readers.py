@@ -1,0 +1,209 @@
+"""YAML of recipes, matrices and collections: read right, or refused in one line with file, place and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from encoders.training import load_recipe
+from encoders.training.recipe_file import RECIPES
+from eval.reproduce.matrix_file import MATRICES, load_matrix
+from learned_sparse.collections import load_collection
+from learned_sparse.collections.descriptions import descriptions
+from learned_sparse.core import LearnedSparseError, parse_changes, read_yaml
+from tests.reliability.refusals import refusal
+from tests.reliability.scale import INPUTS, record
+
+READERS: dict[str, tuple[Callable[[Path], Any], list[Path]]] = {
+    "recipe": (load_recipe, sorted(RECIPES.glob("[!_]*.yaml"))),
+    "matrix": (load_matrix, [path for path in sorted(MATRICES.glob("*.yaml")) if path.stat().st_size < 6_000]),
+    "collection": (load_collection, sorted({path for path in descriptions().values() if path.stem != "cqadupstack"})),
+}
+ODD: list[Any] = [
+    None, True, False, 0, -1, 2**40, 2**64, 10**30, 0.5, -0.0, float("nan"), float("inf"), "", " ", "x", "7",
+    "1e-3", "nan", "no", "..", "../x", "/etc/passwd", "C:\\x", "a\nb", "\u2028", "é" * 300, "-x", "*", "{data}", "$x",
+    [], {}, [[]], ["x"], {"x": 1}, [None], {"kind": "none"},
+]  # fmt: skip
+TEXTS = st.sampled_from(
+    ["[", "]", "{", "}", ":", "- ", "? ", "&a ", "*a", "<<: *a", "!!python/object:os.system ", "!!int ", "!x ", "\t",
+     "\n", "\r", "\x00", "\x07", "\ufeff", "---\n", "...\n", "#", "|\n", ">-\n", "'", '"', "%YAML 9.9\n", "\\",
+     "\ud83d", "%"]
+)  # fmt: skip
+
+
+@st.composite
+def mutated(draw: st.DrawFn, files: list[Path]) -> bytes:
+    """A YAML file of the repository with one value, key, list or piece of text changed."""
+    text = draw(st.sampled_from(files)).read_text(encoding="utf-8")
+    if draw(st.booleans()):
+        at = draw(st.integers(0, len(text)))
+        cut = draw(st.integers(0, 12))
+        damaged = (text[:at] + draw(TEXTS) + text[at + cut :]).encode("utf-8", "surrogatepass")
+        flip = draw(st.none() | st.integers(0, len(damaged) - 1))
+        return damaged if flip is None else damaged[:flip] + bytes([damaged[flip] ^ 0x81]) + damaged[flip + 1 :]
+    whole = yaml.safe_load(text)
+    inner = whole
+    while isinstance(inner, dict | list) and inner:
+        parent, key = inner, draw(st.sampled_from(list(inner) if isinstance(inner, dict) else range(len(inner))))
+        inner = parent[key]
+        if draw(st.integers(0, 2)) == 0:
+            break
+    action = draw(st.sampled_from(["replace", "remove", "rename", "nest"]))
+    if action == "remove":
+        del parent[key]
+    elif action == "rename" and isinstance(parent, dict):
+        parent[draw(st.sampled_from([key if not isinstance(key, str) else f"{key}s", 3, None, True, "", "../x"]))] = (
+            inner
+        )
+    elif action == "nest":
+        parent[key] = [inner] if draw(st.booleans()) else {"x": inner}
+    else:
+        parent[key] = draw(st.sampled_from(ODD))
+    return yaml.safe_dump(whole, sort_keys=False, allow_unicode=draw(st.booleans())).encode("utf-8", "surrogatepass")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_mutated_files_are_read_or_refused_in_one_line(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    read, files = READERS[name]
+    assert len(files) > 2
+    path = tmp_path_factory.mktemp("yaml") / "mutated.yaml"
+    counts = {"read": 0, "refused": 0}
+
+    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
+    @given(mutated(files))
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        counts["refused" if refusal(read, path) else "read"] += 1
+
+    check()
+    assert min(counts.values()) > INPUTS // 50
+    test = f"tests/reliability/test_yaml_readers.py::test_mutated_files_are_read_or_refused_in_one_line[{name}]"
+    record(
+        "input", f"YAML: {name}", sum(counts.values()), f"{counts['read']:,} read, {counts['refused']:,} refused", test
+    )
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+NASTY = {
+    b"": "expected a mapping of settings, got nothing",
+    b"# nothing\n": "got nothing",
+    b"- a\n- b\n": "got list",
+    b"a: 1\na: 2\n": "2: not readable as YAML: the key 'a' is given twice; keep one",
+    b"a: {b: 1, c: {d: 1, d: 2}}\nx: 1\n": "1: .*the key 'd' is given twice",
+    b"x: 1\nno: 2\n": "2: .*the key no is not text for YAML; put it in quotes",
+    b"x: 1\n2020: 2\n": "2: .*the key 2020 is not text",
+    b"x: 1\n? [a]\n: 2\n": "2: .*the key a list or mapping is not text",
+    b"x: 1\ny: 010\n": "2: .*010 is an octal or sexagesimal number",
+    b"x: 1\ny: 12:30\n": "2: .*12:30 is an octal or sexagesimal number",
+    b"x: 1\ny: 190:20:30.15\n": "2: .*190:20:30.15 is not a finite decimal number",
+    b"x: 1\ny: .nan\n": "2: .*.nan is not a finite decimal number",
+    b"x: 1\ny: -.inf\n": "2: .*not a finite",
+    b"x: 1\ny: 1.0e+400\n": "2: .*not a finite",
+    b"x: 1\ny: " + b"9" * 5_000: "2: .*more than 64 bits",
+    b"x: 1\ny: 0x" + b"f" * 17: "2: .*more than 64 bits",
+    b"x: 1\ny: !!python/object/apply:os.system ['touch ran']\n": "2: .*the tag .*os.system is not read; write a plain",
+    b"x: 1\ny: !!binary aGVsbG8=\n": "2: .*the tag .*binary is not read",
+    b"x: 1\n--- \ny: 1\n": "2: .*but found another document",
+    b"x: 1\n\ty: 1\n": "2: not readable as YAML",
+    b"x: \xff\n": "not UTF-8 at byte 3",
+    b"x: 1\ny: a\x00b\n": "2: .*character .* is not allowed",
+    b'x: 1\ny: "a\\0b"\n': "2: .*control character",
+    b'x: 1\ny: "\\ud800"\n': "2: .*half a character",
+    b"x: &x [*x]\ny: 1\n": r"1: .*the alias \*x stands for no finished value",
+    b"x: 1\ny: *nowhere\n": r"2: .*the alias \*nowhere stands for no finished value",
+    BOMB.encode(): "more than 20,000 values",
+    b"x: 1\ny: " + b"[" * 100_000: "2: .*more than 64 levels",
+    b"x: " + b"a" * 10_000_000: "more than 262,144 bytes; this is no file of settings",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", NASTY, ids=lambda content: repr(content[:40]))
+def test_nasty_files(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "nasty.yaml"
+    path.write_bytes(content)
+    with pytest.raises(LearnedSparseError, match=rf"nasty\.yaml:.*{NASTY[content]}") as error:
+        read_yaml(path)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+    assert [file.name for file in tmp_path.iterdir()] == ["nasty.yaml"]  # nothing ran
+
+
+def test_values_that_are_read_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_bytes(
+        '\ufeffdate: 2026-01-01\r\nyes_or_no: [no, on]\r\nhex: 0x10\r\nhalf: 5.0e-1\r\nline: "a\\u2028b"\r\n'.encode()
+        + b"shared: &s {a: 1}\r\nagain: {<<: *s, b: 2}\r\n"
+    )
+    assert read_yaml(path) == {
+        "date": "2026-01-01", "yes_or_no": [False, True], "hex": 16, "half": 0.5, "line": "a\u2028b",
+        "shared": {"a": 1}, "again": {"a": 1, "b": 2},
+    }  # fmt: skip
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path, "Is a directory"),
+        (Path("a\0b.yaml"), "null"),
+        (tmp_path / ("x" * 300), "too long"),
+    ):
+        with pytest.raises(LearnedSparseError, match=f"cannot be read .*{reason}"):
+            read_yaml(path)
+
+
+RECIPE = "base: demo-splade\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a": "base: a.yaml\n"}, "a.yaml: is its own base"),
+        ({"a": "base: ../box/a.yaml\n"}, "a.yaml: is its own base"),
+        ({"a": "base: b.yaml\n", "b": "base: ./a.yaml\n"}, "a.yaml: is its own base, through"),
+        ({"a": "base: gone.yaml\n"}, "gone.yaml: no such file"),
+        ({"a": "base: demo-spladde\n"}, "no recipe 'demo-spladde'; did you mean 'demo-splade'"),
+        ({"a": "base: ../../pyproject\n"}, "no recipe '../../pyproject'"),
+        ({"a": "base: [demo-splade]\n"}, "base: expected the name of a recipe or a YAML file"),
+        ({"a": RECIPE + "stage: 3\n"}, "stage: expected a mapping"),
+        ({"a": RECIPE + "stages: {x: 1}\n"}, "stages: expected list"),
+        ({"a": RECIPE + "seed: 1.5\n"}, "seed: expected int, got 1.5"),
+        ({"a": RECIPE + "idf_bias: nan\n"}, "idf_bias: nan is not a finite number"),
+        ({"a": RECIPE + "idf_bias: 1e400\n"}, "idf_bias: inf is not a finite number"),
+    ],
+)
+def test_recipes_and_their_bases(files: dict[str, str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "box").mkdir()
+    for name, text in files.items():
+        (tmp_path / "box" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(LearnedSparseError, match=message):
+        load_recipe(tmp_path / "box" / "a.yaml")
+
+
+def test_a_base_in_another_folder_is_read(tmp_path: Path) -> None:
+    (tmp_path / "shared.yaml").write_text(RECIPE, encoding="utf-8")
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "a.yaml").write_text("base: ../shared.yaml\nseed: 7\n", encoding="utf-8")
+    assert load_recipe(tmp_path / "box" / "a.yaml").seed == 7
+
+
+def test_names_of_recipes_stay_in_their_folder() -> None:
+    for name in ("../recipes/demo-splade", "/etc/passwd", "demo-splade\0"):
+        with pytest.raises(LearnedSparseError, match="no recipe"):
+            load_recipe(name)
+
+
+def test_changes_on_the_command_line_are_as_strict() -> None:
+    assert parse_changes(["since=2026-01-01", "k=07x"]) == {"since": "2026-01-01", "k": "07x"}
+    for word in ("k=007", "k=.nan", "k=1e999x: [", "k={a: 1, a: 2}", "k=!!python/name:os.system", "k=*x"):
+        with pytest.raises(LearnedSparseError, match=r"^--set k=.*: not readable as YAML"):
+            parse_changes([word])
+    with pytest.raises(LearnedSparseError, match=r"'²' is not an index"):
+        load_recipe("demo-splade", changes={"stages.²": 1})
