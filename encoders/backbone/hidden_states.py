@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from encoders.backbone.pretrained import (
     TowerKind,
     backbone_folder,
+    check_finite,
     keep_layers,
     load_pretrained,
     longest_input,
@@ -144,6 +145,8 @@ def _load_head(head: nn.Module, folder: Path) -> None:
             f"{folder}: no {HEAD}, so it was not saved to the end; copy or train it again"
         ) from None
     except (SafetensorError, RuntimeError) as error:
-        raise LearnedSparseError(f"{folder / HEAD}: not this model's head: {error}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise LearnedSparseError(f"{folder / HEAD}: not this model's head: {reason}") from error
     if absent:
         raise LearnedSparseError(f"{folder / HEAD}: no weights for {', '.join(absent[:3])}")
+    check_finite(content, folder / HEAD)

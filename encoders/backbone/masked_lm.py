@@ -141,6 +141,11 @@ def _initialise_head(model: Any, missing: Iterable[str], output_bias: float) -> 
     decoder, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
     if not isinstance(decoder, nn.Linear) or decoder.weight.shape != embeddings.weight.shape:
         raise LearnedSparseError(f"{type(model).__name__}: no masked-LM head can be added; use a BERT-like backbone")
+    absent = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
+    if absent:
+        raise LearnedSparseError(
+            f"{type(model).__name__}: no weights for {', '.join(absent[:3])}; copy or download the backbone again"
+        )
     modules = {name.rpartition(".")[0] for name in missing}
     with torch.no_grad():
         for module in (model.get_submodule(name) for name in sorted(modules)):

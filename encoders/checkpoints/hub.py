@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, is_name, read_json
 
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]  # no pickles (*.bin, *.pt): loading one can run code
 
 
@@ -34,26 +35,70 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
         ) from error
 
 
-def require_safetensors(folder: Path, name: str | Path) -> None:
-    """Raise an error that lists the alternatives if ``folder`` has no safetensors weights; ``name`` is its name."""
-    if any(folder.glob("*.safetensors")):
-        return
-    raise LearnedSparseError(
-        f"{name}: no *.safetensors weights. Pickled weights (pytorch_model.bin) are never read because they can run "
-        "code. Either use a revision that has safetensors (many repositories: --revision refs/pr/1), or convert them "
-        "once where you trust the file: AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), "
-        "and the same for the tokenizer"
-    )
+def require_safetensors(folder: Path, name: str | Path) -> list[str]:
+    """The names of all tensors in the safetensors files of ``folder``, whose headers are checked.
+
+    Raises an error that lists the alternatives if there are none; ``name`` is the name of ``folder`` in messages.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+        there = f", only {', '.join(pickles)}" if pickles else ""
+        raise LearnedSparseError(
+            f"{name}: no *.safetensors weights{there}. Pickled weights are never read because they can run code. "
+            "Either use a revision that has safetensors (many repositories: --revision refs/pr/1), or convert them "
+            "once where you trust the file: AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), "
+            "and the same for the tokenizer"
+        )
+    for index in folder.glob("*.safetensors.index.json"):
+        _check_index(index)
+    return [tensor for path in files for tensor in _tensor_names(path)]
 
 
 def read_config(folder: Path, name: str | Path) -> Any:
     """The Hugging Face configuration in ``folder`` (imports transformers); ``name`` opens error messages."""
+    refuse_code(folder / "config.json")
     from transformers import AutoConfig
 
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # what transformers raises depends on the content
         raise LearnedSparseError(f"{name}: transformers cannot read config.json: {_first_line(error)}") from error
+
+
+def refuse_code(path: Path) -> None:
+    """Raise if a configuration file cannot be read, or names Python code, which is never run."""
+    content = read_json(path)
+    if not isinstance(content, Mapping):
+        raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
+    if content.get("auto_map"):
+        raise LearnedSparseError(
+            f"{path}: names Python code of the checkpoint (auto_map), which is never run; use a checkpoint that needs "
+            "none, or delete auto_map if the classes of transformers give the same vectors"
+        )
+
+
+def _check_index(path: Path) -> None:
+    """Raise if the index of a model in several files names anything but safetensors files beside it."""
+    content = read_json(path)
+    files = content.get("weight_map") if isinstance(content, Mapping) else None
+    if not isinstance(files, Mapping):
+        raise LearnedSparseError(f"{path}: no weight_map; copy or download the model again")
+    for file in sorted(set(map(str, files.values()))):
+        if not is_name(file) or not file.endswith(".safetensors") or not (path.parent / file).is_file():
+            raise LearnedSparseError(f"{path}: {file!r} is no safetensors file beside it; copy or download it again")
+
+
+def _tensor_names(path: Path) -> list[str]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:  # checks sizes and offsets in the header
+            return list(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise LearnedSparseError(
+            f"{path}: weights cannot be read ({_first_line(error)}); copy or download them again"
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

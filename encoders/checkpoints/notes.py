@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from encoders.checkpoints.hub import read_config
-from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_json, write_json
+from encoders.checkpoints.sparse_encoder import recorded_settings
+from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_record, sha256, write_record
 
 NOTES = "learned_sparse.json"
 FORMAT = 1
+SIDES = ("query", "document")
 MAX_LENGTH = 256
 """Default maximum length in tokens, of queries and documents (both papers)."""
+_MAX_VOCABULARY = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,32 @@ class CheckpointNotes:
     training: Any = None
     bags: dict[str, BagNotes] = field(default_factory=dict)
     """Sides that learn nothing; they are encoded without torch and transformers."""
+    files: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of the files of tokenizer and towers, by path; empty in checkpoints of earlier versions."""
+
+    def check(self, where: str) -> None:
+        """Raise if a value is out of range; ``where`` opens the message."""
+        if not 0 < self.vocabulary_size <= _MAX_VOCABULARY:
+            raise LearnedSparseError(f"{where}: vocabulary_size {self.vocabulary_size}; give 1 to {_MAX_VOCABULARY:,}")
+        for key in ("max_length", "quantizers"):
+            if set(getattr(self, key)) != set(SIDES):
+                raise LearnedSparseError(f"{where}: {key}: expected one for each of {' and '.join(SIDES)}")
+        for side, content in self.quantizers.items():
+            if content is not None:
+                parse(Quantizer, content if isinstance(content, Mapping) else {}, f"{where}: quantizers: {side}")
+        for side, bag in self.bags.items():
+            if side not in SIDES or not all(0 <= token < self.vocabulary_size for token in bag.excluded):
+                raise LearnedSparseError(f"{where}: bags: {side}: no side, or it excludes tokens beyond the vocabulary")
+
+    def check_files(self, folder: Path, towers: Iterable[str]) -> None:
+        """Raise if a file of the tokenizer, or of one of ``towers``, is not the one that was saved."""
+        folders = {"", *(f"towers/{tower}" for tower in towers)}
+        for name, recorded in self.files.items():
+            if name.rpartition("/")[0] in folders and not _is_file_with(folder / name, recorded):
+                raise LearnedSparseError(
+                    f"{folder / name}: missing, or not the file that was saved (its SHA-256 is not that of {NOTES}); "
+                    "copy the checkpoint again"
+                )
 
     def quantizer(self, side: str) -> Quantizer | None:
         """The quantizer of one side; None if it has to be calibrated first."""
@@ -60,22 +89,32 @@ def read_notes(folder: Path) -> CheckpointNotes:
     """The notes of a checkpoint folder; a plain masked-LM folder is described as SPLADE with max pooling."""
     path = folder / NOTES
     if path.exists():
-        notes = parse(CheckpointNotes, read_json(path), str(path))
+        content = read_record(path)
+        if content.get("format") != FORMAT:
+            raise LearnedSparseError(
+                f"{path}: format {content.get('format')!r}, this version reads {FORMAT}; upgrade learned_sparse"
+            )
+        notes = parse(CheckpointNotes, content, str(path))
+        notes.check(str(path))
     elif (folder / "config.json").exists():
         notes = _plain_masked_lm(folder)
     else:
         raise LearnedSparseError(f"{folder}: no checkpoint: neither {NOTES} nor the config.json of a masked-LM")
-    if notes.format != FORMAT:
-        raise LearnedSparseError(f"{path}: format {notes.format}, this version reads {FORMAT}; upgrade learned_sparse")
     return notes
 
 
 def write_notes(folder: Path, notes: CheckpointNotes) -> None:
-    """Write ``learned_sparse.json`` atomically, without an empty ``bags``, which earlier versions do not know."""
+    """Write ``learned_sparse.json`` atomically, without empty ``bags`` and ``files``."""
     content = dataclasses.asdict(notes)
-    if not notes.bags:
-        del content["bags"]
-    write_json(folder / NOTES, content)
+    for key in ("bags", "files"):
+        if not content[key]:
+            del content[key]
+    write_record(folder / NOTES, content)
+
+
+def hash_files(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """``CheckpointNotes.files`` for ``files`` in ``folder``."""
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(files)}
 
 
 def as_json(settings: Any) -> dict[str, Any]:
@@ -105,18 +144,23 @@ def changed_keys(
 
 
 def _plain_masked_lm(folder: Path) -> CheckpointNotes:
-    """The published naver/splade checkpoints are such folders: max pooling, weights * 100."""
-    config = read_config(folder, folder)
-    length = min(MAX_LENGTH, getattr(config, "max_position_embeddings", MAX_LENGTH))
-    sides = ("query", "document")
+    """The published naver/splade checkpoints are such folders: weights * 100."""
+    config, settings = read_config(folder, folder), recorded_settings(folder)
+    if not isinstance(size := getattr(config, "vocab_size", None), int):
+        raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
+    length = min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH)
     return CheckpointNotes(
         format=FORMAT,
         architecture="splade",
-        settings={"pooling": "max"},
-        vocabulary_size=config.vocab_size,
-        max_length=dict.fromkeys(sides, length),
-        quantizers={side: Quantizer(100.0).to_json() for side in sides},
+        settings=settings,
+        vocabulary_size=size,
+        max_length=dict.fromkeys(SIDES, length),
+        quantizers={side: Quantizer(100.0).to_json() for side in SIDES},
     )
+
+
+def _is_file_with(path: Path, recorded: str) -> bool:
+    return path.is_file() and sha256(path) == recorded
 
 
 def _plain(value: Any) -> Any:

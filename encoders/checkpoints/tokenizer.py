@@ -85,6 +85,18 @@ def spellings(vocabulary: Mapping[str, int], size: int) -> list[str]:
     return terms
 
 
+def check_vocabulary(vocabulary: Mapping[str, int], dimensions: int, recorded: int, name: str) -> None:
+    """Raise if a tokenizer has tokens beyond the ``dimensions`` of a model, or the notes ``recorded`` other ones."""
+    if dimensions != recorded:
+        raise LearnedSparseError(f"{name}: the weights have {dimensions} dimensions, the checkpoint records {recorded}")
+    term, token = max(vocabulary.items(), key=lambda item: item[1], default=("", -1))
+    if token >= dimensions:
+        raise LearnedSparseError(
+            f"{name}: the tokenizer has the token {term!r} with id {token}, the model only {dimensions} dimensions; "
+            "use the tokenizer that the model was trained with"
+        )
+
+
 def unwritable_ids(terms: Sequence[str]) -> list[int]:
     """Dimensions whose terms Lucene cannot store."""
     return [number for number, term in enumerate(terms) if unfit_reason(term)]

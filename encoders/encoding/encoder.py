@@ -28,6 +28,7 @@ from encoders.checkpoints import (
     Vocabulary,
     as_json,
     check_sizes,
+    check_vocabulary,
     tokenize_texts,
     tokenizer_sha256,
     unwritable_ids,
@@ -206,12 +207,15 @@ def load_checkpoint_encoder(
     """``encoders.encoding.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
     chosen, changed = change_settings(notes.architecture, settings_of(notes, folder), settings or {}, name)
+    notes.check_files(folder, family.towers(chosen, side))
     tokenizer = load_tokenizer(folder)
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
     towers = {
         tower: family.tower(chosen, tower).load(tower_folder(folder, tower)) for tower in family.towers(chosen, side)
     }
     limit_threads()
+    for tower in towers.values():
+        check_vocabulary(tokenizer.get_vocab(), tower.vocabulary_size, notes.vocabulary_size, name)
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(dtype, chosen_device) if towers else "fp32"
     length = notes.max_length[side] if max_length is None else max_length

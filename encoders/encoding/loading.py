@@ -10,6 +10,7 @@ from encoders.checkpoints import (
     CheckpointNotes,
     changed_keys,
     check_sizes,
+    check_vocabulary,
     locate,
     read_notes,
     read_tokenizer,
@@ -91,7 +92,9 @@ def _load_bag_of_words(
     default_quantizer = None if bag.scale is None else Quantizer(bag.scale)
     length = notes.max_length[side] if max_length is None else max_length
     check_sizes(name, length, top_k)
+    notes.check_files(folder, ())
     tokenizer = read_tokenizer(folder)
+    check_vocabulary(tokenizer.get_vocab(), notes.vocabulary_size, notes.vocabulary_size, name)
     return BagOfWordsEncoder(
         tokenizer,
         spellings(tokenizer.get_vocab(), notes.vocabulary_size),

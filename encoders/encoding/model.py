@@ -20,6 +20,8 @@ from encoders.checkpoints import (
     Vocabulary,
     as_json,
     changed_keys,
+    check_vocabulary,
+    hash_files,
     locate,
     read_notes,
     read_tokenizer,
@@ -83,9 +85,10 @@ def save_checkpoint(folder: Path, model: LoadedModel) -> None:
     """Write ``folder``; the notes come last, so that a folder without them is not taken for a checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / NOTES).unlink(missing_ok=True)
-    model.tokenizer.save_pretrained(folder)
+    files = [Path(path) for path in model.tokenizer.save_pretrained(folder) if Path(path).is_file()]
     for name, tower in model.towers.items():
         tower.save(folder / "towers" / name)
+        files += (path for path in (folder / "towers" / name).iterdir() if path.suffix in {".json", ".safetensors"})
     size = next(iter(model.towers.values())).vocabulary_size
     notes = CheckpointNotes(
         format=FORMAT,
@@ -97,6 +100,7 @@ def save_checkpoint(folder: Path, model: LoadedModel) -> None:
         recipe=model.recipe,
         training=model.training,
         bags=_bags(model, folder, size),
+        files=hash_files(folder, files),
     )
     write_notes(folder, notes)
 
@@ -112,6 +116,7 @@ def load_checkpoint(name: str | Path, *, architecture: str | None = None, revisi
         raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
     settings = settings_of(notes, folder)
+    notes.check_files(folder, family.tower_names(settings))
     return _assemble(
         notes.architecture,
         settings,
@@ -160,7 +165,9 @@ def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenize
     sizes = {tower.vocabulary_size for tower in towers.values()}
     if len(sizes) != 1:
         raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, sizes.pop())
+    size = sizes.pop()
+    check_vocabulary(tokenizer.get_vocab(), size, size, architecture)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, size)
     weighers = ARCHITECTURES[architecture].build(settings, towers, vocabulary)
     return LoadedModel(
         architecture=architecture, settings=settings, weighers=weighers, towers=towers, tokenizer=tokenizer, **rest

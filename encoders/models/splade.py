@@ -99,4 +99,5 @@ SPLADE = Architecture(
     weigher=_weigher,
     scale=_scale,
     shared=lambda settings: settings.query == "same",
+    changeable=frozenset({"pooling"}),  # a folder of other tools may not record it
 )

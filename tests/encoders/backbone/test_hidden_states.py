@@ -130,7 +130,7 @@ def test_damaged_heads(tiny_bert: Path, tmp_path: Path) -> None:
     new_tower(tiny_bert, None).save(tmp_path)
     content = (tmp_path / HEAD).read_bytes()
     (tmp_path / HEAD).write_bytes(content[: len(content) // 2])
-    with pytest.raises(LearnedSparseError, match="not this model's head"):
+    with pytest.raises(LearnedSparseError, match=r"head\.safetensors: weights cannot be read"):
         kind.load(tmp_path)
     save_file({"linear.weight": torch.zeros(1, 3)}, tmp_path / HEAD)
     with pytest.raises(LearnedSparseError, match="not this model's head"):

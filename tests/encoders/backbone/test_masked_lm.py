@@ -121,12 +121,9 @@ def test_damaged_files(tiny_bert: Path, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
     with pytest.raises(LearnedSparseError, match="weights cannot be read"):
         Tower.load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(content)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(LearnedSparseError, match=r"transformers cannot read config\.json"):
-        Tower.load(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}')
-    (tmp_path / "own.py").write_text("raise SystemExit('code of the checkpoint was run')")
-    with pytest.raises(LearnedSparseError, match=r"transformers cannot read config\.json"):
+    with pytest.raises(LearnedSparseError, match=r"config\.json:1: not readable as JSON"):
         Tower.load(tmp_path)
 
 

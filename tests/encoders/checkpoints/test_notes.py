@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from encoders.checkpoints import FORMAT, NOTES, BagNotes, CheckpointNotes, as_json, read_notes, write_notes
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from tests.conftest import Python
 
@@ -38,6 +38,7 @@ def test_notes_without_bags_have_the_earlier_format(tmp_path: Path) -> None:
     written = json.loads((tmp_path / NOTES).read_text())
     assert set(written) == {
         "format", "architecture", "settings", "vocabulary_size", "max_length", "quantizers", "recipe", "training",
+        "sha256",
     }  # fmt: skip
     assert read_notes(tmp_path).bags == {}
 
@@ -52,8 +53,8 @@ def test_notes_without_bags_have_the_earlier_format(tmp_path: Path) -> None:
 )
 def test_damaged_notes(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     write_notes(tmp_path, ALL_FIELDS)
-    content = json.loads((tmp_path / NOTES).read_text())
-    (tmp_path / NOTES).write_text(json.dumps({**content, **changes}))
+    content = read_record(tmp_path / NOTES)
+    write_record(tmp_path / NOTES, {**content, **changes})
     with pytest.raises(LearnedSparseError, match=message):
         read_notes(tmp_path)
 

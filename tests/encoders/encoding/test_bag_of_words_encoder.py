@@ -21,6 +21,7 @@ from encoders.encoding import CheckpointEncoder, load_encoder, new_model, save_c
 from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
 from encoders.encoding.encoder import load_checkpoint_encoder
 from encoders.models import BagOfWords
+from learned_sparse.core import read_record, write_record
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
@@ -140,10 +141,10 @@ def test_invalid_bag_sizes(saved: dict[str, Path], options: dict[str, Any], mess
 def changeable(saved: dict[str, Path], tmp_path: Path) -> Path:
     """A checkpoint whose notes allow changes."""
     folder = Path(shutil.copytree(saved["tf"], tmp_path / "changeable"))
-    content = json.loads((folder / NOTES).read_text())
+    content = read_record(folder / NOTES)
     content["bags"]["query"].update(changeable=["threshold", "max_terms", "mode"], query_only_settings=["max_terms"])
     content["quantizers"]["query"] = {"scale": 3.0, "bits": 8}
-    (folder / NOTES).write_text(json.dumps(content))
+    write_record(folder / NOTES, content)
     return folder
 
 
@@ -178,6 +179,7 @@ def test_invalid_changes_of_a_bag(changeable: Path, settings: dict[str, Any], me
 def test_a_damaged_or_missing_tokenizer_file(saved: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved["tf"], tmp_path / "damaged"))
     (folder / TOKENIZER).write_text("{")
+    write_record(folder / NOTES, read_record(folder / NOTES) | {"files": {}})
     with pytest.raises(LearnedSparseError, match=r"tokenizer\.json: not a readable tokenizer"):
         load_encoder(str(folder), "query")
     (folder / TOKENIZER).unlink()
@@ -203,9 +205,9 @@ def test_bag_notes_are_omitted_if_the_tokenizers_could_differ(tiny_bert: Path, t
 
 def test_older_checkpoints_have_no_bags(saved: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(saved["all"], tmp_path / "older"))
-    content = json.loads((folder / NOTES).read_text())
+    content = read_record(folder / NOTES)
     del content["bags"]
-    (folder / NOTES).write_text(json.dumps(content))
+    write_record(folder / NOTES, content)
     older, newer = load_encoder(str(folder), "query"), load_encoder(str(saved["all"]), "query")
     assert isinstance(older, CheckpointEncoder)
     assert older.description == newer.description
@@ -219,7 +221,7 @@ def test_the_notes_are_complete(saved: dict[str, Path]) -> None:
         "excluded": (),
         "scoring": "impact",
         "scale": 1.0,
-        "changeable": (),
+        "changeable": ("pooling",),
         "query_only_settings": (),
     }
     special = sorted(VOCABULARY.index(f"[{name}]") for name in ("PAD", "CLS", "SEP", "MASK"))

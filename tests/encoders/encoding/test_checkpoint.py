@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import transformers
 from encoders.backbone.hidden_states import HEAD
 from encoders.checkpoints import NOTES
 from encoders.encoding import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from tests.tiny_models import TEXTS
 
@@ -97,8 +96,7 @@ def test_an_unfinished_save_leaves_no_checkpoint(
 
 
 def change(folder: Path, **changes: Any) -> None:
-    notes = json.loads((folder / NOTES).read_text())
-    (folder / NOTES).write_text(json.dumps({**notes, **changes}))
+    write_record(folder / NOTES, read_record(folder / NOTES) | changes)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +118,9 @@ def test_damaged_notes(model: LoadedModel, tmp_path: Path, changes: dict[str, An
 def test_missing_parts_of_a_checkpoint_are_errors(model: LoadedModel, tmp_path: Path) -> None:
     save_checkpoint(tmp_path, model)
     (tmp_path / "towers" / "gate" / "model.safetensors").unlink()
+    with pytest.raises(LearnedSparseError, match=r"gate/model\.safetensors: missing"):
+        load_checkpoint(tmp_path)
+    change(tmp_path, files={})
     with pytest.raises(LearnedSparseError, match=r"gate: no \*\.safetensors"):
         load_checkpoint(tmp_path)
     shutil.rmtree(tmp_path / "towers" / "gate")

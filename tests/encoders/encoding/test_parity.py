@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.tiny_models import TEXTS
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 @pytest.mark.parametrize("pooling", ["max", "sum"])
-def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureRequest) -> None:
+def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     sparse_encoder: Any = pytest.importorskip("sentence_transformers.sparse_encoder")
     modules: Any = pytest.importorskip("sentence_transformers.sparse_encoder.modules")
     folder = str(request.getfixturevalue(f"tiny_{kind}"))
@@ -26,8 +27,10 @@ def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureR
     inputs = model.tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
     with torch.no_grad():
         torch.testing.assert_close(model.weighers.eval().document(**inputs), expected, rtol=1e-4, atol=1e-5)
-    if pooling == "max":  # reads a plain folder
-        batch = load_encoder(folder, "query", dtype="fp32").encode(TEXTS)
+    theirs.save_pretrained(str(tmp_path / "theirs"))  # records the pooling
+    batches = [load_encoder(str(tmp_path / "theirs"), "query", dtype="fp32").encode(TEXTS)]
+    batches += [load_encoder(folder, "query", dtype="fp32", settings={"pooling": pooling}).encode(TEXTS)]
+    for batch in batches:
         for row, dense in enumerate(expected):
             terms = {batch.terms[j]: float(dense[j]) for j in dense.nonzero().flatten().tolist()}
             assert batch.row(row) == pytest.approx(terms, rel=1e-4, abs=1e-5)

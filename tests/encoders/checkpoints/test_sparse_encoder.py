@@ -1,0 +1,86 @@
+"""What sentence-transformers records beside a masked-LM is read, or the reason why it cannot be is given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encoders.checkpoints import read_notes
+from encoders.encoding import load_encoder
+from learned_sparse.core import LearnedSparseError
+
+OLD = "sentence_transformers.sparse_encoder.models."
+NEW = "sentence_transformers.sparse_encoder.modules.splade_pooling."
+
+
+@pytest.fixture
+def folder(tiny_bert: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_bert, tmp_path / "splade"))
+
+
+def modules(folder: Path, *types: str, paths: tuple[str, ...] = ("", "1_SpladePooling"), **pooling: Any) -> None:
+    """Write ``modules.json`` and the settings of the pooling."""
+    rows = [
+        {"idx": number, "name": str(number), "path": path, "type": name}
+        for number, (name, path) in enumerate(zip(types, paths, strict=True))
+    ]
+    (folder / "modules.json").write_text(json.dumps(rows))
+    (folder / "1_SpladePooling").mkdir(exist_ok=True)
+    (folder / "1_SpladePooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": None, **pooling}))
+
+
+def test_the_recorded_pooling_is_read(folder: Path) -> None:
+    assert read_notes(folder).settings == {"pooling": "max"}
+    modules(folder, f"{OLD}MLMTransformer", f"{OLD}SpladePooling", pooling_strategy="sum", activation_function="relu")
+    assert read_notes(folder).settings == {"pooling": "sum"}
+    modules(folder, "x.Transformer", f"{NEW}SpladePooling")
+    assert read_notes(folder).settings == {"pooling": "max"}
+    description = load_encoder(str(folder), "document", settings={"pooling": "sum"}, dtype="fp32").description
+    assert description["settings"]["pooling"] == "sum"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("1_SpladePooling/config.json", {"pooling_strategy": "mean"}, "pooling_strategy 'mean' with"),
+        (
+            "1_SpladePooling/config.json",
+            {"activation_function": "log1p_relu"},
+            "activation_function 'log1p_relu'",
+        ),
+        ("1_SpladePooling/config.json", {"pooling_strategy": ["max"]}, r"pooling_strategy \['max'\]"),
+        ("1_SpladePooling/config.json", [], "expected an object, got list"),
+        ("idf.json", {"wing": 3.2}, "queries have an encoder of their own"),
+        ("router_config.json", {"types": {}}, "queries have an encoder of their own"),
+        ("config_sentence_transformers.json", {"prompts": {"query": "query: "}}, "texts are preceded by prompts"),
+        ("config_sentence_transformers.json", {"similarity_fn_name": "cosine"}, "scores are no dot products"),
+        ("sentence_bert_config.json", {"transformer_task": "feature-extraction"}, "its transformer_task is"),
+        (
+            "modules.json",
+            [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "1"}],
+            "Transformer, Pooling",
+        ),
+        ("modules.json", [{"type": "a.Router", "path": ""}], "its modules are Router"),
+        ("modules.json", [], "its modules are not listed"),
+        ("modules.json", {"type": 3}, "its modules are not listed"),
+        ("modules.json", [3, 4], "its modules are not listed"),
+    ],
+    ids=str,
+)
+def test_what_splade_cannot_compute_is_refused(folder: Path, file: str, content: Any, reason: str) -> None:
+    modules(folder, "x.Transformer", f"{NEW}SpladePooling")
+    (folder / file).write_text(json.dumps(content))
+    with pytest.raises(LearnedSparseError, match=rf"{file}: .*{reason}") as error:
+        read_notes(folder)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("paths", [("0_MLMTransformer", "1_SpladePooling"), ("", ""), ("", "../x"), ("", "/etc")])
+def test_modules_in_other_folders_are_refused(folder: Path, paths: tuple[str, ...]) -> None:
+    modules(folder, f"{OLD}MLMTransformer", f"{OLD}SpladePooling", paths=paths)
+    with pytest.raises(LearnedSparseError, match=r"its masked-LM is not in this folder, or its SpladePooling not"):
+        read_notes(folder)

@@ -1,0 +1,306 @@
+"""Damaged, lying and hostile checkpoints: loaded right or refused in one line, before anything is encoded."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from encoders.backbone import load_backbone
+from encoders.checkpoints import NOTES, read_notes
+from encoders.encoding import load_checkpoint, load_encoder, new_model, save_checkpoint
+from learned_sparse.core import LearnedSparseError, Side, SparseBatch
+from tests.reliability.refusals import refusal
+from tests.reliability.scale import INPUTS, record
+from tests.tiny_models import TEXTS
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def plain(tiny_bert: Path, tmp_path: Path) -> Path:
+    """A masked-LM folder to damage."""
+    return Path(shutil.copytree(tiny_bert, tmp_path / "plain"))
+
+
+@pytest.fixture(scope="session")
+def saved(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SPLADE with bag-of-words queries, saved by this package."""
+    folder = tmp_path_factory.mktemp("saved") / "splade-doc"
+    save_checkpoint(folder, new_model("splade", {"query": "bag-of-words"}, str(tiny_bert)))
+    return folder
+
+
+@pytest.fixture
+def ours(saved: Path, tmp_path: Path) -> Path:
+    """A checkpoint of this package to damage."""
+    return Path(shutil.copytree(saved, tmp_path / "ours"))
+
+
+def encoded(folder: Path, side: Side) -> SparseBatch:
+    """Some texts encoded with one side of ``folder``."""
+    return load_encoder(str(folder), side, dtype="fp32").encode(TEXTS)
+
+
+def refused(folder: Path, message: str, side: Side = "document") -> str:
+    """The one line of the refusal to load one side of ``folder``."""
+    text = refusal(encoded, folder, side)
+    assert text is not None
+    assert re.search(message, text), text
+    return text
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Change keys of a JSON file; ``None`` removes one. A record of ours loses its checksum."""
+    content = json.loads(path.read_bytes()) | {"sha256": None} | changes
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+def edit_header(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the JSON header of a safetensors file."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
+
+
+class Payload:
+    """Unpickling it would end the process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exit, (99,))
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl", "last.ckpt"])
+def test_pickles_are_refused_by_name(name: str, plain: Path) -> None:
+    (plain / WEIGHTS).unlink()
+    (plain / name).write_bytes(pickle.dumps(Payload()))
+    assert "save_pretrained(FOLDER)" in refused(plain, rf"no \*\.safetensors weights, only {name}\. .*run code")
+
+
+def test_a_pickle_beside_safetensors_is_not_read(plain: Path) -> None:
+    (plain / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
+    encoded(plain, "document")
+
+
+def test_an_index_of_several_files_names_only_safetensors(plain: Path) -> None:
+    (plain / WEIGHTS).rename(plain / "model-00001-of-00001.safetensors")
+    index = plain / f"{WEIGHTS}.index.json"
+    names = load_file(plain / "model-00001-of-00001.safetensors")
+
+    def write(file: str) -> None:
+        index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, file)}))
+
+    write("model-00001-of-00001.safetensors")
+    encoded(plain, "document")
+    for file in ("pytorch_model.bin", "../x.safetensors", "gone.safetensors"):
+        (plain / "pytorch_model.bin").write_bytes(pickle.dumps(Payload()))
+        write(file)
+        refused(plain, r"index\.json: '.*' is no safetensors file beside it")
+    index.write_text("[]")
+    refused(plain, "no weight_map")
+
+
+def test_headers_of_safetensors_are_checked(plain: Path) -> None:
+    path = plain / WEIGHTS
+    whole = path.read_bytes()
+    first = "bert.embeddings.LayerNorm.bias"
+    for damaged in (b"", whole[:7], whole[:100], whole[:-1], whole + b"x", struct.pack("<Q", 2**62) + whole[8:]):
+        path.write_bytes(damaged)
+        refused(plain, r"model\.safetensors: weights cannot be read \(.*\); copy or download")
+    for offsets in ([0, 2**40], [8, 4], [64, 128]):
+        path.write_bytes(whole)
+        edit_header(path, lambda header, offsets=offsets: header[first].update(data_offsets=offsets))  # type: ignore[misc]
+        refused(plain, r"model\.safetensors: weights cannot be read")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers(number: float, plain: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    tensors = load_file(plain / WEIGHTS)
+    tensors["bert.encoder.layer.1.output.dense.weight"][3, 5] = number
+    save_file(tensors, plain / WEIGHTS, {"format": "pt"})
+    refused(plain, r"bert\.encoder\.layer\.1\.output\.dense\.weight holds NaN or infinite numbers")
+    save_checkpoint(tmp_path / "spade", new_model("spade", {"components": "weighting"}, str(tiny_bert)))
+    head = tmp_path / "spade" / "towers" / "weighting" / "head.safetensors"
+    heads = load_file(head)
+    next(iter(heads.values())).fill_(number)
+    save_file(heads, head)
+    edit(tmp_path / "spade" / NOTES, files={})
+    refused(tmp_path / "spade", r"head\.safetensors: .* holds NaN or infinite numbers")
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        (
+            {"vocab_size": 50},
+            r"bert\.embeddings\.word_embeddings\.weight has the shape \[\d+, 16\] .* \[50, 16\] in config",
+        ),
+        ({"hidden_size": 32}, r"LayerNorm\.bias has the shape \[16\] in the weights and \[32\] in config"),
+        ({"max_position_embeddings": 32}, r"position_embeddings\.weight has the shape \[64, 16\] .* \[32, 16\]"),
+        ({"intermediate_size": 8}, "has the shape"),
+        ({"num_hidden_layers": 1}, "config.json has 1 layers, the weights have 2"),
+        ({"num_hidden_layers": 3}, r"no weights for bert\.encoder\.layer\.2"),
+        ({"hidden_size": 15}, "config.json"),
+        ({"hidden_size": "16"}, "config.json"),
+        ({"hidden_act": "no such"}, "config.json"),
+        ({"vocab_size": -1}, "config.json"),
+        ({"pad_token_id": 10**6}, "config.json"),
+        ({"model_type": "vit"}, "vit is not a masked-LM"),
+        ({"model_type": "no such"}, "transformers cannot read config"),
+        ({"model_type": None}, "transformers cannot read config"),
+    ],
+    ids=str,
+)
+def test_a_lying_config(lie: dict[str, Any], message: str, plain: Path) -> None:
+    edit(plain / "config.json", **lie)
+    refused(plain, message)
+
+
+def test_a_backbone_without_some_layers_is_not_completed(tiny_headless: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_headless, tmp_path / "headless"))
+    load_backbone(folder)
+    edit(folder / "config.json", num_hidden_layers=3)
+    with pytest.raises(LearnedSparseError, match=r"no weights for bert\.encoder\.layer\.2"):
+        load_backbone(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_no_code_of_a_checkpoint_runs(file: str, plain: Path) -> None:
+    (plain / "own.py").write_text("raise SystemExit('code of the checkpoint was run')")
+    edit(plain / file, auto_map={"AutoModelForMaskedLM": "own.Model", "AutoTokenizer": ["own.Tokenizer", None]})
+    refused(plain, rf"{file}: names Python code of the checkpoint \(auto_map\), which is never run")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"vocab_size": 1, "vocab_size": 2}', "\ufeff\x00", "[" * 10**5])
+def test_a_damaged_config(content: str, plain: Path) -> None:
+    (plain / "config.json").write_text(content)
+    refused(plain, r"config\.json")
+
+
+def test_tokenizers_that_do_not_fit(plain: Path, ours: Path) -> None:
+    path = plain / "tokenizer.json"
+    whole = path.read_text()
+    for text in (whole[:1_000], whole[:-2], whole.replace('"WordPiece"', '"NoSuchModel"'), "[]", ""):
+        path.write_text(text)
+        refused(plain, "no readable tokenizer")
+    content = json.loads(whole)
+    content["added_tokens"].append({**content["added_tokens"][0], "id": 5_000, "content": "[NEW]"})
+    content["model"]["vocab"]["[NEW]"] = 5_000
+    path.write_text(json.dumps(content))
+    refused(plain, r"the tokenizer has the token '\[NEW\]' with id 5000, the model only \d+ dimensions")
+    shutil.copy(path, ours / "tokenizer.json")
+    edit(ours / NOTES, files={})
+    refused(ours, r"the token '\[NEW\]' with id 5000", "query")
+
+
+def test_missing_special_tokens(plain: Path) -> None:
+    """Without [CLS], [SEP] and [PAD] texts are encoded as the tokenizer says."""
+    content = json.loads((plain / "tokenizer.json").read_text())
+    content |= {"added_tokens": [], "post_processor": None}
+    (plain / "tokenizer.json").write_text(json.dumps(content))
+    (plain / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    assert len(encoded(plain, "document")) == len(TEXTS)
+
+
+def test_a_changed_file_of_our_checkpoint_is_noticed(ours: Path) -> None:
+    cases: tuple[tuple[str, Side], ...] = (
+        ("tokenizer.json", "query"), ("tokenizer.json", "document"), ("tokenizer_config.json", "document"),
+        ("towers/document/config.json", "document"), (f"towers/document/{WEIGHTS}", "document"),
+    )  # fmt: skip
+    for name, side in cases:
+        path = ours / name
+        whole = path.read_bytes()
+        for damaged in (whole[:-5], whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:], None):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            refused(ours, rf"{name}: missing, or not the file that was saved", side)
+            with pytest.raises(LearnedSparseError, match="not the file that was saved"):
+                load_checkpoint(ours)
+        path.write_bytes(whole)
+    load_encoder(str(ours), "query")
+    (ours / "towers" / "document" / WEIGHTS).unlink()
+    load_encoder(str(ours), "query")  # reads no weights
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary_size": 10**12}, "vocabulary_size 1000000000000"),
+        ({"vocabulary_size": 0}, "vocabulary_size 0"),
+        ({"vocabulary_size": 200}, r"the weights have \d+ dimensions, the checkpoint records 200"),
+        ({"max_length": {"query": 64}}, "max_length: expected one for each of query and document"),
+        ({"quantizers": {"query": None}}, "quantizers: expected one for each"),
+        (
+            {"quantizers": {"query": None, "document": {"scale": "big"}}},
+            "quantizers: document: scale: expected a number",
+        ),
+        ({"quantizers": {"query": None, "document": {"scale": -1}}}, "quantizers: document: quantisation factor -1"),
+        ({"quantizers": {"query": None, "document": {"scale": 1, "bits": 99}}}, "99 bits"),
+        ({"quantizers": {"query": None, "document": 3}}, "quantizers: document: 'scale' is missing"),
+        ({"settings": {"pooling": "mean"}}, "pooling"),
+        ({"architecture": "none"}, "unknown architecture"),
+        ({"format": 99}, "format 99, this version reads 1"),
+    ],
+    ids=str,
+)
+def test_notes_with_values_out_of_range(changes: dict[str, Any], message: str, ours: Path) -> None:
+    edit(ours / NOTES, **changes)
+    refused(ours, message)
+
+
+@settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_damaged_notes_are_noticed(data: st.DataObject, saved: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.getbasetemp() / "notes"
+    folder.mkdir(exist_ok=True)
+    whole = (saved / NOTES).read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 1))
+    if data.draw(st.booleans()):
+        damaged = whole[:at]
+    else:
+        damaged = whole[:at] + bytes([whole[at] ^ data.draw(st.sampled_from([1, 2, 4, 8, 16, 64]))]) + whole[at + 1 :]
+    (folder / NOTES).write_bytes(damaged)
+    if refusal(read_notes, folder) is None:
+        assert read_notes(folder) == read_notes(saved)  # white space was changed
+
+
+@settings(max_examples=INPUTS // 10, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_notes_written_by_hand_are_read_or_refused(
+    data: st.DataObject, saved: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "by-hand"
+    shutil.copytree(saved, folder, dirs_exist_ok=True)
+    content = json.loads((saved / NOTES).read_bytes())
+    del content["sha256"]
+    inner, parent, key = content, content, "format"
+    while isinstance(inner, dict | list) and inner:
+        parent, key = inner, data.draw(st.sampled_from(list(inner) if isinstance(inner, dict) else range(len(inner))))
+        inner = parent[key]
+    parent[key] = data.draw(
+        st.sampled_from(
+            [None, True, 0, -1, 3, 10**9, 2**63, 0.5, "", "x", "query", [], [1], {}, {"x": 1}, "\ud800", 1e308]
+        )
+    )
+    (folder / NOTES).write_text(json.dumps(content))
+    for side in ("query", "document"):
+        refusal(encoded, folder, side)
+
+
+def test_generated_notes_are_recorded() -> None:
+    test = f"{Path(__file__).name}::test_damaged_notes_are_noticed"
+    record("corruption", "checkpoint notes", INPUTS, "noticed", f"tests/reliability/{test}")
+    test = f"{Path(__file__).name}::test_notes_written_by_hand_are_read_or_refused"
+    record("input", "checkpoint notes", INPUTS // 10, "read or refused", f"tests/reliability/{test}")
