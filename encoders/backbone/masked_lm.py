@@ -16,7 +16,6 @@ from encoders.backbone.pretrained import (
     backbone_folder,
     load_pretrained,
     longest_input,
-    nearly_equal,
     pretrained_config,
     probe,
     quiet,
@@ -38,14 +37,11 @@ class Tower(nn.Module):
     def __init__(self, model: Any) -> None:
         """Take the decoder out of ``model``, which is changed in place.
 
-        Raises unless the logits of ``model`` are the states times the decoder.
+        Raises unless the logits of ``model`` are what the decoder gives.
         """
         super().__init__()
         decoder: Any = model.get_output_embeddings()
-        not_linear = "its output embedding is not a linear layer with one output per token of the vocabulary"
-        if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
-            raise unsupported(model, not_linear)
-        logits = probe(model, lambda ids, mask: _logits(model, ids, mask))
+        _check_decoder(model, decoder)
         self.decoder = decoder
         bias: Tensor | None = decoder.bias
         if bias is None:
@@ -53,9 +49,6 @@ class Tower(nn.Module):
         self.model = model
         self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
         model.set_submodule(self._decoder_name, nn.Identity())
-        states = probe(model, self)
-        if states.shape[-1] != decoder.in_features or not nearly_equal(logits, decoder(states)):
-            raise unsupported(model, not_linear)
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -105,6 +98,26 @@ class Tower(nn.Module):
                 "train from it with encoders.train, which adds a head"
             )
         return cls(model)
+
+
+def _check_decoder(model: Any, decoder: Any) -> None:
+    """Raise unless the logits of ``model`` are what ``decoder`` gives, one for each token of the vocabulary."""
+    problem = "its output embedding is not a linear layer with one output per token of the vocabulary"
+    if not isinstance(decoder, nn.Linear) or decoder.out_features != len(model.get_input_embeddings().weight):
+        raise unsupported(model, problem)
+    outputs: list[Tensor] = []
+
+    def forward(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        outputs.append(_logits(model, input_ids, attention_mask))
+        return outputs[-1]
+
+    hook = decoder.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+    try:
+        probe(model, forward)
+    finally:
+        hook.remove()
+    if len(outputs) != 2 or outputs[0].data_ptr() != outputs[1].data_ptr():
+        raise unsupported(model, problem)
 
 
 def _logits(model: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:

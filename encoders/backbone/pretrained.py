@@ -139,10 +139,10 @@ def longest_input(model: Any) -> int | None:
     return positions - padding_ids[0] - 1 if positions and padding_ids else positions
 
 
-def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """``forward(input_ids, attention_mask)`` of a text of three tokens and one of four, each with two paddings.
+def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Raise if ``forward(input_ids, attention_mask)`` does not work, or if its results depend on the padding.
 
-    Raises for a model that cannot be called like this, or whose results depend on the padding.
+    ``forward`` of ``model`` is called once, with a text of three tokens and one of four, each with two paddings.
     """
     padding, last = model.config.pad_token_id or 0, len(model.get_input_embeddings().weight) - 1
     input_ids = torch.arange(6).add(last // 2).clamp(max=last).repeat(4, 1)
@@ -161,15 +161,9 @@ def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     if result.shape[:2] != mask.shape:
         raise unsupported(model, "it does not give a result for each token")
     kept = mask.bool()
-    if not nearly_equal(result[0::2][kept[0::2]], result[1::2][kept[1::2]]):
+    first, second = result[0::2][kept[0::2]], result[1::2][kept[1::2]]
+    if not torch.allclose(first, second, rtol=0, atol=1e-4 * float(first.nan_to_num().abs().max()), equal_nan=True):
         raise unsupported(model, "its results depend on the padding, so on the other texts of a batch")
-    return result[kept]
-
-
-def nearly_equal(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors of one shape are equal but for rounding."""
-    tolerance = 1e-4 * float(first.nan_to_num().abs().max())
-    return torch.allclose(first, second, rtol=0, atol=tolerance, equal_nan=True)
 
 
 def unsupported(model: Any, reason: str) -> LearnedSparseError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,8 @@ def check(subject: str, call: Callable[[Input], Result], inputs: Sequence[Input]
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(lambda number: call(inputs[number]), chosen))
     assert [number for number, result in zip(chosen, results, strict=True) if result != expected[number]] == []
-    record("race", subject, CALLS, "results of one thread, bit for bit", "tests/reliability/test_threads.py")
+    test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]
+    record("race", f"{subject}, {THREADS} threads", CALLS, "the results of one thread, bit for bit", test)
 
 
 def texts() -> list[list[str]]:

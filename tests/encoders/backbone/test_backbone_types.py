@@ -43,10 +43,10 @@ EQUAL = {
 }  # fmt: skip
 """Longest input. RoBERTa's positions start after the padding id (0 here), MPNet's after 1."""
 REFUSED = {
-    "bart": "read token ids",
+    "bart": "not a linear layer",
     "convbert": "depend on the padding",
     "deberta-v2, new head": "not a linear layer",
-    "esm": "token ids and a mask alone",
+    "esm": "not a linear layer",
     "fnet": "depend on the padding",
     "funnel": "depend on the padding",
     "mobilebert": "depend on the padding",

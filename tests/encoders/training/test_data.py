@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from encoders.training.data.examples import Example, JudgedExamples, TextStore, 
 from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
 from encoders.training.recipe import MaxLength
 from learned_sparse.core import Document, LearnedSparseError
+from tests.reliability.scale import FULL
 
 TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
 QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
@@ -215,3 +217,20 @@ def test_bm25_negatives_are_searched_once_per_collection(tmp_path: Path) -> None
     assert run.stat().st_mtime_ns == written
     changed = bm25_run(judged({**LUCENE_TEXTS, "d3": "bees bees hives"}), 10, run=run, index=index)
     assert "d3" in [id for id, _ in changed["q"]]
+
+
+def test_batches_beside_validation(tiny_recipe: Callable[..., Any], begun: Callable[..., Any]) -> None:
+    """A thread tokenizes the batches of training while validation and co-training use the same tokenizer."""
+    steps, texts = (1000 if FULL else 60), ["w1 w2 w3 w4 w5 w6 w7 w8 w9", "w10"]
+    session, _, batches = begun(tiny_recipe({"steps": steps}))
+    expected = batches.batch(0)
+    vectors = [session.encode(side, texts).toarray() for side in ("query", "document")]
+    for batch in batches.stream(range(steps)):
+        for side, before in zip(("query", "document"), vectors, strict=True):
+            np.testing.assert_array_equal(session.encode(side, texts).toarray(), before)
+        assert _ids(batch.cut(expected.examples)) == _ids(expected.micro_batches)
+        assert _ids(batch.micro_batches) == _ids(batches.batch(batch.step).micro_batches)
+
+
+def _ids(micro_batches: Any) -> list[Any]:
+    return [(micro.queries.input_ids.tolist(), micro.documents.input_ids.tolist()) for micro in micro_batches]
