@@ -219,10 +219,10 @@ def test_bm25_negatives_are_searched_once_per_collection(tmp_path: Path) -> None
     assert "d3" in [id for id, _ in changed["q"]]
 
 
-def test_batches_beside_validation(tiny_recipe: Callable[..., Any], begun: Callable[..., Any]) -> None:
+def test_batches_beside_validation(tiny_recipe: Callable[..., Any], first_stage: Callable[..., Any]) -> None:
     """A thread tokenizes the batches of training while validation and co-training use the same tokenizer."""
     steps, texts = (1000 if FULL else 60), ["w1 w2 w3 w4 w5 w6 w7 w8 w9", "w10"]
-    session, _, batches = begun(tiny_recipe({"steps": steps}))
+    session, _, batches = first_stage(tiny_recipe({"steps": steps}))
     expected = batches.batch(0)
     vectors = [session.encode(side, texts).toarray() for side in ("query", "document")]
     for batch in batches.stream(range(steps)):
