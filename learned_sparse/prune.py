@@ -73,9 +73,22 @@ def prune(
         raise LearnedSparseError(f"--max-document-frequency {share}: give a share above 0 and at most 1")
     if top is not None and top < 0:
         raise LearnedSparseError(f"--top-dimensions {top}: give 0 or more")
-    manifests = encoded_files(sources).manifests
-    for target in targets:
-        _check_target(target, sources, overwrite)
+    with contextlib.ExitStack() as stack:  # all targets are written before the first one is replaced
+        folders = [stack.enter_context(new_folder(target)) for target in targets]
+        for target in targets:
+            _check_target(target, sources, overwrite)
+        manifests = encoded_files(sources).manifests
+        removed, record = _removed(sources, manifests, share, top)
+        return [
+            _write(source, folder, manifest, removed.keys(), record)
+            for source, folder, manifest in zip(sources, folders, manifests, strict=True)
+        ]
+
+
+def _removed(
+    sources: Sequence[Path], manifests: Sequence[Manifest], share: float | None, top: int | None
+) -> tuple[dict[str, int], dict[str, object]]:
+    """The terms to remove with their document frequencies, and the record of the pruning."""
     frequencies = Counter(term for source in sources for _, vector in read_vectors(source) for term in vector)
     documents = sum(manifest.counts.written for manifest in manifests)
     if share is not None:
@@ -87,11 +100,7 @@ def prune(
     if frequencies and len(removed) == len(frequencies):
         ((name, value),) = rule.items()
         raise LearnedSparseError(f"--{name.replace('_', '-')} {value}: removes every term; no query could match")
-    record = {"rule": rule, "documents": documents, "removed": removed, "source_sha256": parts_sha256(manifests)}
-    return [
-        _write(source, target, manifest, removed.keys(), record)
-        for source, target, manifest in zip(sources, targets, manifests, strict=True)
-    ]
+    return removed, {"rule": rule, "documents": documents, "removed": removed, "source_sha256": parts_sha256(manifests)}
 
 
 def _by_frequency(frequencies: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -110,18 +119,17 @@ def _check_target(target: Path, sources: Sequence[Path], overwrite: bool) -> Non
 
 
 def _write(
-    source: Path, target: Path, manifest: Manifest, removed: Collection[str], record: Mapping[str, object]
+    source: Path, folder: Path, manifest: Manifest, removed: Collection[str], record: Mapping[str, object]
 ) -> Manifest:
-    """Write one target, whole or not at all; the record of an earlier pruning is kept under ``before``."""
+    """Write one target into ``folder``; the record of an earlier pruning is kept under ``before``."""
     before = {"before": manifest.options[PRUNING]} if PRUNING in manifest.options else {}
     options = {**manifest.options, PRUNING: {**record, **before}}
-    with new_folder(target) as folder:
-        written = [_write_part(source / part.file, folder / part.file, part, removed) for part in manifest.parts]
-        totals = Counts.total(counts for _, counts in written)
-        changed = ("postings", "empty_vectors", "largest_impact", "largest_sum")
-        counts = dataclasses.replace(manifest.counts, **{name: getattr(totals, name) for name in changed})
-        pruned = dataclasses.replace(manifest, options=options)
-        return pruned.finish(folder, [part for part, _ in written], counts)
+    written = [_write_part(source / part.file, folder / part.file, part, removed) for part in manifest.parts]
+    totals = Counts.total(counts for _, counts in written)
+    changed = ("postings", "empty_vectors", "largest_impact", "largest_sum")
+    counts = dataclasses.replace(manifest.counts, **{name: getattr(totals, name) for name in changed})
+    pruned = dataclasses.replace(manifest, options=options)
+    return pruned.finish(folder, [part for part, _ in written], counts)
 
 
 def _write_part(source: Path, target: Path, part: Part, removed: Collection[str]) -> tuple[Part, Counts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from encoders.checkpoints import (
     write_notes,
 )
 from encoders.models import ARCHITECTURES, SIDES, Architecture, BagOfWords, TermWeighers
-from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, parse
+from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, new_folder, parse
 
 
 @dataclass(kw_only=True)
@@ -82,9 +83,19 @@ def new_model(
 
 
 def save_checkpoint(folder: Path, model: LoadedModel) -> None:
-    """Write ``folder``; the notes come last, so that a folder without them is not taken for a checkpoint."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``folder``; an earlier checkpoint there stays whole until all files of the new one are written."""
+    with new_folder(folder / ".checkpoint") as written:
+        _write_checkpoint(written, model)
+    # A kill from here on leaves a folder without notes, which is not taken for a checkpoint.
     (folder / NOTES).unlink(missing_ok=True)
+    for path in sorted((folder / ".checkpoint").iterdir(), key=lambda path: (path.name == NOTES, path.name)):
+        if path.is_dir():
+            shutil.rmtree(folder / path.name, ignore_errors=True)
+        path.replace(folder / path.name)
+    (folder / ".checkpoint").rmdir()
+
+
+def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
     files = [Path(path) for path in model.tokenizer.save_pretrained(folder) if Path(path).is_file()]
     for name, tower in model.towers.items():
         tower.save(folder / "towers" / name)

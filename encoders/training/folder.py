@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +25,18 @@ from encoders.backbone import set_random_state
 from encoders.training.optimizing import state_device
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
-from learned_sparse.core import LearnedSparseError, parse, read_record, write_json, write_record
+from learned_sparse.core import (
+    LearnedSparseError,
+    atomic_write,
+    new_file,
+    new_folder,
+    parse,
+    read_record,
+    replace_folder,
+    restore_folder,
+    write_json,
+    write_record,
+)
 from learned_sparse.jsonvector import versions
 
 _logger = logging.getLogger(__name__)
@@ -34,6 +44,7 @@ _logger = logging.getLogger(__name__)
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
 _LOCATIONS = {"collection", "topics", "qrels", "triples", "run", "candidates"}
 """Settings of data and validation that say where texts are; fingerprints compare the contents."""
+_UNSAVED = ".training"
 _STATE = re.compile(r"\d\d-\d{9}")
 _SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
 """Logged values that the progress bar shows, and their formats."""
@@ -63,27 +74,35 @@ class Progress:
 
 
 class RunFolder:
-    """The files of a run. ``training/finished.json`` is written last."""
+    """The files of a run. ``training/finished.json`` is written last.
+
+    A run that replaces another one writes below ``.training`` until its first state is saved, so that an error in its
+    recipe or data leaves the other run whole. ``.training`` then takes the place of ``training``.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._training = path / "training"
-        self._states = self._training / "states"
-        self.log = self._training / "log.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """The log, one line of JSON for each logged step."""
+        return self._training / "log.jsonl"
+
+    @property
+    def _states(self) -> Path:
+        return self._training / "states"
 
     def begin(self, recipe: Recipe, *, resume: bool, overwrite: bool) -> Progress:
-        """The progress of the run: none, or with ``resume`` that of the last state in the folder."""
-        if overwrite:
-            shutil.rmtree(self._training, ignore_errors=True)
+        """The progress of the run: none, or with ``resume`` that of the last state in the folder; writes nothing."""
+        restore_folder(self._training)
         progress = self._last_progress()
         if not resume and not overwrite and (progress or (self.path / "learned_sparse.json").exists()):
             raise LearnedSparseError(
                 f"{self.path}: this folder holds a run; go on with --resume, replace it with --overwrite, "
                 "or name another --output"
             )
-        if progress is None:
-            (self._training / "finished.json").unlink(missing_ok=True)
-            self.log.unlink(missing_ok=True)
+        if progress is None or overwrite:
             return Progress()
         changed = differences(_settings(progress.recipe), _settings(to_mapping(recipe)))
         if changed:
@@ -106,6 +125,24 @@ class RunFolder:
                 "%s: resumed with other versions (%s): the weights may differ from those of an undisturbed run",
                 self.path, "; ".join(lines),
             )  # fmt: skip
+
+    def start(self, progress: Progress, *, overwrite: bool, is_main: bool) -> None:
+        """Prepare the folder, once recipe and data are known to be right; only the main process removes files."""
+        if is_main:
+            self.remove_unsaved()
+            if not overwrite and self.state_of(progress) is None:
+                for path in (self._training / "finished.json", self.log):
+                    path.unlink(missing_ok=True)
+        if overwrite:
+            self._training = self.path / _UNSAVED
+
+    def after_save(self) -> None:
+        """Note, in every process, that the state of a run that replaces another one has been saved."""
+        self._training = self.path / "training"
+
+    def remove_unsaved(self) -> None:
+        """Remove what a run that was to replace another one wrote before its first state."""
+        shutil.rmtree(self.path / _UNSAVED, ignore_errors=True)
 
     def is_finished(self) -> bool:
         """Whether the run has ended and its checkpoint is whole."""
@@ -139,18 +176,18 @@ class RunFolder:
         """
         final = self._states / progress.name
         if not final.exists():
-            self._states.mkdir(parents=True, exist_ok=True)
             for leftover in self._states.glob(".*.tmp"):
                 shutil.rmtree(leftover)
-            temporary = self._states / f".{progress.name}.tmp"
-            temporary.mkdir()
-            _save(temporary / "weights.safetensors", parameters_and_buffers(module))
-            _save(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer, module))
-            _save(temporary / "random.safetensors", {"states": random_states})
-            extra(temporary)
-            write_record(temporary / "state.json", asdict(progress))
-            temporary.rename(final)
-            _sync(self._states)
+            with new_folder(final) as temporary:
+                _save(temporary / "weights.safetensors", parameters_and_buffers(module))
+                _save(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer, module))
+                _save(temporary / "random.safetensors", {"states": random_states})
+                extra(temporary)
+                write_record(temporary / "state.json", asdict(progress))
+            if self._training.name == _UNSAVED:
+                replace_folder(self._training, self.path / "training")
+                self.remove_unsaved()
+                self.after_save()
             for name in self._names()[:-1]:
                 shutil.rmtree(self._states / name)
         for path in self._training.glob("best-*.safetensors"):
@@ -198,11 +235,14 @@ class Journal:
     A resumed run first drops the lines of steps that it computes again.
     """
 
-    def __init__(self, path: Path, *, stage: int, step: int, quiet: bool) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        kept = [line for line in lines if _position(line) <= (stage, step)]
-        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8", newline="\n")
+    def __init__(self, path: Path | None, *, stage: int, step: int, quiet: bool) -> None:
+        """``path`` is None in all processes but the main one."""
+        if path is not None:
+            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+            kept = [line for line in lines if _position(line) <= (stage, step)]
+            with atomic_write(path) as file:
+                file.write("".join(f"{line}\n" for line in kept).encode())
+        path = path or Path(os.devnull)
         self._file = path.open("a", encoding="utf-8", newline="\n")
         self._quiet = quiet
         self._bar: Any = None
@@ -292,9 +332,8 @@ def parameters_and_buffers(module: nn.Module) -> dict[str, Tensor]:
 
 def save_weights(path: Path, module: nn.Module) -> None:
     """Write the tensors of ``module`` as safetensors, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    _save(temporary, parameters_and_buffers(module))
-    temporary.replace(path)
+    with new_file(path) as temporary:
+        _save(temporary, parameters_and_buffers(module))
 
 
 def load_weights(path: Path, module: nn.Module) -> None:
@@ -317,20 +356,4 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> d
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    try:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
-        _sync(path)
-    except OSError as error:
-        raise LearnedSparseError(
-            f"{path}: cannot be written ({error.strerror}); free disk space, then --resume"
-        ) from error
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():
-        return  # Windows cannot open a folder
-    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows needs a writable file
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
 from encoders.training.validation import Validator, is_better
-from learned_sparse.core import LearnedSparseError, checkpoint_folder, sha256
+from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
 from learned_sparse.jsonvector import versions
 
 AnyLearner = Learner | CoLearner
@@ -104,13 +103,23 @@ def run_recipe(
     """
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
-    if folder.is_finished():
+    if folder.is_finished() and not overwrite:
         return _report(folder, progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
     session = Session(recipe, device)
-    with tensor_cores(recipe.precision, session.device), Stopping(max_seconds, session) as stopping:
-        return _Run(recipe, folder, session, progress, stopping, quiet=quiet).run()
+    is_main = session.processes.is_main_process
+    with (
+        locked(output) if is_main else nullcontext(),
+        tensor_cores(recipe.precision, session.device),
+        Stopping(max_seconds, session) as stopping,
+    ):
+        progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
+        try:
+            return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
+        finally:
+            if is_main:
+                folder.remove_unsaved()
 
 
 class _Run:
@@ -122,6 +131,7 @@ class _Run:
         progress: Progress,
         stopping: Stopping,
         *,
+        overwrite: bool,
         quiet: bool,
     ) -> None:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
@@ -138,7 +148,8 @@ class _Run:
             session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
         self._negatives = NegativeSampler(recipe.negatives, self._sources, folder.mined, session.if_main)
         is_main = session.processes.is_main_process
-        log = folder.log if is_main else Path(os.devnull)
+        folder.start(progress, overwrite=overwrite, is_main=is_main)
+        log = folder.log if is_main else None
         self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
         self._started = time.monotonic()
 
@@ -294,6 +305,7 @@ class _Run:
         session.if_main(
             lambda: self._folder.save(self._progress, session.model.weighers, learner.optimizer, random_states, extra)
         )
+        self._folder.after_save()
 
     def _restore(self, state: Path, learner: AnyLearner) -> None:
         """Put a saved state back."""

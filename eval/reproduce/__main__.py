@@ -6,14 +6,12 @@ import argparse
 import dataclasses
 import logging
 import shlex
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import add_bad_line_option, data_root
-from learned_sparse.core import home, positive
+from learned_sparse.core import home, locked, positive
 
 if TYPE_CHECKING:
     from eval.reproduce.plan import Plan
@@ -51,7 +49,6 @@ def main(argv: list[str] | None = None) -> int:
     if options.dry_run:
         _print_steps(plan)
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     failed = _run(plan, options.jobs, options.threads)
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     return _write(whole, options.output or RESULTS / name, _command_line(options)) or int(failed)
@@ -118,8 +115,9 @@ def _write(plan: Plan, output: Path, command: str) -> int:
     from eval.report import write_report
     from eval.reproduce.leaderboard import exit_status, write_leaderboard
 
-    status = exit_status(write_leaderboard(plan, output, command))
-    write_report(output)
+    with locked(output):
+        status = exit_status(write_leaderboard(plan, output, command))
+        write_report(output)
     print(f"written: {output}")
     return status
 

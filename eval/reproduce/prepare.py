@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from learned_sparse.collections import OnBadLine, add_bad_line_option, load_collection, read_documents, read_run
-from learned_sparse.core import atomic_write, check_name, home, positive
+from learned_sparse.core import atomic_write, check_name, home, new_folder, positive
 
 _log = logging.getLogger(__name__)
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
@@ -102,11 +102,12 @@ def pooled(collection: str, name: str, split: str, run: Path, depth: int, on_bad
                 yield {"_id": document.id, "title": "", "text": document.text}
 
     judged = [f"{query}\t{id}\t{grade}" for query in qrels for id, grade in qrels[query].items() if id in ids]
-    _write(folder / "corpus.jsonl", (json.dumps(document) for document in chosen()))
-    if count < len(ids):
-        _log.warning("%s: %d documents of the judgements and the run are not in it", name, len(ids) - count)
-    _write(folder / "queries.jsonl", (json.dumps({"_id": query.id, "text": query.text}) for query in queries))
-    _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
+    with new_folder(folder) as temporary:
+        _write(temporary / "corpus.jsonl", (json.dumps(document) for document in chosen()))
+        if count < len(ids):
+            _log.warning("%s: %d documents of the judgements and the run are not in it", name, len(ids) - count)
+        _write(temporary / "queries.jsonl", (json.dumps({"_id": query.id, "text": query.text}) for query in queries))
+        _write(temporary / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
     return folder
 
 

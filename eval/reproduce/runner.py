@@ -12,17 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from eval.reproduce.steps import Step, changes, is_done, log_of, mark_done, mark_failed, marker_of, ordered, unmark
-from learned_sparse.core import LearnedSparseError, home
+from learned_sparse.core import LearnedSparseError, home, locked
 from learned_sparse.index import INDEX_MANIFEST
-
-with suppress(ImportError):  # Windows
-    import fcntl
 
 _logger = logging.getLogger(__name__)
 LOG_LINES = 12
@@ -169,21 +166,25 @@ class _CallingThread(Executor):
 def run_step(step: Step, execute: Execute) -> Outcome:
     """Run a step whose needs are done, and mark it as done or failed.
 
-    Output of the step with other inputs is removed first. Output without a marker stays: the command confirms it,
-    resumes it, or refuses it if it was made with other settings. An exception of ``execute`` leaves no marker, so
-    the step is tried again next time.
+    Output of the step with other inputs is renamed first, and removed when the step is done. Output without a marker
+    stays: the command confirms it, resumes it, or refuses it if it was made with other settings. An exception of
+    ``execute`` leaves no marker, so the step is tried again next time.
     """
     started = time.perf_counter()
-    _remove_outdated(step)
+    _set_outdated_aside(step)
     fresh = not any(path.exists() for path in step.writes)
     error = None if _is_complete_index(step) else execute(step)
     seconds = time.perf_counter() - started
     missing = [path for path in step.writes if not path.exists()]
     if error is None and missing:
         error = f"{missing[0]}: not written, although the command ended well"
+    outdated = [path for path in map(_aside, step.writes) if path.exists()]
     if error is None:
         mark_done(step, seconds, fresh=fresh)
+        for path in outdated:
+            _remove(path)
     else:
+        error += f"\nearlier output is kept as {', '.join(map(str, outdated))}" if outdated else ""
         mark_failed(step, error)
     return Outcome(seconds=seconds, error=error)
 
@@ -201,25 +202,14 @@ def in_this_process(step: Step) -> str | None:
 
 
 @contextmanager
-def only_one() -> Iterator[int]:
+def only_one() -> Iterator[int | None]:
     """Lock the home folder against other runners; gives the file descriptor that holds the lock.
 
     Processes of steps inherit the descriptor: a step that outlives its runner keeps the next runner out until the
     step ends.
     """
-    if os.name == "nt":
-        raise LearnedSparseError("leaderboards need a lock that Windows lacks; run them in the Linux subsystem (WSL)")
-    path = home() / "reproduce" / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LearnedSparseError(
-                f"{path}: another run, or a step that it started, is still running; wait for it, or set "
-                "LEARNED_SPARSE_HOME to another folder"
-            ) from None
-        yield file.fileno()
+    with locked(home() / "reproduce") as lock:
+        yield lock
 
 
 def check_disk_space(steps: Sequence[Step]) -> str:
@@ -258,17 +248,28 @@ def _last_lines(log: Path) -> str:
     return "\n".join(f"  {line}" for line in lines[-LOG_LINES:])
 
 
-def _remove_outdated(step: Step) -> None:
-    """Remove output that was made with other inputs; the marker goes last, so that a killed removal is repeated."""
+def _set_outdated_aside(step: Step) -> None:
+    """Rename output that was made with other inputs; the marker goes last, so that a killed renaming is repeated."""
     marker = marker_of(step)
     if marker is None or marker.key == step.key:
         return
     _logger.info("  %s: done again: %s", step.title, "; ".join(changes(marker, step)[:3]))
     for path in step.writes:
-        if path.is_dir():
-            shutil.rmtree(path)
-        path.unlink(missing_ok=True)
+        if path.exists():
+            _remove(_aside(path))
+            path.rename(_aside(path))
     unmark(step)
+
+
+def _aside(path: Path) -> Path:
+    """Name of outdated output until its step is done again."""
+    return path.with_name(f".{path.name}.outdated")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
 
 
 def _is_complete_index(step: Step) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, Record, checked
 from learned_sparse.collections.trec import Qrels
-from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, without_mark
+from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, locked, without_mark
 
 CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""
@@ -146,7 +146,11 @@ def _fetch(name: str, kind: str) -> Iterator[Any]:
         way_out = f"name one of its parts: {', '.join(parts[:5])}" if parts else "use another name or a file"
         raise LearnedSparseError(f"{CATALOGUE}{name}: has no {kind}; {way_out}")
     try:
-        yield from getattr(dataset(name), f"{kind}_iter")()
+        rows = iter(getattr(dataset(name), f"{kind}_iter")())
+        if missing_downloads(name, kind):  # two processes that download one file would write into one temporary file
+            with locked(_ir_datasets(name).util.home_path() / "downloads", wait=True):
+                rows = chain(list(islice(rows, 1)), rows)
+        yield from rows
     except Exception as error:
         cause = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         lines = [f"{CATALOGUE}{name}: ir_datasets cannot read its {kind} ({cause})"]

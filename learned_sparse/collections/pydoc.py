@@ -7,8 +7,6 @@ import hashlib
 import os
 import platform
 import re
-import secrets
-import shutil
 import sysconfig
 import warnings
 from collections import Counter
@@ -19,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError, atomic_write, home
+from learned_sparse.core import LearnedSparseError, atomic_write, home, new_folder
 
 SPLITS = ("train", "dev", "test")
 MIN_QUERY_WORDS = 3
@@ -137,19 +135,12 @@ def _definitions(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 def _write_folder(folder: Path, texts: Mapping[str, str]) -> None:
     items = known_items(texts)
-    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.tmp")
-    try:
+    with new_folder(folder, wait=True) as temporary:  # the folder of another process has the same bytes
         _write(temporary / "corpus.jsonl", _corpus(texts, items))
         _write(temporary / "queries.jsonl", (_json({"_id": name, "text": query}) for name, (query, _) in items.items()))
         for split in SPLITS:
             judgements = (f"{name}\t{name}\t1\n".encode() for name in items if split_of(name) == split)
             _write(temporary / "qrels" / f"{split}.tsv", (b"query-id\tcorpus-id\tscore\n", *judgements))
-        temporary.rename(folder)
-    except OSError:
-        if not folder.exists():  # otherwise another process was faster and wrote the same bytes
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _corpus(texts: Mapping[str, str], items: Mapping[str, tuple[str, str]]) -> Iterator[bytes]:

@@ -19,10 +19,13 @@ from learned_sparse.core.files import (
     home,
     index_folder,
     is_name,
+    new_file,
     new_folder,
     queries_folder,
     read_json,
     read_record,
+    replace_folder,
+    restore_folder,
     run_file,
     sha256,
     vectors_folder,
@@ -31,6 +34,7 @@ from learned_sparse.core.files import (
 )
 from learned_sparse.core.lazy import lazy_names
 from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.locks import locked
 from learned_sparse.core.machine import memory, processors
 from learned_sparse.core.quantize import MAX_IMPACT, QuantizationStatistics, Quantizer, check_weights
 from learned_sparse.core.records import (
@@ -81,7 +85,9 @@ __all__ = [
     "is_name",
     "lazy_names",
     "load_encoder",
+    "locked",
     "memory",
+    "new_file",
     "new_folder",
     "parse",
     "parse_changes",
@@ -93,6 +99,8 @@ __all__ = [
     "read_record",
     "read_yaml",
     "read_yaml_text",
+    "replace_folder",
+    "restore_folder",
     "run_file",
     "run_main",
     "sha256",

@@ -8,14 +8,30 @@ import errno
 import io
 import logging
 import os
+import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 LOGGERS = ("learned_sparse", "encoders", "eval", "__main__")
 """Loggers whose messages a command shows; ``__main__`` is the logger of a module run with ``python -m``."""
 
-_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_SOLUTIONS = {
+    **dict.fromkeys(DISK_FULL, "free disk space"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "use another folder, or change the permissions"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n)"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY), "use another path"),
+    errno.ENOENT: "check the path; if it was removed while the command ran, run the command again",
+    errno.EIO: "check the disk, or use another one",
+    errno.ESTALE: "check the network file system, then run the command again",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ENOMEM: "free memory, or use a smaller --batch-size",
+}
+"""What the user can do about an error of the operating system, by its number."""
 
 
 class LearnedSparseError(Exception):
@@ -41,14 +57,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
     """Run the ``main`` function of a command on ``sys.argv`` and exit with the status it returns.
 
-    Messages of our loggers (level INFO and above) go to standard error as plain lines. ``LearnedSparseError``, a full
-    disk and an unreadable or unwritable file are printed as ``error: ...`` and give status 2. Ctrl-C gives status 130
-    and a closed output pipe (``| head``) gives status 141, both without a traceback. Any other exception keeps its
-    traceback.
+    Messages of our loggers (level INFO and above) go to standard error as plain lines. ``LearnedSparseError``, errors
+    of the operating system (a full disk, missing permissions) and a lack of memory are printed as ``error: ...`` and
+    give status 2. Ctrl-C gives status 130, SIGTERM 143 and a closed output pipe (``| head``) 141, all without a
+    traceback and after temporary files are removed. Any other exception keeps its traceback.
     """
     _prepare_output()
     try:
-        with _messages_to_stderr():
+        with _messages_to_stderr(), _sigterm_exits():
             status = main(None)
         if sys.stdout is not None:  # None: closed by the caller (>&-)
             sys.stdout.flush()
@@ -59,14 +75,61 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
         status = 130
     except BrokenPipeError:
         status = 141
-    except OSError as error:
-        if error.filename is None and error.errno not in _DISK_ERRORS:
-            raise
-        status = _report(f"{error.filename or 'output'}: {error.strerror}")
     except UnicodeEncodeError as error:  # an argument whose bytes are not text in this locale
         status = _report(f"{error.object[:200]!r}: not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)")
+    except Exception as error:
+        message = _message(error)
+        if message is None:
+            raise
+        status = _report(message)
     _end_output()
     sys.exit(status)
+
+
+def error_number(error: BaseException) -> int | None:
+    """Number of the error of the operating system; libraries in Rust (safetensors, tokenizers) have it in the text."""
+    if isinstance(error, OSError):
+        return error.errno
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else None
+
+
+def unwritable(path: str | Path, error: BaseException) -> LearnedSparseError:
+    """The error for an output file or folder that cannot be written because of ``error``."""
+    number = error_number(error)
+    cause = os.strerror(number) if number else str(error)
+    solution = _SOLUTIONS.get(number or 0, "use another folder")
+    return LearnedSparseError(f"{path}: cannot be written ({cause}); {solution}")
+
+
+def _message(error: Exception) -> str | None:
+    """The message about an error that is the user's to solve."""
+    if "java.lang.OutOfMemoryError" in str(error):
+        return "Java ran out of memory; give it more with --heap or LEARNED_SPARSE_JAVA_HEAP"
+    if isinstance(error, MemoryError) or re.search("out of memory|can't allocate memory", str(error)):
+        return "ran out of memory; free memory, or use a smaller --batch-size or fewer --threads"
+    number, file = error_number(error) or 0, getattr(error, "filename", None)
+    if number in _SOLUTIONS:
+        return f"{file or 'output'}: {os.strerror(number)}; {_SOLUTIONS[number]}"
+    return f"{file}: {error.strerror}" if isinstance(error, OSError) and file is not None else None
+
+
+@contextlib.contextmanager
+def _sigterm_exits() -> Iterator[None]:
+    """SIGTERM raises ``SystemExit``, so that temporary files are removed; a second one ends the process at once."""
+
+    def leave(number: int, _: object) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _prepare_output() -> None:

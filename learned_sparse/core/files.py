@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import glob
 import hashlib
@@ -11,14 +12,15 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import DISK_FULL, LearnedSparseError, error_number, unwritable
+from learned_sparse.core.locks import locked
 
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = re.compile(r'^[-.]|[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
 _RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _CHECKSUM = "sha256"
@@ -84,6 +86,7 @@ def encoded_folders(collection: str, model: str, option: str, collection_option:
     ``--collection``.
     """
     folder = vectors_folder(collection, model)
+    restore_folder(folder)
     shards = sorted(folder.parent.glob(f"{glob.escape(folder.name)}-shard-*-of-*"))
     if folder.is_dir() and not shards:
         return [folder]
@@ -116,59 +119,71 @@ def run_file(collection: str, split: str, model: str) -> Path:
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a binary file that is renamed to ``path`` when the block ends without an exception.
-
-    Missing parent folders are created. Until the rename the bytes are in ``.NAME.<random>.tmp`` in the same folder,
-    a name that Anserini does not read. An exception removes the temporary file. The temporary file of a killed process
-    is removed by the next write of the same path. If two processes write the same path at once, one gets an error.
-    """
-    path = Path(path)
-    temporary = _temporary_name(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in _leftovers(path):
-            leftover.unlink(missing_ok=True)
-        file = temporary.open("xb")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
+def atomic_write(path: str | Path, *, wait: bool = False) -> Iterator[BinaryIO]:
+    """Open a binary file that is renamed to ``path`` when the block ends without an exception; see ``new_file``."""
+    with new_file(path, wait=wait) as temporary:
+        try:
+            file = temporary.open("xb")
+        except OSError as error:
+            raise unwritable(path, error) from error
         with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _rename(temporary, path)
-    except OSError as error:
-        if error.errno not in _DISK_FULL:
-            raise
-        raise _unwritable(path, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_file(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
+    """Yield the name of a file to write, which is renamed to ``path`` when the block ends without an exception.
+
+    Missing parent folders are created. Until the rename the file is ``.NAME.<random>.tmp`` in the same folder, a name
+    that Anserini does not read. An exception removes it; that of a killed process is removed by the next write of the
+    same path. Meanwhile ``path`` is ``locked``: a second writer gets an error, or with ``wait`` waits.
+    """
+    path = Path(os.path.realpath(path))
+    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock is not None) as temporary:
+        if path.exists() and not path.is_file():  # a rename would replace a device such as /dev/null
+            raise LearnedSparseError(f"{path}: is a folder or a device; name a file")
+        yield temporary
+        with _writing(path):
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
+
+
+@contextmanager
+def new_folder(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     """Yield a folder ``.NAME.<random>.tmp`` that is renamed to ``path`` when the block ends without an exception.
 
-    An existing folder ``path`` is replaced then. The temporary folder of a killed process is removed by the next call
-    with the same path.
+    An existing folder ``path`` is replaced then: at any moment, the old or the new folder has the name. The temporary
+    folder of a killed process is removed by the next call with the same path. Meanwhile ``path`` is ``locked``: a
+    second writer gets an error. With ``wait`` it waits, and the folder of the first writer stays.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in _leftovers(path):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary = _temporary_name(path)
-    temporary.mkdir()
-    try:
+    path = Path(os.path.realpath(path))
+    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock is not None) as temporary:
+        with _writing(path):
+            temporary.mkdir()
         yield temporary
-        if path.exists():
-            replaced = temporary.with_name(f"{temporary.name}.replaced")
-            path.rename(replaced)
-            temporary.rename(path)
-            shutil.rmtree(replaced)
-        else:
-            temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if not (wait and path.exists()):
+            replace_folder(temporary, path)
+
+
+def replace_folder(new: Path, path: Path) -> None:
+    """Rename the folder ``new`` to ``path``, which always exists if it did before; ``new`` is gone or to be removed."""
+    with _writing(path):
+        _sync_all(new)
+        if not path.is_dir():
+            new.rename(path)
+        elif not _exchange(new, path):  # a kill between the two renames leaves the folder that _restore renames back
+            path.rename(_aside(path))
+            new.rename(path)
+            _remove(_aside(path))
+        _sync(path.parent)
+
+
+def restore_folder(path: Path) -> None:
+    """Rename the folder that a killed writer has moved aside back to ``path``, if ``path`` does not exist."""
+    if not path.exists() and _aside(path).is_dir():
+        with suppress(LearnedSparseError), locked(path):  # a writer that is alive goes on by itself
+            _restore(path)
 
 
 def sha256(path: str | Path) -> str:
@@ -199,10 +214,10 @@ def read_json(path: str | Path) -> Any:
 def write_json(path: str | Path, content: Any) -> None:
     """Write ``content`` as JSON (sorted keys, indented, final newline), so that equal contents give equal bytes.
 
-    NaN and infinities are not JSON and raise ``ValueError``.
+    NaN and infinities are not JSON and raise ``ValueError``. The file is small: a second writer waits for the first.
     """
     text = json.dumps(content, sort_keys=True, indent=2, allow_nan=False)
-    with atomic_write(path) as file:
+    with atomic_write(path, wait=True) as file:
         file.write(text.encode("ascii") + b"\n")
 
 
@@ -252,30 +267,85 @@ def _in_home(kind: str, **names: str) -> Path:
     return home().joinpath(kind, *(check_name(name, what) for what, name in names.items()))
 
 
-def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-
-
-def _leftovers(path: Path) -> Iterator[Path]:
-    return path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp")
-
-
-def _rename(temporary: Path, path: Path) -> None:
+@contextmanager
+def _temporary(path: Path, *, remove_leftovers: bool) -> Iterator[Path]:
+    """An unused name beside ``path``, which is removed at the end."""
+    if remove_leftovers:
+        _restore(path)
+        for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
+            _remove(leftover)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        temporary.replace(path)
-    except FileNotFoundError as error:
-        raise LearnedSparseError(
-            f"{path}: another process writes this file too; give each process its own folder"
-        ) from error
+        yield temporary
+    except LearnedSparseError:
+        raise
+    except Exception as error:
+        if error_number(error) in {*DISK_FULL, errno.EIO}:
+            raise unwritable(path, error) from error
+        raise
+    finally:
+        _remove(temporary)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two names at once; False if the system or the file system cannot."""
+    names, flag = (os.fsencode(first), os.fsencode(second)), 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
+    try:
+        if sys.platform == "linux":
+            here = -100  # AT_FDCWD
+            return bool(ctypes.CDLL(None).renameat2(here, names[0], here, names[1], flag) == 0)
+        if sys.platform == "darwin":
+            return bool(ctypes.CDLL(None).renamex_np(*names, flag) == 0)
+    except AttributeError:  # an old C library
+        pass
+    return False
+
+
+def _aside(path: Path) -> Path:
+    """Name of the replaced folder on file systems that cannot exchange two names."""
+    return path.with_name(f".{path.name}.replaced")
+
+
+def _restore(path: Path) -> None:
+    if _aside(path).is_dir():
+        if path.exists():
+            _remove(_aside(path))
+        else:
+            _aside(path).rename(path)
+
+
+def _sync_all(folder: Path) -> None:
+    for parent, _, files in os.walk(folder, topdown=False):
+        for file in (Path(parent, name) for name in files):
+            if not file.is_symlink():
+                _sync(file)
+        _sync(Path(parent))
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, survive a power failure."""
     if os.name == "nt":
         return  # Windows cannot open a folder
-    folder = os.open(path.parent, os.O_RDONLY)
+    file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)  # so that the new name survives a power failure
+        os.fsync(file)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot
+            raise
     finally:
-        os.close(folder)
-
-
-def _unwritable(path: Path, error: OSError) -> LearnedSparseError:
-    solution = "free disk space" if error.errno in _DISK_FULL else "write to another folder, or change the permissions"
-    return LearnedSparseError(f"{path}: cannot be written ({error.strerror}); {solution}")
+        os.close(file)

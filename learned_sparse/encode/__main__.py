@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 
-from learned_sparse.core import default_checkpoint
+from learned_sparse.core import default_checkpoint, locked
 from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.parts import check_output
 from learned_sparse.encode.run import Source, encode_source, open_source
@@ -31,7 +31,10 @@ def main(argv: list[str] | None = None) -> int:
     shown = not options.queries and sys.stderr.isatty()
     count = source.count() if shown and options.segment_length is None else None
     total = count and -(-count // options.num_shards)
-    with tqdm(desc=source.name, unit=" documents", total=total, disable=not shown) as progress:
+    with (
+        locked(source.output),
+        tqdm(desc=source.name, unit=" documents", total=total, disable=not shown) as progress,
+    ):
         manifest = encode_source(options, checkpoint, source, progress.update)
     _report(manifest, source, time.monotonic() - started)
     print(f"next: python -m learned_sparse.{_next_command(options, source)}")

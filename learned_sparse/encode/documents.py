@@ -22,6 +22,7 @@ from learned_sparse.core import (
     QuantizationStatistics,
     Quantizer,
     SparseBatch,
+    locked,
     without_empty_texts,
 )
 from learned_sparse.encode.parts import Describe, PartFolder, PartRecord, Window, describe_run, windows
@@ -81,7 +82,8 @@ def write_vectors(
     )  # fmt: skip
     encoding = DocumentEncoding(PartFolder(Path(folder), compress=compress), _as_reader(documents), encoder, part_size)
     choice = quantizer or choose_quantizer("document", encoder)
-    return encoding.run(choice, describe, resume=resume, overwrite=overwrite, progress=progress)
+    with locked(folder):
+        return encoding.run(choice, describe, resume=resume, overwrite=overwrite, progress=progress)
 
 
 def slice_size(encoder: Encoder) -> int:

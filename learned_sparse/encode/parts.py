@@ -24,7 +24,17 @@ from learned_sparse.core import (
     write_record,
 )
 from learned_sparse.encode.quantizers import query_quantizer
-from learned_sparse.jsonvector import MANIFEST, Counts, Manifest, Part, PartFile, differences, open_part, versions
+from learned_sparse.jsonvector import (
+    MANIFEST,
+    Counts,
+    Manifest,
+    Part,
+    PartFile,
+    anserini_files,
+    differences,
+    open_part,
+    versions,
+)
 
 Describe = Callable[[Quantizer], Manifest]
 """Function that makes the manifest of a run without its outcome, once the quantiser is known."""
@@ -37,6 +47,7 @@ _ROUNDING = frozenset({"device", "batch_size", "compile"})
 _CALIBRATION = frozenset({"quantization_factor", "bits", "calibration"})
 """Options that decide the quantiser; compared only if a quantiser is to be calibrated, else the quantiser itself is."""
 _PART = re.compile(r"part-\d{5,}\.(jsonl|jsonl\.gz|json)")
+_LEFTOVER = re.compile(rf"\.{_PART.pattern}\.([0-9a-f]{{16}}\.tmp|lock)")
 _log = logging.getLogger(__name__)
 
 
@@ -109,6 +120,8 @@ class PartFolder:
         self.stored: Manifest | None = None
         """Manifest of the earlier run, until something is written."""
         self._compress = compress
+        self._replacing = False
+        """Whether the output of an earlier run is there, to be removed when the new run has its first document."""
 
     def begin(
         self, describe: Describe, quantizer: Quantizer | None, *, resume: bool, overwrite: bool
@@ -120,10 +133,12 @@ class PartFolder:
         takes the quantiser of the earlier run.
         """
         check_output(self.folder, resume=resume, overwrite=overwrite)
+        self._check_strays()
         if overwrite:
-            self._clear()
+            self._replacing = True
+            return None
         if not (self.folder / MANIFEST).is_file():
-            if any((self.folder / "vectors").glob("*")):
+            if anserini_files(self.folder / "vectors"):
                 raise LearnedSparseError(f"{self.folder}: part files but no {MANIFEST}; encode with --overwrite")
             return None
         stored = self.stored = Manifest.load(self.folder)
@@ -140,7 +155,9 @@ class PartFolder:
         return wanted
 
     def save_unfinished(self, manifest: Manifest) -> None:
-        """Write ``manifest`` without an outcome, before the first part is written."""
+        """Write ``manifest`` without an outcome, before the first part is written; with overwrite, clear the folder."""
+        if self._replacing:
+            self._clear()
         self.stored = None
         dataclasses.replace(manifest, complete=False, counts=Counts(), parts=(), warnings=()).save(self.folder)
 
@@ -154,7 +171,7 @@ class PartFolder:
         A finished part with other documents raises an error.
         """
         path = self._record(window.number)
-        if not path.is_file():
+        if self._replacing or not path.is_file():
             return None
         try:
             record = parse(PartRecord, read_record(path), str(path))
@@ -193,12 +210,14 @@ class PartFolder:
     ) -> Manifest:
         """Write the finished manifest; ``records`` are those of all parts, ``counts`` those of the whole run.
 
-        A folder that was complete before, and still is, keeps its manifest. Raises if ``vectors`` holds other files:
-        Anserini would index them too.
+        A folder that was complete before, and still is, keeps its manifest. Raises if ``vectors`` lacks a part, or
+        holds other files that Anserini would index too.
         """
         known = {self.file(number) for number in records}
-        for path in sorted((self.folder / "vectors").glob("*")):
-            if path not in known and not path.name.endswith(".tmp"):
+        if missing := sorted(path for path in known if not path.is_file()):
+            raise LearnedSparseError(f"{missing[0]}: removed while the others were written; encode with --resume")
+        for path in anserini_files(self.folder / "vectors"):
+            if path not in known:
                 raise LearnedSparseError(
                     f"{path}: not a part of this collection; remove it, or encode with --overwrite"
                 )
@@ -212,16 +231,20 @@ class PartFolder:
     def _record(self, number: int) -> Path:
         return self.folder / "progress" / f"part-{number:05d}.json"
 
-    def _clear(self) -> None:
-        """Remove what an earlier run wrote; files of other origin in ``vectors`` raise before anything is removed."""
-        files = [path for below in ("vectors", "progress") for path in sorted((self.folder / below).glob("*"))]
-        written = [path for path in files if _PART.fullmatch(path.name) or path.name.endswith(".tmp")]
-        for path in files:
-            if path not in written and path.parent.name == "vectors":
+    def _check_strays(self) -> None:
+        """Raise if ``vectors`` holds files of other origin that Anserini would index."""
+        for path in anserini_files(self.folder / "vectors"):
+            if not _PART.fullmatch(path.name) or path.parent != self.folder / "vectors":
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
+
+    def _clear(self) -> None:
+        """Remove what an earlier run wrote."""
         (self.folder / MANIFEST).unlink(missing_ok=True)  # first, so that a killed run leaves no manifest without parts
-        for path in written:
-            path.unlink()
+        for below in ("progress", "vectors"):
+            for path in (self.folder / below).glob("*"):
+                if _PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name):
+                    path.unlink()
+        self._replacing = False
 
 
 def environment(manifest: Manifest) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, new_folder, read_record, write_record
+from learned_sparse.core import LearnedSparseError, new_folder, read_record, restore_folder, write_record
 from learned_sparse.jsonvector import Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
@@ -37,6 +37,7 @@ class IndexNote:
     def load(cls, index: Path) -> IndexNote:
         """Read the note. ``LearnedSparseError``: there is none, or it has another format."""
         path = index / INDEX_MANIFEST
+        restore_folder(index)
         if not path.is_file():
             raise LearnedSparseError(
                 f"{path}: no such file; make the index with learned_sparse.index, "
@@ -70,11 +71,11 @@ def new_index(index: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
     An index that exists is replaced then if ``overwrite`` is set, else it is an error. Other files are never replaced.
     """
-    if index.exists() and not (index.is_dir() and not any(index.iterdir())):
-        is_index = index.is_dir() and (next(index.glob("segments_*"), None) or (index / INDEX_MANIFEST).is_file())
-        if not is_index:
-            raise LearnedSparseError(f"{index}: exists and is no index; choose another folder with --index")
-        if not overwrite:
-            raise LearnedSparseError(f"{index}: an index is there already; replace it with --overwrite")
     with new_folder(index) as folder:
+        if index.exists() and not (index.is_dir() and not any(index.iterdir())):
+            is_index = index.is_dir() and (next(index.glob("segments_*"), None) or (index / INDEX_MANIFEST).is_file())
+            if not is_index:
+                raise LearnedSparseError(f"{index}: exists and is no index; choose another folder with --index")
+            if not overwrite:
+                raise LearnedSparseError(f"{index}: an index is there already; replace it with --overwrite")
         yield folder

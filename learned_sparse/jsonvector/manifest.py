@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from learned_sparse import __version__
-from learned_sparse.core import LearnedSparseError, Quantizer, is_name, parse, read_record, sha256, write_record
+from learned_sparse.core import (
+    LearnedSparseError,
+    Quantizer,
+    is_name,
+    parse,
+    read_record,
+    restore_folder,
+    sha256,
+    write_record,
+)
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -130,6 +139,7 @@ class Manifest:
     def load(cls, folder: Path) -> Manifest:
         """Read ``folder/manifest.json``."""
         path = folder / MANIFEST
+        restore_folder(folder)
         if not path.is_file():
             raise LearnedSparseError(f"{path}: no such file; is {folder} a folder that learned_sparse.encode wrote?")
         return cls.from_json(read_record(path), str(path))
@@ -182,7 +192,7 @@ class Manifest:
                 yield f"{path}: not the bytes the manifest records"
         if self.kind == "documents" and self.complete:
             known = {folder / part.file for part in self.parts}
-            unknown = [path for path in sorted((folder / "vectors").glob("*")) if path not in known]
+            unknown = [path for path in anserini_files(folder / "vectors") if path not in known]
             yield from (f"{path}: not in the manifest" for path in unknown)
 
 
@@ -230,6 +240,11 @@ def _vector_settings(manifest: Manifest) -> dict[str, object]:
     keys = ("architecture", "scoring", "encoder", "query_encoder", "quantizer", "query_quantizer")
     pruned = sorted(manifest.options.get(PRUNING, {}).get("removed", []))
     return {key: content[key] for key in keys} | {"pruned dimensions": pruned or None}
+
+
+def anserini_files(folder: Path) -> list[Path]:
+    """Files below ``folder`` that Anserini's JsonVectorCollection reads: others, such as ``.DS_Store``, do no harm."""
+    return sorted(file for file in folder.rglob("*") if file.suffix in {".json", ".jsonl", ".gz"} and not file.is_dir())
 
 
 def differences(stored: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> list[str]:

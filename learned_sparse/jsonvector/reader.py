@@ -23,7 +23,7 @@ from learned_sparse.core import (
     unfit_id_reason,
     unfit_reason,
 )
-from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, check_together
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, anserini_files, check_together
 
 BYTE_ORDER_MARK = "\ufeff"
 MAX_REPEATED_CHARACTERS = 2**30
@@ -95,9 +95,7 @@ def vector_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     folder = path / "vectors" if (path / "vectors").is_dir() else path
-    files = sorted(
-        file for file in folder.rglob("*") if file.suffix in {".json", ".jsonl", ".gz"} and not file.is_dir()
-    )
+    files = anserini_files(folder)
     if not files and folder == path:
         raise LearnedSparseError(f"{path}: no .jsonl, .json or .gz file here; learned_sparse.encode writes such files")
     return files

@@ -129,6 +129,7 @@ def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
     """
     heap = heap or os.environ.get(HEAP_VARIABLE)
     options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN"]
+    options.append("-Xrs")  # signals stay Python's, which removes temporary files; Java would end the process at once
     if choice.major >= 23:  # older runtimes do not warn and do not know the option
         options.append("--sun-misc-unsafe-memory-access=allow")
     if choice.has_vector_module:

@@ -20,7 +20,7 @@ from learned_sparse.core import (
     run_file,
     run_main,
 )
-from learned_sparse.index import IndexNote, encoded_files
+from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
 from learned_sparse.jsonvector import MANIFEST, Manifest, same_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
@@ -64,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     queries, output, remove_query = _queries(options, collection, path)
     rows = _encode(queries, path, index_note, options)
     with open_searcher(path, index_note.scoring, heap=options.heap, exact=exact) as search:
+        if exact is None and (path / INDEX_MANIFEST).is_file() and IndexNote.load(path) != index_note:
+            raise LearnedSparseError(f"{path}: was replaced while the queries were encoded; run the search again")
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
         results = search_all(
             search, queries_by_id(queries, rows), options.hits, threads=options.threads, chunk_size=options.batch_size,

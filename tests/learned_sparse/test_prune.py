@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learned_sparse import lucene, prune
+from learned_sparse.core import locked
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import IndexNote, encoded_files
@@ -205,3 +206,27 @@ def test_pruned_vectors_can_be_indexed(tmp_home: Path, capsys: pytest.CaptureFix
     assert dict(lucene.search_impacts(folder, {"q": {"the": 2, "hives": 1}})["q"]) == dict(
         dot_products({"the": 2, "hives": 1}, remaining)
     )
+
+
+def test_a_shard_that_cannot_be_written_leaves_all_earlier_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [write_folder(tmp_path / name, {f"{name}{i}": {"a": 1, "b": 2} for i in range(2)}) for name in "xy"]
+    targets = [tmp_path / "out-0", tmp_path / "out-1"]
+    prune.prune(sources, targets, top_dimensions=0)
+    before = [dict(read_vectors(target)) for target in targets]
+    write, calls = prune._write_part, []
+
+    def write_once(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) > 1:
+            raise LearnedSparseError("no space")
+        return write(*arguments)
+
+    monkeypatch.setattr(prune, "_write_part", write_once)
+    with pytest.raises(LearnedSparseError, match="no space"):
+        prune.prune(sources, targets, top_dimensions=1, overwrite=True)
+    assert [dict(read_vectors(target)) for target in targets] == before
+    encoded_files(targets)
+    with locked(targets[1]), pytest.raises(LearnedSparseError, match=r"out-1: process .+ writes here"):
+        prune.prune(sources, targets, top_dimensions=1, overwrite=True)

@@ -17,6 +17,7 @@ from learned_sparse.core import (
     LearnedSparseError,
     Query,
     index_folder,
+    locked,
     read_json,
     run_file,
     write_json,
@@ -143,17 +144,18 @@ def bm25_run(examples: JudgedExamples, depth: int, *, run: Path, index: Path) ->
     """
     provenance = run.with_suffix(".json")
     made_from = {"examples": examples.fingerprint, "depth": depth}
-    if not (run.exists() and provenance.exists() and read_json(provenance) == made_from):
-        from learned_sparse.index import build_bm25_index
-        from learned_sparse.lucene import search_bm25
+    with locked(run.with_suffix(".search"), wait=True):  # another training on the same data may be searching
+        if not (run.exists() and provenance.exists() and read_json(provenance) == made_from):
+            from learned_sparse.index import build_bm25_index
+            from learned_sparse.lucene import search_bm25
 
-        documents = (Document(id, examples.texts[id].partition(EXPANDED)[0]) for id in examples.texts.ids)
-        build_bm25_index(documents, index, overwrite=True)
-        queries = [Query(id, examples.queries[id]) for id in examples.positives]
-        provenance.unlink(missing_ok=True)
-        write_run(run, search_bm25(index, queries, depth), "bm25")
-        write_json(provenance, made_from)
-    return read_run(run)
+            documents = (Document(id, examples.texts[id].partition(EXPANDED)[0]) for id in examples.texts.ids)
+            build_bm25_index(documents, index, overwrite=True)
+            queries = [Query(id, examples.queries[id]) for id in examples.positives]
+            provenance.unlink(missing_ok=True)
+            write_run(run, search_bm25(index, queries, depth), "bm25")
+            write_json(provenance, made_from)
+        return read_run(run)
 
 
 def search_pool(examples: JudgedExamples, negatives: Negatives, seed: Sequence[int]) -> tuple[list[Query], TextStore]:

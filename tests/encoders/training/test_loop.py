@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,21 @@ from safetensors.torch import load_file
 from encoders.encoding import load_checkpoint, new_model, save_checkpoint
 from encoders.training import Recipe, folder, to_mapping
 from encoders.training.data.examples import TripleFile
+from encoders.training.folder import Journal, RunFolder
 from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, Quantizer, parse
+from learned_sparse.core import LearnedSparseError, Quantizer, locked, parse
 
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from encoders.encoding import load_checkpoint, save_checkpoint
+from learned_sparse.core import run_main
+def main(argv):
+    model = load_checkpoint(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    save_checkpoint(Path(sys.argv[1]), model)
+run_main(main)
+"""
 Recipes = Callable[..., Recipe]
 Trained = Callable[..., Any]
 REGULARIZER = {"kind": "flops", "lambda_query": 1e-3, "lambda_document": 1e-3, "ramp_steps": 10}
@@ -212,3 +226,71 @@ def test_bf16_trains(tiny_recipe: Recipes, trained: Trained) -> None:
     assert bf16.logged("loss") != fp32.logged("loss")
     assert bf16.logged("loss") == pytest.approx(fp32.logged("loss"), rel=0.05)
     assert {tensor.dtype for tensor in bf16.weights().values()} == {torch.float32}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file, also hidden ones."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_overwriting_keeps_the_old_run_until_a_state_is_saved(
+    tiny_recipe: Recipes, trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(tiny_recipe({"steps": 2}))
+    whole = contents(run.folder)
+    with pytest.raises(LearnedSparseError, match="no such"):
+        trained(tiny_recipe(data=[{"collection": str(run.folder / "nowhere")}]), overwrite=True)
+    with pytest.raises(LearnedSparseError, match="no option 'joint'"):  # noticed when the stage begins
+        trained(tiny_recipe({"joint": True}), overwrite=True)
+    with pytest.raises(LearnedSparseError, match="not finite"):
+        trained(tiny_recipe({"learning_rate": 1e30, "dropout": False, "steps": 5}), overwrite=True)
+    assert contents(run.folder) == whole
+    save = RunFolder.save
+
+    def save_and_stop(self: RunFolder, *arguments: Any) -> None:
+        assert contents(run.folder).items() >= whole.items()
+        save(self, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, "save", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tiny_recipe({"steps": 3}), overwrite=True)
+    monkeypatch.undo()
+    resumed = trained(tiny_recipe({"steps": 3}), resume=True)
+    assert (resumed.report.finished, resumed.report.steps, len(resumed.logged("loss"))) == (True, 3, 3)
+    assert [path.name for path in run.folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_two_trainings_into_one_folder(tiny_recipe: Recipes, trained: Trained, tmp_path: Path) -> None:
+    with locked(tmp_path / "run"), pytest.raises(LearnedSparseError, match=rf"run: process {os.getpid()} on .+ writes"):
+        trained(tiny_recipe({"steps": 1}))
+    assert not (tmp_path / "run").exists()
+    assert trained(tiny_recipe({"steps": 1})).report.finished
+
+
+def test_a_failing_write_of_the_log_keeps_the_old_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"stage": 0, "step": 1}\n{"stage": 0, "step": 2}\n')
+    old = log.read_bytes()
+
+    def fail(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(LearnedSparseError, match="cannot be written"):
+        Journal(log, stage=0, step=1, quiet=True)
+    assert log.read_bytes() == old
+    monkeypatch.undo()
+    Journal(log, stage=0, step=1, quiet=True).close()
+    assert log.read_text() == '{"stage": 0, "step": 1}\n'
+
+
+def test_a_full_disk_keeps_the_earlier_checkpoint(tiny_recipe: Recipes, tmp_path: Path, python: Any) -> None:
+    recipe = tiny_recipe()
+    model = new_model(recipe.architecture, recipe.settings, recipe.backbone)
+    save_checkpoint(tmp_path / "model", model)
+    whole = contents(tmp_path / "model")
+    done = python("-c", FULL_DISK, tmp_path / "model")
+    message = f"error: {tmp_path}/model/.checkpoint: cannot be written (File too large); free disk space\n"
+    assert (done.returncode, done.stderr) == (2, message)
+    assert contents(tmp_path / "model") == whole

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +21,16 @@ from eval.reproduce.steps import Step, changes, is_done, marker_of, other_versio
 from learned_sparse.core import home
 from learned_sparse.core.errors import LearnedSparseError
 
+KILLED_RUNNER = """
+import os, signal, subprocess, sys
+from eval.reproduce import only_one
+with only_one() as lock:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], stdout=subprocess.DEVNULL, pass_fds=(lock,)
+    )
+    print(os.getpid(), child.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 pytestmark = pytest.mark.usefixtures("tmp_home")
 
 
@@ -220,14 +234,29 @@ def test_a_step_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None
     assert "$ python -m eval.reproduce.prepare expand --input nowhere.jsonl --output x" in capsys.readouterr().out
 
 
-def test_one_runner_per_home_folder() -> None:
-    with only_one() as lock:
-        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
-    with pytest.raises(LearnedSparseError, match="another run, or a step that it started"), only_one():
+def test_a_step_that_outlives_its_killed_runner_keeps_the_next_one_out() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED_RUNNER], stdout=subprocess.PIPE, text=True, check=False)
+    process, child = map(int, done.stdout.split())
+    with pytest.raises(LearnedSparseError, match=f"reproduce: process {process} on .+ writes here"), only_one():
         pass
-    child.communicate(b"\n")
-    with only_one():
-        pass
+    os.kill(child, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:  # until the system has ended the process
+        with contextlib.suppress(LearnedSparseError), only_one():
+            return
+    pytest.fail("the lock of a dead process is held")
+
+
+def test_outdated_output_stays_until_its_step_is_done() -> None:
+    before, after = step("one", arguments=("--a",)), step("one", arguments=("--b",))
+    run_step(before, StandIn())
+    old = before.writes[0].read_bytes()
+    outcome = run_step(after, lambda _: "wrong option")
+    kept = before.writes[0].with_name(f".{before.writes[0].name}.outdated")
+    assert outcome.error == f"wrong option\nearlier output is kept as {kept}"
+    assert kept.read_bytes() == old
+    assert run_step(after, StandIn()).error is None
+    assert not kept.exists()
 
 
 def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from learned_sparse.collections import load_collection
 from learned_sparse.collections.catalogue import folder_name, missing_downloads, name_of_folder
 from learned_sparse.collections.descriptions import MEASURES, descriptions
-from learned_sparse.core import Document, LearnedSparseError, Query, is_name
+from learned_sparse.core import Document, LearnedSparseError, Query, is_name, locked
 from tests.catalogue_data import catalogued
 from tests.toy_data import TEXTS
 
@@ -169,6 +169,11 @@ def test_a_failing_download_names_the_files_and_where_to_put_them(
         url = "https://example.org/docs.tsv"
 
         def stream(self) -> Any:
+            with (
+                pytest.raises(LearnedSparseError, match=f"process {os.getpid()}"),
+                locked(util.home_path() / "downloads"),
+            ):
+                pass  # one process downloads at a time
             raise ConnectionError("no network")
 
     path = tmp_path / "cache" / "docs.tsv"

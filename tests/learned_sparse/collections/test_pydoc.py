@@ -125,7 +125,7 @@ def test_a_failed_build_leaves_no_folder(frogs: Path, tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pydoc, "_write", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(LearnedSparseError, match="No space left"):
         pydoc.build(frogs, tmp_path / "into")
     assert list(tmp_path.glob("into/*")) == []
 

@@ -8,11 +8,25 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from learned_sparse.core import run_main
 from learned_sparse.core.errors import LearnedSparseError
+
+REMOVED = "check the path; if it was removed while the command ran, run the command again"
+OUT_OF_MEMORY = "ran out of memory; free memory, or use a smaller --batch-size or fewer --threads"
+TERMINATED = """
+import os, signal, sys
+from learned_sparse.core import atomic_write, run_main
+def main(argv):
+    with atomic_write(sys.argv[1]) as file:
+        file.write(b"half")
+        os.kill(os.getpid(), signal.SIGTERM)
+    return 0
+run_main(main)
+"""
 
 
 def exit_status(error: BaseException) -> int | str | None:
@@ -31,14 +45,50 @@ def exit_status(error: BaseException) -> int | str | None:
     ("error", "status", "message"),
     [
         (LearnedSparseError("corpus.jsonl:3: no text"), 2, "error: corpus.jsonl:3: no text\n"),
-        (PermissionError(errno.EACCES, "Permission denied", "runs/a.txt"), 2, "error: runs/a.txt: Permission denied\n"),
-        (OSError(errno.ENOSPC, "No space left on device"), 2, "error: output: No space left on device\n"),
-        (FileNotFoundError(errno.ENOENT, "No such file", "x"), 2, "error: x: No such file\n"),
-        (IsADirectoryError(errno.EISDIR, "Is a directory", "x"), 2, "error: x: Is a directory\n"),
         (
             UnicodeEncodeError("utf-8", "caf\udce9.txt", 3, 4, "surrogates not allowed"),
             2,
             "error: 'caf\\udce9.txt': not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)\n",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "runs/a.txt"),
+            2,
+            "error: runs/a.txt: Permission denied; use another folder, or change the permissions\n",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            2,
+            "error: output: No space left on device; free disk space\n",
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file", "runs/x"),
+            2,
+            f"error: runs/x: No such file or directory; {REMOVED}\n",
+        ),
+        (
+            OSError(errno.EIO, "Input/output error", "a"),
+            2,
+            "error: a: Input/output error; check the disk, or use another one\n",
+        ),
+        (OSError(errno.ENAMETOOLONG, "Too long", "a"), 2, "error: a: File name too long; use a shorter name\n"),
+        (
+            OSError(errno.EMFILE, "Too many open files", "a"),
+            2,
+            "error: a: Too many open files; raise the limit of open files (ulimit -n)\n",
+        ),
+        (  # as the library safetensors raises it
+            RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+            2,
+            "error: output: No space left on device; free disk space\n",
+        ),
+        (OSError(errno.ENXIO, "No such device", "x"), 2, "error: x: No such device\n"),
+        (MemoryError(), 2, f"error: {OUT_OF_MEMORY}\n"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), 2, f"error: {OUT_OF_MEMORY}\n"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 2, f"error: {OUT_OF_MEMORY}\n"),
+        (
+            RuntimeError("JVM exception occurred: Java heap space java.lang.OutOfMemoryError"),
+            2,
+            "error: Java ran out of memory; give it more with --heap or LEARNED_SPARSE_JAVA_HEAP\n",
         ),
         (KeyboardInterrupt(), 130, "interrupted\n"),
     ],
@@ -63,6 +113,12 @@ def test_messages_go_to_standard_error_while_a_command_runs(capsys: pytest.Captu
         run_main(main)
     logger.info("after the command")
     assert capsys.readouterr() == ("", "making this part again\n")
+
+
+def test_sigterm_removes_temporary_files(tmp_path: Path, python: Any) -> None:
+    done = python("-c", TERMINATED, tmp_path / "runs" / "run.txt")
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), OSError(errno.ECONNRESET, "Connection reset by peer")])
@@ -110,7 +166,7 @@ def test_a_full_disk_behind_standard_output(root: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", program], cwd=root, stdout=full, stderr=subprocess.PIPE, check=False
         )
-    assert done.stderr == b"error: output: No space left on device\n"
+    assert done.stderr == b"error: output: No space left on device; free disk space\n"
     assert done.returncode == 2
 
 

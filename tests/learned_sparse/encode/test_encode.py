@@ -161,9 +161,12 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
     encode(*arguments, "--overwrite", "--part-size", "20")
     assert sorted(path.name for path in (folder / "vectors").iterdir()) == ["part-00000.jsonl", "part-00001.jsonl"]
     assert (folder / "letter.txt").read_text() == "text"
+    (folder / "vectors" / ".DS_Store").write_text("Anserini does not read this file")
+    encode(*arguments, "--overwrite", "--part-size", "20")
     (folder / "vectors" / "more.jsonl").write_text("")
-    with pytest.raises(LearnedSparseError, match=r"more.jsonl: not a part of this collection"):
-        encode(*arguments, "--resume", "--part-size", "20")
+    for option in ("--resume", "--overwrite"):
+        with pytest.raises(LearnedSparseError, match=r"more.jsonl: not written by learned_sparse.encode; remove it"):
+            encode(*arguments, option, "--part-size", "20")
     assert any("more.jsonl: not in the manifest" in problem for problem in Manifest.load(folder).problems(folder))
     with pytest.raises(LearnedSparseError, match="is a file"):
         encode("--input", corpus, "--output", corpus)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,3 +188,66 @@ def test_a_full_disk_leaves_complete_parts_only(tmp_path: Path, corpus: Path, mo
     assert remaining.items() <= files(tmp_path / "whole").items()
     main(arguments(corpus, folder, "--resume"))
     assert files(folder) == files(tmp_path / "whole")
+
+
+def test_overwriting_keeps_the_old_vectors_until_the_new_input_has_a_document(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, bad = tmp_path / "out", tmp_path / "bad.jsonl"
+    main(arguments(corpus, folder))
+    whole = files(folder)
+    bad.write_text('{"text": "no id"}\n')
+    with pytest.raises(LearnedSparseError, match=r"bad\.jsonl:1"):
+        main(arguments(bad, folder, "--overwrite"))
+    assert files(folder) == whole
+    monkeypatch.setattr(FakeEncoder, "encode", fail)
+    with pytest.raises(LearnedSparseError, match="unreadable checkpoint"):
+        main(arguments(corpus, folder, "--overwrite"))
+    assert files(folder) == whole
+
+
+def fail(*_: object) -> None:
+    raise LearnedSparseError("unreadable checkpoint")
+
+
+def test_overwriting_removes_what_killed_runs_have_left(tmp_path: Path, corpus: Path) -> None:
+    folder, whole = tmp_path / "out", tmp_path / "whole"
+    main(arguments(corpus, whole))
+    main(arguments(corpus, folder, "--part-size", "10"))
+    for name in (".part-00020.jsonl.0123456789abcdef.tmp", ".part-00020.jsonl.lock"):
+        (folder / "vectors" / name).touch()
+    main(arguments(corpus, folder, "--overwrite"))
+    assert files(folder) == files(whole)
+
+
+def test_two_encodings_at_once(tmp_path: Path, corpus: Path, root: Path) -> None:
+    """The second command says so; it stops neither the first one nor another shard beside it."""
+    folder = tmp_path / "out-shard-0-of-2"
+    process = start(root, arguments(corpus, folder))
+    while not (folder / "manifest.json").exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    for option in ("--resume", "--overwrite"):
+        with pytest.raises(LearnedSparseError, match=rf"shard-0-of-2: process {process.pid} on .+ writes here"):
+            main(arguments(corpus, folder, option))
+    main(arguments(corpus, tmp_path / "out-shard-1-of-2"))
+    assert process.wait(60) == 0
+    assert files(folder) == files(tmp_path / "out-shard-1-of-2")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_part_that_disappears_is_noticed(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "out"
+    encode = FakeEncoder.encode
+
+    def encode_and_remove(self: FakeEncoder, texts: list[str]) -> Any:
+        (folder / "vectors" / "part-00001.jsonl").unlink(missing_ok=True)
+        return encode(self, texts)
+
+    monkeypatch.setattr(FakeEncoder, "encode", encode_and_remove)
+    with pytest.raises(LearnedSparseError, match=r"part-00001\.jsonl: removed while the others were written"):
+        main(arguments(corpus, folder))
+    monkeypatch.undo()
+    install_loader(monkeypatch)
+    main(arguments(corpus, folder, "--resume"))
+    assert Manifest.load(folder).complete

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,22 @@ def test_an_openai_key_is_set_only_while_pyserini_is_imported(tmp_path: Path, mo
     assert finder.find_spec("pyserini.encode", [str(tmp_path)]) is None
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     assert finder.find_spec(name, [str(tmp_path)]) is None
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_remove_temporary_files_while_java_runs(root: Path, tmp_path: Path, number: int, status: int) -> None:
+    """Java's own handlers would end the process at once."""
+    script = f"""
+import os, time
+from learned_sparse.core import atomic_write, run_main
+from learned_sparse.lucene import start_jvm
+def main(argv):
+    start_jvm()
+    with atomic_write({str(tmp_path / "run.txt")!r}):
+        os.kill(os.getpid(), {int(number)})
+        time.sleep(20)
+run_main(main)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
+    assert (done.returncode, list(tmp_path.iterdir())) == (status, []), done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,24 @@ def test_max_passage_ranks_the_documents_of_the_segments(vectors: Path, topics: 
         assert hits == written([hit for hit in documents_of(QUERIES[name]) if hit[0] in segments][:2])
     unsplit = read_run(run(vectors, topics, "--hits", "3", "--max-passage", "--max-passage-delimiter", "%"))
     assert unsplit["10"] == written(dot_products(QUERIES["10"], VECTORS)[:3])
+
+
+@pytest.mark.jvm
+def test_an_index_that_is_replaced_while_queries_are_encoded(
+    index: Path, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(index, tmp_path / "index"))
+    encode = search._encode
+
+    def encode_and_replace(*arguments: Any) -> Any:
+        note = IndexNote.load(copy)
+        dataclasses.replace(note, facts={**note.facts, "documents": 99}).save(copy)
+        return encode(*arguments)
+
+    monkeypatch.setattr(search, "_encode", encode_and_replace)
+    with pytest.raises(LearnedSparseError, match="index: was replaced while the queries were encoded"):
+        run(copy, topics)
+    assert not (tmp_path / "run.txt").exists()
 
 
 def test_only_queries_short_of_documents_are_searched_again() -> None:
