@@ -161,7 +161,7 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
         index_note = read_note(index, options.checkpoint)
         if options.model and not options.index:
-            _check_current(index, index_note, collection, options.model)
+            _check_current(index, index_note, collection, options)
         return index, index_note, None
     folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     encoded = [folder for folder in folders if (folder / MANIFEST).is_file()]
@@ -169,19 +169,20 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
     return folders[0], IndexNote("impact", manifests, {}), ExactSearcher.load(*folders)
 
 
-def _check_current(index: Path, index_note: IndexNote, collection: str, model: str) -> None:
+def _check_current(index: Path, index_note: IndexNote, collection: str, options: argparse.Namespace) -> None:
     """Raise if the documents have been encoded again since ``index``, an index found by name, was made."""
     try:
-        folders = encoded_folders(collection, model, "--vectors")
+        folders = encoded_folders(collection, options.model, "--vectors")
         manifests = [Manifest.load(folder) for folder in folders]
     except LearnedSparseError:
         return  # no vectors here, or several encodings: nothing to compare with
     if index_note.manifests and not all(manifest.complete for manifest in manifests):
         _log.warning("%s: made of earlier vectors than those in %s, which are not complete yet", index, folders[0])
     elif index_note.manifests and not same_vectors(index_note.manifests, manifests):
+        named = f"--model {options.model}" + (f" --collection {options.collection}" if options.collection else "")
         raise LearnedSparseError(
             f"{index}: made of other vectors than {folders[0]} holds now; make it again with python -m "
-            f"learned_sparse.index --model {model} --overwrite, or search it as it is with --index {index}"
+            f"learned_sparse.index {named} --overwrite, or search it as it is with --index {index}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import random
 import shutil
@@ -123,15 +124,17 @@ def test_an_index_older_than_its_vectors_is_refused(
     write_folder(vectors, {"d1": {"hives": 1}})
     index.mkdir(parents=True)
     note = IndexNote("impact", (dataclasses.replace(Manifest.load(vectors), versions={"torch": "1"}),), {})
-    search._check_current(index, note, "pydoc", "m")  # the same vectors
-    search._check_current(index, note, "other", "m")  # no vectors here: a copied index
+    options = argparse.Namespace(model="m", collection=None)
+    search._check_current(index, note, "pydoc", options)  # the same vectors
+    search._check_current(index, note, "other", options)  # no vectors here: a copied index
     write_folder(vectors, {"d1": {"hives": 2}}, complete=False)
-    search._check_current(index, note, "pydoc", "m")
+    search._check_current(index, note, "pydoc", options)
     assert "m: made of earlier vectors than those in" in caplog.text
     write_folder(vectors, {"d1": {"hives": 2}})
     note.save(index)
     with pytest.raises(
-        LearnedSparseError, match=r"made of other vectors than .*m holds now; .*--overwrite, or .*--index"
+        LearnedSparseError,
+        match=r"made of other vectors than .*m holds now; .*index --model m --overwrite, or .*--index",
     ):
         search.main(["--model", "m", "--topics", str(tmp_path / "topics"), "--output", str(tmp_path / "run")])
 
