@@ -5,6 +5,7 @@ A state is safetensors and JSON only, and whole or absent: a run that is killed 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -45,6 +47,8 @@ _FREE = {"log_every", "save_every", "model"}  # settings that may change when a 
 _LOCATIONS = {"collection", "topics", "qrels", "triples", "run", "candidates"}
 """Settings of data and validation that say where texts are; fingerprints compare the contents."""
 _UNSAVED = ".training"
+_CHECKSUM = "sha256"
+"""Key in the header of a state's safetensors files."""
 _STATE = re.compile(r"\d\d-\d{9}")
 _SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
 """Logged values that the progress bar shows, and their formats."""
@@ -308,12 +312,12 @@ def load_state(
     load_weights(state / "weights.safetensors", module)
     tensors = parameters_and_buffers(module)
     groups = {id(parameter): group for group in optimizer.param_groups for parameter in group["params"]}
-    for key, value in load_file(state / "optimizer.safetensors").items():
+    for key, value in _load(state / "optimizer.safetensors").items():
         name, _, field_name = key.rpartition("/")
         parameter = tensors[name]
         device_of_field = state_device(groups[id(parameter)], parameter, field_name)
         optimizer.state[parameter][field_name] = value.to(device_of_field)
-    rows = load_file(state / "random.safetensors")["states"]
+    rows = _load(state / "random.safetensors")["states"]
     if len(rows) != processes or not set_random_state(rows[process], device):
         _logger.warning(
             "%s: saved with another number of processes or on another kind of device; its random numbers are not "
@@ -338,7 +342,7 @@ def save_weights(path: Path, module: nn.Module) -> None:
 
 def load_weights(path: Path, module: nn.Module) -> None:
     """Put the tensors of ``path`` into ``module``."""
-    saved, tensors = load_file(path), parameters_and_buffers(module)
+    saved, tensors = _load(path), parameters_and_buffers(module)
     if saved.keys() != tensors.keys():
         raise LearnedSparseError(f"{path}: the weights of another model; start again with --overwrite")
     with torch.no_grad():
@@ -356,4 +360,28 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> d
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(content, path, {_CHECKSUM: _digest(content)})
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    """The tensors that ``_save`` wrote; a file that has changed since is an error."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            recorded = (file.metadata() or {}).get(_CHECKSUM)
+            content = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise LearnedSparseError(f"{path}: cannot be read ({error}); start again with --overwrite") from error
+    if recorded is not None and recorded != _digest(content):
+        raise LearnedSparseError(f"{path}: changed since it was written; restore it, or start again with --overwrite")
+    return content
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and numbers."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from encoders.training.folder import Progress, RunFolder
+from encoders.training.folder import Progress, RunFolder, load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, mark_done, marker_of
 from learned_sparse.core import LearnedSparseError, Quantizer, home, read_json, read_record, write_record
 from learned_sparse.index import IndexNote
@@ -158,3 +159,22 @@ def test_what_is_no_json_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(LearnedSparseError, match="not UTF-8"):
         read_record(tmp_path / "a.json")
+
+
+def test_damaged_states_of_training_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "best.safetensors"
+    model = torch.nn.Linear(3, 2)
+    model.register_buffer("count", torch.tensor(7))
+    save_weights(path, model)
+    whole = path.read_bytes()
+    load_weights(path, model)
+    for at in range(0, len(whole), 5):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        if refusal(load_weights, path, model) is None:
+            assert whole[at : at + 1].isspace() or b"sha256" in whole[at - 6 : at + 6]  # the name of the checksum
+    path.write_bytes(whole[:-1])
+    with pytest.raises(LearnedSparseError, match=r"best\.safetensors: cannot be read .*; start again with --overwrite"):
+        load_weights(path, model)
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(LearnedSparseError, match=r"best\.safetensors: changed since it was written"):
+        load_weights(path, model)
