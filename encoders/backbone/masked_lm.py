@@ -42,7 +42,7 @@ class Tower(nn.Module):
         super().__init__()
         decoder: Any = model.get_output_embeddings()
         _check_decoder(model, decoder)
-        self.decoder = decoder
+        self.decoder: nn.Linear = decoder
         bias: Tensor | None = decoder.bias
         if bias is None:
             self.register_buffer("_no_bias", torch.zeros(decoder.out_features), persistent=False)
