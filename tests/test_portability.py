@@ -24,7 +24,8 @@ from tests.checks.portability import problems
         ("import fcntl", "fcntl: "),
         ("from resource import setrlimit", "resource: "),
         ("count = len(os.sched_getaffinity(0))", "os.sched_getaffinity: "),
-        ("os.kill(process, signal.SIGKILL)", "signal.SIGKILL: "),
+        ("signal.signal(signal.SIGHUP, stop)", "signal.SIGHUP: "),
+        ("os.kill(process, 0)", "os.kill: "),  # ends the process on Windows
         ("link.symlink_to(file)", "symlink_to: "),
         ("subprocess.run(words, preexec_fn=limit)", "preexec_fn: "),
         ("lines = Path('/proc/cpuinfo').read_bytes()", "/proc/cpuinfo: "),
