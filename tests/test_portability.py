@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.training import folder as training_folder
-from eval.reproduce import runner
-from learned_sparse.core import LearnedSparseError, atomic_write
+from learned_sparse.core import atomic_write, locks, new_folder
 from learned_sparse.core import files as core_files
 from learned_sparse.index import build
 from learned_sparse.lucene import IndexedCounts
@@ -73,14 +71,31 @@ def windows() -> types.SimpleNamespace:
     return types.SimpleNamespace(**{**vars(os), "name": "nt", "open": open_file})
 
 
-def test_files_are_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core_files, "os", windows())
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_files_and_folders_are_replaced_on_other_systems(
+    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_files, "os", windows() if platform == "win32" else os)
+    monkeypatch.setattr(core_files, "sys", types.SimpleNamespace(platform=platform))
+    for content in (b"old", b"new"):
+        with atomic_write(tmp_path / "run.txt") as file:
+            file.write(content)
+        with new_folder(tmp_path / "index") as folder:
+            (folder / "segments_1").write_bytes(content)
+    assert (tmp_path / "run.txt").read_bytes() == b"new"
+    assert (tmp_path / "index" / "segments_1").read_bytes() == b"new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "run.txt"]
+
+
+def test_systems_without_flock_are_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(locks, "fcntl", None)
+    locks._warn_once.cache_clear()
     with atomic_write(tmp_path / "run.txt") as file:
         file.write(b"whole")
-    assert (tmp_path / "run.txt").read_bytes() == b"whole"
-    monkeypatch.setattr(training_folder, "os", windows())
-    training_folder._sync(tmp_path)
-    training_folder._sync(tmp_path / "run.txt")
+    assert "make sure that no two commands write the same output" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == ["run.txt"]
 
 
 def test_vectors_are_copied_where_links_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,12 +116,6 @@ def test_vectors_are_copied_where_links_are_refused(tmp_path: Path, monkeypatch:
     (tmp_path / "index").mkdir()
     build._with_anserini(files, tmp_path / "index", [], threads=1, heap=None)
     assert seen == [b"part-0.jsonl", b"part-1.jsonl"]
-
-
-def test_leaderboards_need_the_lock(tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "os", windows())
-    with pytest.raises(LearnedSparseError, match="a lock that Windows lacks"), runner.only_one():
-        pass
 
 
 def test_variables_of_the_environment_are_documented(root: Path) -> None:

@@ -14,8 +14,8 @@ ONLY_SOME_ATTRIBUTES = {
     "os.O_DIRECT", "os.O_DIRECTORY", "os.O_NOFOLLOW", "os.chown", "os.copy_file_range", "os.fchmod", "os.fchown",
     "os.fork", "os.forkpty", "os.getegid", "os.geteuid", "os.getgid", "os.getloadavg", "os.getpgid", "os.getuid",
     "os.kill", "os.killpg", "os.link", "os.memfd_create", "os.mkfifo", "os.nice", "os.posix_fadvise",
-    "os.posix_fallocate", "os.process_cpu_count", "os.sched_getaffinity", "os.sched_setaffinity", "os.sendfile", "os.setsid", "os.splice",
-    "os.statvfs", "os.symlink", "os.sync", "os.sysconf", "os.uname", "os.wait4",
+    "os.posix_fallocate", "os.process_cpu_count", "os.sched_getaffinity", "os.sched_setaffinity", "os.sendfile",
+    "os.setsid", "os.splice", "os.statvfs", "os.symlink", "os.sync", "os.sysconf", "os.uname", "os.wait4",
     "signal.SIGALRM", "signal.SIGHUP", "signal.SIGKILL", "signal.SIGPIPE", "signal.SIGQUIT", "signal.SIGUSR1",
     "signal.SIGUSR2", "signal.SIGXFSZ", "signal.alarm", "signal.pthread_sigmask", "signal.setitimer", "time.tzset",
 }  # fmt: skip
