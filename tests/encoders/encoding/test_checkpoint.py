@@ -80,19 +80,34 @@ def test_a_plain_masked_lm_is_splade_max(tiny_distilbert: Path) -> None:
         load_checkpoint(tiny_distilbert, architecture="sparterm")
 
 
-def test_an_unfinished_save_leaves_no_checkpoint(
+def test_a_failed_save_leaves_the_earlier_checkpoint_and_one_that_is_cut_off_leaves_none(
     model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_checkpoint(tmp_path, model)
+    replace = Path.replace
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("encoders.backbone.masked_lm.Tower.save", full)
-    with pytest.raises(OSError, match="No space"):
-        save_checkpoint(tmp_path, model)
+    def killed(path: Path, target: Path) -> Path:
+        if path.name == "towers":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("encoders.backbone.masked_lm.Tower.save", full)
+        with pytest.raises(LearnedSparseError, match="No space"):
+            save_checkpoint(tmp_path, model)
+    load_checkpoint(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            save_checkpoint(tmp_path, model)
     with pytest.raises(LearnedSparseError, match=f"no checkpoint: neither {NOTES} nor"):
         load_checkpoint(tmp_path)
+    save_checkpoint(tmp_path, model)
+    load_checkpoint(tmp_path)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def change(folder: Path, **changes: Any) -> None:
@@ -153,8 +168,7 @@ def test_towers_with_heads(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.
         patched.setattr("encoders.backbone.hidden_states.to_safetensors", full)
         with pytest.raises(LearnedSparseError, match="No space"):
             save_checkpoint(tmp_path, model)
-    assert not (tmp_path / NOTES).exists()
-    assert not (tmp_path / "towers" / "weighting" / HEAD).exists()
+    load_checkpoint(tmp_path)
 
 
 def test_changed_settings(tiny_bert: Path) -> None:
