@@ -153,7 +153,7 @@ def probe(model: Any, forward: Callable[[Tensor, Tensor], Tensor]) -> None:
     model.eval()
     try:
         with torch.inference_mode():
-            result = forward(input_ids, mask)
+            result = forward(input_ids.to(model.device), mask.to(model.device)).cpu()
     except Exception as error:  # of any kind: this is the code of a model that this package may not know
         raise unsupported(model, f"it cannot read token ids and a mask alone ({type(error).__name__})") from error
     finally:
