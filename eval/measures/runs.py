@@ -9,7 +9,7 @@ from pathlib import Path
 
 from encoders.checkpoints import TOKENIZER, locate, read_tokenizer
 from eval.measures.scores import Qrels, parse_measure
-from learned_sparse.collections import Collection, Run, load_collection, read_run
+from learned_sparse.collections import Collection, OnBadLine, Run, load_collection, read_run
 from learned_sparse.core import Document, LearnedSparseError
 
 _BATCH = 10_000  # texts tokenised at a time
@@ -79,7 +79,7 @@ def load_judged(options: argparse.Namespace) -> Judged:
 
 def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
     """The collection of ``--collection`` and ``--data``, and ``--split`` or its only split."""
-    on_bad_line = getattr(options, "on_bad_line", None) or "error"
+    on_bad_line: OnBadLine = getattr(options, "on_bad_line", None) or "error"
     collection = load_collection(options.collection, data=options.data, on_bad_line=on_bad_line)
     if options.split is None and len(collection.splits) > 1:
         known = ", ".join(collection.splits)

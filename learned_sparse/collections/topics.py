@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
@@ -43,9 +44,10 @@ def read_queries(path: str | Path) -> list[Query]:
     kept: it has no hits, and measures count it as 0.
     """
     path = Path(path)
-    lines = [(f"{path}:{number}", decode_or_fail(line, f"{path}:{number}")) for number, line in read_lines(path)]
+    lines = ((f"{path}:{number}", decode_or_fail(line, f"{path}:{number}")) for number, line in read_lines(path))
+    first = next(lines, None)
     queries: dict[str, Query] = {}
-    for where, name, text in _reader(path, lines[0][1])(lines) if lines else ():
+    for where, name, text in _reader(path, first[1])(chain([first], lines)) if first else ():
         try:
             query = Query(check_id(name), _on_one_line(without_mark(text)))
         except BadLineError as error:

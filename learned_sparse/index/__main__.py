@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from learned_sparse.collections import Collection, add_bad_line_option, load_collection, read_documents
+from learned_sparse.collections import Collection, OnBadLine, add_bad_line_option, load_collection, read_documents
 from learned_sparse.core import LearnedSparseError, encoded_folders, index_folder, positive, run_main
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
@@ -150,7 +150,7 @@ def is_index_of(vectors: VectorFiles, index: Path) -> bool:
 def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> str:
     if options.input and len(options.input) > 1:
         raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
-    on_bad_line = options.on_bad_line or "error"
+    on_bad_line: OnBadLine = options.on_bad_line or "error"
     documents = (
         read_documents(options.input[0], on_bad_line=on_bad_line)
         if options.input
