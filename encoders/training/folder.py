@@ -179,9 +179,9 @@ class RunFolder:
         state's folder.
         """
         final = self._states / progress.name
+        for leftover in self._states.glob(".*.tmp"):
+            shutil.rmtree(leftover)
         if not final.exists():
-            for leftover in self._states.glob(".*.tmp"):
-                shutil.rmtree(leftover)
             with new_folder(final) as temporary:
                 _save(temporary / "weights.safetensors", parameters_and_buffers(module))
                 _save(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer, module))
@@ -192,8 +192,8 @@ class RunFolder:
                 replace_folder(self._training, self.path / "training")
                 self.remove_unsaved()
                 self.after_save()
-            for name in self._names()[:-1]:
-                shutil.rmtree(self._states / name)
+        for name in self._names()[:-1]:  # a killed run may have left some, even if this state was saved
+            shutil.rmtree(self._states / name)
         for path in self._training.glob("best-*.safetensors"):
             if path != self._best(progress):
                 path.unlink()
