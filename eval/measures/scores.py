@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.collections import read_qrels, read_run
-from learned_sparse.core import LearnedSparseError, did_you_mean
+from learned_sparse.core import LearnedSparseError, atomic_write, did_you_mean
 from learned_sparse.lucene import anserini_jar, java_environment
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -293,8 +293,8 @@ def _write_run(path: Path, run: Run) -> None:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines)
+    with atomic_write(path) as file:
+        file.writelines(line.encode() for line in lines)
 
 
 def _unjudged_hit(grades: Mapping[str, int]) -> Sequence[tuple[str, float]]:

@@ -180,6 +180,11 @@ class Manifest:
         if counts.written and counts.empty_vectors == counts.written:
             yield "every vector is empty: no query will find anything; is the checkpoint trained?"
 
+    def check(self, folder: Path) -> None:
+        """Raise at the first of ``problems``."""
+        for problem in self.problems(folder):
+            raise LearnedSparseError(f"{problem}; encode again")
+
     def problems(self, folder: Path) -> Iterator[str]:
         """Differences between ``folder`` and this manifest: missing, changed or unknown files, other counts."""
         if not self.complete:

@@ -74,6 +74,8 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     if not path.exists():
         raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
+    if path.name == TOPICS and (path.parent / MANIFEST).is_file():
+        Manifest.load(path.parent).check(path.parent)
     for number, line in numbered_lines(path):
         where = f"{path}:{number}"
         try:

@@ -41,10 +41,14 @@ class BadLineError(ValueError):
 def read_vectors(path: str | Path) -> Iterator[tuple[str, dict[str, int]]]:
     """``(id, {term: impact})`` of each document below ``path``; an empty dict for an empty vector.
 
-    ``path`` is a file, a folder of files, or a folder that ``learned_sparse.encode`` wrote. Lines that Anserini would
-    drop or change, and repeated ids, raise an error with file and line. Only one document is in memory at a time.
+    ``path`` is a file, a folder of files, or a folder that ``learned_sparse.encode`` wrote, whose files must be those
+    of its manifest. Lines that Anserini would drop or change, and repeated ids, raise an error with file and line. Only
+    one document is in memory at a time.
     """
-    return _read_files(vector_files(Path(path)))
+    files = vector_files(Path(path))
+    if (Path(path) / MANIFEST).is_file():
+        Manifest.load(Path(path)).check(Path(path))
+    return _read_files(files)
 
 
 def _read_files(files: Iterable[Path]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from learned_sparse.lucene.jvm import anserini_jar, find_java, java_environment, start_jvm
 from learned_sparse.lucene.reader import (
     IndexContents,
+    check_integrity,
     document_frequencies,
     every_document_frequency,
     ids_near,
@@ -43,6 +44,7 @@ __all__ = [
     "allow_clauses",
     "analyze",
     "anserini_jar",
+    "check_integrity",
     "detach_thread",
     "document_frequencies",
     "every_document_frequency",

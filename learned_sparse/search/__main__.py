@@ -63,7 +63,8 @@ def main(argv: list[str] | None = None) -> int:
     path, index_note, exact = _target(options, collection.name)
     queries, output, remove_query = _queries(options, collection, path)
     rows = _encode(queries, path, index_note, options)
-    with open_searcher(path, index_note.scoring, heap=options.heap, exact=exact) as search:
+    scoring, check = index_note.scoring, not options.no_check
+    with open_searcher(path, scoring, heap=options.heap, exact=exact, check=check) as search:
         if exact is None and (path / INDEX_MANIFEST).is_file() and IndexNote.load(path) != index_note:
             raise LearnedSparseError(f"{path}: was replaced while the queries were encoded; run the search again")
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
@@ -106,6 +107,10 @@ def parser() -> argparse.ArgumentParser:
     where("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
     where("--encode-batch", type=positive, default=256, metavar="N", help="queries encoded at a time (default 256)")
+    where(
+        "--no-check", action="store_true",
+        help="do not compare the files of the index with their checksums, which takes about a second for each gigabyte",
+    )  # fmt: skip
     where("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     where("--impact", action="store_true", help=argparse.SUPPRESS)  # an option of search.lucene; the index records it
     what = parser.add_argument_group("queries").add_argument

@@ -88,18 +88,21 @@ def best_segments(hits: Hits, delimiter: str) -> list[tuple[str, float]]:
 
 @contextlib.contextmanager
 def open_searcher(
-    index: Path, scoring: str, *, heap: str | None = None, exact: ExactSearcher | None = None
+    index: Path, scoring: str, *, heap: str | None = None, exact: ExactSearcher | None = None, check: bool = False
 ) -> Iterator[BatchSearch]:
     """The searcher of an index with this ``scoring`` (see ``IndexNote``), or ``exact`` if given.
 
-    ``heap`` is the size of Java's memory, such as ``4g``. Neither Pyserini nor torch is imported.
+    ``heap`` is the size of Java's memory, such as ``4g``. With ``check``, the files of the index are first compared
+    with their checksums. Neither Pyserini nor torch is imported.
     """
     if exact is not None:
         yield exact.search_batch
         return
-    from learned_sparse.lucene import Bm25Searcher, ImpactSearcher, start_jvm
+    from learned_sparse.lucene import Bm25Searcher, ImpactSearcher, check_integrity, start_jvm
 
     start_jvm(heap=heap)
+    if check:
+        check_integrity(index)
     if scoring == "impact":
         with ImpactSearcher(index) as impacts:
             yield impacts.search_batch
