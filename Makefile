@@ -13,13 +13,14 @@ numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests
 ready := .venv/.ready
 bin := .venv/bin
 
-.PHONY: help demo test test-gpu check bench clean
+.PHONY: help demo test test-faults test-gpu check bench clean
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
 	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade spade\")"
 	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
 	@echo "make test                 the checks, then the tests; those of numbers a second time with encoders in bf16"
+	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: an hour"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make check                style, types, imports between packages, size of folders and files, portability"
 	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"
@@ -36,6 +37,12 @@ test: check
 test-gpu: $(ready)
 	$(bin)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "error: torch finds no GPU")'
 	$(bin)/python -m pytest -m gpu
+
+test-faults: $(ready)
+	rm -f .reliability.jsonl
+	RELIABILITY=full RELIABILITY_RESULTS=$(CURDIR)/.reliability.jsonl \
+	  $(bin)/python -m pytest tests/reliability --numprocesses $(WORKERS) --no-loadscope-reorder
+	$(bin)/python -m tests.reliability.report .reliability.jsonl
 
 check: $(ready)
 	$(bin)/ruff check .

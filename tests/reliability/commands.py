@@ -1,0 +1,315 @@
+"""The commands that write, each on toy data, and the client of the fork server that runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.toy_data import WORDS, save_beir, save_recipes
+
+ROOT = Path(__file__).resolve().parents[2]
+Tree = dict[str, bytes]
+"""Bytes of each file below a folder, by path."""
+_TIMES = re.compile(
+    rb'"(seconds|examples_per_second)": [0-9.e+-]+|^  "(sha256|checksum)": "[0-9a-f]{64}"', re.MULTILINE
+)
+"""Times in JSON, and the checksum of a record with times."""
+_TEMPORARY = re.compile(r"(^|/)\.[^/]*\.tmp(/|$)|\.replaced(/|$)|(^|/)source(/|$)")
+_LUCENE = re.compile(r"\.(si|cfs|cfe|fnm|fdm|fdt|fdx|doc|pos|pay|tim|tip|tmd|dvd|dvm|nvd|nvm|psm)$|(^|/)segments_\d+$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a run ended."""
+
+    pid: int
+    status: int
+    """Exit status; negative for a signal."""
+    seconds: float
+    events: int
+    """File operations that write."""
+    hung: bool
+    output: str
+    """Standard output and standard error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of a command, and what happens to it: a signal after ``after`` seconds or before operation ``event``."""
+
+    module: str
+    arguments: tuple[str, ...]
+    folder: Path
+    """Working directory."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    """Seconds before the command begins."""
+    signal: int = 0
+    after: float | None = None
+    event: int | None = None
+    target: str = "top"
+    """Who gets the signal: ``top``, the ``group``, or the process that reaches the event (``self``)."""
+    faults: Mapping[str, Any] = field(default_factory=dict)
+    """See ``faults.install``."""
+
+
+class Server:
+    """A running fork server."""
+
+    def __init__(self) -> None:
+        environment = {
+            **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1",
+        }  # fmt: skip
+        command = [sys.executable, "-m", "tests.reliability.fork_server"]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._groups: set[int] = set()
+        assert self._read() == "ready"
+
+    def run(self, *runs: Run) -> list[Result]:
+        """Run all ``runs`` at the same time; returns when all have ended."""
+        requests = []
+        for number, run in enumerate(runs):
+            output = str(run.folder / f"output-{number}.txt")
+            requests.append({**dataclasses.asdict(run), "folder": str(run.folder), "output": output})
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(requests) + "\n")
+        self._process.stdin.flush()
+        results = []
+        for request, values in zip(requests, json.loads(self._read()), strict=True):
+            path = Path(request["output"])
+            output = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+            path.unlink(missing_ok=True)
+            results.append(Result(output=output, **values))
+        return results
+
+    def close(self) -> None:
+        """End the server."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the fork server has ended with status {self._process.wait()}")
+        return line.strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A command that writes below the folder ``out`` of its working directory."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+    again: tuple[str, ...] = ()
+    """Further arguments when the command is given once more after a kill."""
+    replace: tuple[str, ...] = ()
+    """Further arguments that replace an earlier result; empty: there is no such option."""
+    before: Case | None = None
+    """The command that made the earlier result."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    incremental: bool = False
+    """Files appear one by one; else the whole result appears at once."""
+    finished: str = ""
+    """The file that is written last, if ``incremental``; empty: each file is whole by itself."""
+    compared: str = ""
+    """Pattern of the files that are compared; the others hold times."""
+
+    def run(self, folder: Path, *more: str, **options: Any) -> Run:
+        """A run in ``folder``."""
+        return Run(
+            module=self.module, arguments=(*self.arguments, *more), folder=folder, environment=self.environment,
+            **options,
+        )  # fmt: skip
+
+
+def tree(folder: Path) -> Tree:
+    """The files below ``folder``, without temporary ones, times and random ids of Lucene."""
+    return {name: content for name, content in everything(folder).items() if not is_temporary(name)}
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a path below the working directory is that of a temporary file."""
+    return bool(_TEMPORARY.search(name))
+
+
+def everything(folder: Path) -> Tree:
+    """The files below ``folder``, without times and random ids of Lucene; empty folders end in ``/``."""
+    files: Tree = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_file():
+            files[name] = _neutral(name, path.read_bytes())
+        elif not any(path.iterdir()):
+            files[f"{name}/"] = b""
+    return files
+
+
+def _neutral(name: str, content: bytes) -> bytes:
+    if _LUCENE.search(name) or name.endswith(".log"):
+        return b"%d bytes" % (0 if name.endswith(".log") else len(content))
+    if name.endswith((".json", ".jsonl")) and b"second" in content:
+        return _TIMES.sub(b"", content)
+    return content
+
+
+class World:
+    """Toy data, and results of the commands that later commands read, made when they are first used."""
+
+    def __init__(self, folder: Path, backbone: Path, server: Server) -> None:
+        self.folder, self._server = folder, server
+        words = WORDS[:15]
+        texts = {f"d{n}": " ".join(words[(n * 3 + i * (1 + n % 4)) % 15] for i in range(6)) for n in range(24)}
+        queries = {f"q{n}": " ".join(text.split()[:2]) for n, text in enumerate(texts.values())}
+        judged = [(f"q{n}", f"d{n}", 1) for n in range(24)]
+        self.collection = folder / "toy"
+        save_beir(self.collection, texts, queries, {"train": judged, "test": judged[:8]})
+        self.topics = folder / "topics.tsv"
+        self.topics.write_text("".join(f"{name}\t{text}\n" for name, text in list(queries.items())[:6]))
+        recipes = save_recipes(folder / "recipes", ["small-splade"], backbone, -0.5)
+        self.recipe = recipes / "small-splade.yaml"
+        values = yaml.safe_load(self.recipe.read_text(encoding="utf-8"))
+        run = "".join(f"q{n} Q0 d{(n + i) % 24} {i + 1} {9 - i} bm25\n" for n in range(24) for i in range(4))
+        (folder / "train.run").write_text(run, encoding="utf-8")
+        values["data"] = [{"collection": str(self.collection), "split": "train", "run": str(folder / "train.run")}]
+        validation = {"collection": str(self.collection), "split": "test", "queries": 5, "pool": 20, "every": 2}
+        values |= {"validation": validation, "save_every": 2, "log_every": 1}
+        values["stages"][0] |= {"steps": 6, "batch_size": 4}
+        self.recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
+        self.matrix = folder / "matrix.yaml"
+        matrix = {
+            "title": "Toy", "hits": 5, "baseline": "BM25",
+            "columns": {"toy": {"collection": str(self.collection), "split": "test", "measures": ["MRR@10"]}},
+            "rows": {"BM25": {"bm25": "text"}, "tiny": {"recipe": str(self.recipe), "backend": "exact"}},
+        }  # fmt: skip
+        self.matrix.write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
+        self._made: dict[str, Path] = {}
+
+    def result(self, case: Case) -> Path:
+        """The folder ``out`` of an undisturbed run of ``case``."""
+        if case.name not in self._made:
+            folder = self.folder / "made" / case.name
+            folder.mkdir(parents=True)
+            (result,) = self._server.run(case.run(folder))
+            assert result.status == 0, result.output
+            self._made[case.name] = folder / "out"
+        return self._made[case.name]
+
+    def copy_result(self, case: Case, folder: Path) -> None:
+        """Copy what ``case`` makes to ``folder/out``."""
+        shutil.copytree(self.result(case), folder / "out", symlinks=True)
+
+    def train(self, seed: int = 42) -> Case:
+        """Training of six steps with a state every two."""
+        return Case(
+            name=f"train-{seed}", module="encoders.train", again=("--resume",), replace=("--overwrite",),
+            arguments=(
+                "--recipe", str(self.recipe), "--output", "out/model", "--device", "cpu", "--quiet",
+                "--set", f"seed={seed}",
+            ),
+            before=self.train(seed - 1) if seed == 42 else None, incremental=True, finished="model/learned_sparse.json",
+        )  # fmt: skip
+
+    @property
+    def checkpoint(self) -> Path:
+        """A trained checkpoint."""
+        return self.result(self.train()) / "model"
+
+    def encode(self, bits: int = 8) -> Case:
+        """Documents in four parts."""
+        return Case(
+            name=f"encode-{bits}", module="learned_sparse.encode", again=("--resume",), replace=("--overwrite",),
+            arguments=(
+                *self._model(), "--input", str(self.collection / "corpus.jsonl"), "--output", "out/vectors",
+                "--part-size", "6", "--bits", str(bits), *(["--gzip"] if bits == 8 else []),
+            ),
+            before=self.encode(4) if bits == 8 else None, incremental=True, finished="vectors/manifest.json",
+        )  # fmt: skip
+
+    def queries(self, bits: int = 8) -> Case:
+        """Encoded queries."""
+        return Case(
+            name=f"queries-{bits}", module="learned_sparse.encode", again=("--resume",), replace=("--overwrite",),
+            arguments=(
+                *self._model(), "--queries", "--input", str(self.topics), "--output", "out/queries", "--bits", str(bits)
+            ),
+            before=self.queries(4) if bits == 8 else None, incremental=True, finished="queries/manifest.json",
+        )  # fmt: skip
+
+    def prune(self, dimensions: int = 3) -> Case:
+        """Vectors without the most frequent terms."""
+        arguments = ("--output", "out/pruned", "--top-dimensions", str(dimensions))
+        return Case(
+            name=f"prune-{dimensions}", module="learned_sparse.prune", replace=("--overwrite",),
+            arguments=("--vectors", str(self.result(self.encode()) / "vectors"), *arguments), again=("--overwrite",),
+            before=self.prune(2) if dimensions == 3 else None,
+        )  # fmt: skip
+
+    def index(self, bits: int = 8) -> Case:
+        """A Lucene index of the vectors."""
+        vectors = str(self.result(self.encode(bits)) / "vectors")
+        return Case(
+            name=f"index-{bits}", module="learned_sparse.index", replace=("--overwrite",),
+            arguments=("--input", vectors, "--index", "out/index", "--threads", "1"),
+            before=self.index(4) if bits == 8 else None,
+        )  # fmt: skip
+
+    def bm25(self) -> Case:
+        """A Lucene index of text, which Anserini writes in a process of its own."""
+        return Case(
+            name="index --bm25", module="learned_sparse.index", replace=("--overwrite",), again=("--overwrite",),
+            arguments=(
+                "--bm25", "--input", str(self.collection / "corpus.jsonl"), "--index", "out/bm25", "--threads", "1"
+            ),
+        )  # fmt: skip
+
+    def search(self, hits: int = 5, backend: str = "lucene") -> Case:
+        """A run file; an earlier one is replaced."""
+        where: tuple[str, ...] = ("--index", str(self.result(self.index()) / "index"))
+        if backend == "exact":
+            where = ("--backend", "exact", "--vectors", str(self.result(self.encode()) / "vectors"))
+        return Case(
+            name=f"search-{backend}-{hits}", module="learned_sparse.search",
+            arguments=(
+                *where, "--topics", str(self.topics), "--output", "out/runs/run.txt", "--hits", str(hits),
+                "--batch-size", "2",
+            ),
+            before=self.search(3, backend) if hits == 5 else None,
+        )  # fmt: skip
+
+    def export(self) -> Case:
+        """Topics, judgements and documents for stock commands."""
+        return Case(
+            name="prepare export", module="eval.reproduce.prepare", incremental=True,
+            arguments=(
+                "export", "--collection", str(self.collection), "--split", "test", "--documents", "--output",
+                "out/plain",
+            ),
+        )  # fmt: skip
+
+    def reproduce(self) -> Case:
+        """A leaderboard of BM25 and a trained model; each step is a process of its own."""
+        return Case(
+            name="reproduce", module="eval.reproduce", environment={"LEARNED_SPARSE_HOME": "out"}, incremental=True,
+            arguments=("--matrix", str(self.matrix), "--output", "out/results", "--threads", "1"),
+            compared=r"^(runs|evaluations|queries)/|^vectors/[^/]*/[^/]*/vectors/|^checkpoints/[^/]*/learned_sparse.json$",
+        )  # fmt: skip
+
+    def _model(self) -> tuple[str, ...]:
+        return ("--model", "tiny", "--checkpoint", str(self.checkpoint), "--device", "cpu", "--dtype", "fp32")
