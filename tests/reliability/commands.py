@@ -25,7 +25,8 @@ _TIMES = re.compile(
     rb'"(seconds|examples_per_second)": [0-9.e+-]+|^  "(sha256|checksum)": "[0-9a-f]{64}"', re.MULTILINE
 )
 """Times in JSON, and the checksum of a record with times."""
-_TEMPORARY = re.compile(r"(^|/)\.[^/]*\.tmp(/|$)|\.replaced(/|$)|(^|/)source(/|$)")
+_TEMPORARY = re.compile(r"(^|/)(\.[^/]*\.(tmp|replaced)|\.training|source)(/|$)")
+_LOCK = re.compile(r"(^|/)\.[^/]*\.lock$")
 _LUCENE = re.compile(r"\.(si|cfs|cfe|fnm|fdm|fdt|fdx|doc|pos|pay|tim|tip|tmd|dvd|dvm|nvd|nvm|psm)$|(^|/)segments_\d+$")
 
 
@@ -150,10 +151,15 @@ def is_temporary(name: str) -> bool:
 
 
 def everything(folder: Path) -> Tree:
-    """The files below ``folder``, without times and random ids of Lucene; empty folders end in ``/``."""
+    """The files below ``folder``, without times and random ids of Lucene; empty folders end in ``/``.
+
+    Lock files are left out: the one of a killed process stays until something is written there again.
+    """
     files: Tree = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
+        if _LOCK.search(name):
+            continue
         if path.is_file():
             files[name] = _neutral(name, path.read_bytes())
         elif not any(path.iterdir()):
