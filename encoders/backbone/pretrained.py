@@ -89,6 +89,8 @@ def load_pretrained(auto_class: Any, name: str | Path, folder: Path, config: Any
             model, loading = auto_class.from_pretrained(
                 folder, config=config, output_loading_info=True, ignore_mismatched_sizes=True, **options
             )
+        except MemoryError:
+            raise
         except Exception as error:  # what transformers raises depends on config.json
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise LearnedSparseError(

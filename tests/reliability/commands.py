@@ -82,20 +82,11 @@ class Server:
 
     def run(self, *runs: Run) -> list[Result]:
         """Run all ``runs`` at the same time; returns when all have ended."""
-        requests = []
-        for number, run in enumerate(runs):
-            output = str(run.folder / f"output-{number}.txt")
-            requests.append({**dataclasses.asdict(run), "folder": str(run.folder), "output": output})
+        requests = [{**dataclasses.asdict(run), "folder": str(run.folder)} for run in runs]
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(requests) + "\n")
         self._process.stdin.flush()
-        results = []
-        for request, values in zip(requests, json.loads(self._read()), strict=True):
-            path = Path(request["output"])
-            output = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-            path.unlink(missing_ok=True)
-            results.append(Result(output=output, **values))
-        return results
+        return [Result(**values) for values in json.loads(self._read())]
 
     def close(self) -> None:
         """End the server."""
@@ -200,7 +191,7 @@ class World:
         self.recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
         self.matrix = folder / "matrix.yaml"
         matrix = {
-            "title": "Toy", "hits": 5, "baseline": "BM25",
+            "title": "Toy", "hits": 10, "baseline": "BM25",
             "columns": {"toy": {"collection": str(self.collection), "split": "test", "measures": ["MRR@10"]}},
             "rows": {"BM25": {"bm25": "text"}, "tiny": {"recipe": str(self.recipe), "backend": "exact"}},
         }  # fmt: skip
@@ -211,7 +202,7 @@ class World:
         """The folder ``out`` of an undisturbed run of ``case``."""
         if case.name not in self._made:
             folder = self.folder / "made" / case.name
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             (result,) = self._server.run(case.run(folder))
             assert result.status == 0, result.output
             self._made[case.name] = folder / "out"

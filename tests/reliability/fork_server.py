@@ -7,6 +7,7 @@ results. ``tests.reliability.commands`` is the client and explains the fields of
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import json
 import mmap
@@ -29,7 +30,8 @@ MODULES = (
     "eval.report.__main__", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix_file",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
     "learned_sparse.encode.__main__", "learned_sparse.index.__main__", "learned_sparse.prune",
-    "learned_sparse.search.__main__", "jnius_config", "scipy.sparse", "tqdm", "transformers.models.bert.modeling_bert",
+    "learned_sparse.search.__main__", "encodings.utf_8_sig", "jnius_config", "scipy.sparse", "tqdm",
+    "transformers.models.bert.modeling_bert",
     "transformers.models.bert.tokenization_bert", "transformers.models.auto.modeling_auto",
 )  # fmt: skip
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -68,6 +70,7 @@ def run_command(module: str, arguments: list[str]) -> NoReturn:
     """Run ``python -m module arguments`` in this process, and end it."""
     from learned_sparse.core import run_main
 
+    sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: PTH123, SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.argv = [module, *arguments]
@@ -107,27 +110,41 @@ class Running:
         self._after, self._signal, self._target = run.get("after"), run.get("signal", 0), run.get("target", "top")
         self._counter = mmap.mmap(-1, 8)
         self.result: dict[str, Any] | None = None
-        self._started = time.monotonic()
+        self._started, self._output = time.monotonic(), b""
+        self._pipe, output = os.pipe()  # no file: its size may be limited
         self._pid = os.fork()
         if self._pid == 0:
-            _become(run, self._counter)
+            _become(run, self._counter, output)
+        os.close(output)
+        os.set_blocking(self._pipe, False)
 
     def poll(self) -> None:
         """Send the signal when it is due, and keep the result when the process has ended."""
         if self.result is not None:
             return
         seconds = time.monotonic() - self._started
+        self._read()
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid:
             events = struct.unpack("q", self._counter[:8])[0]
             code = os.waitstatus_to_exitcode(status)
             hung = seconds > MAX_SECONDS
-            self.result = {"pid": pid, "status": code, "seconds": seconds, "events": events, "hung": hung}
+            self._read()
+            os.close(self._pipe)
+            output = self._output.decode("utf-8", errors="replace")
+            self.result = {
+                "pid": pid, "status": code, "seconds": seconds, "events": events, "hung": hung, "output": output,
+            }  # fmt: skip
         elif seconds > MAX_SECONDS:
             os.killpg(self._pid, signal.SIGKILL)
         elif self._after is not None and seconds >= self._after:
             self._after = None
             _send(self._signal, self._pid, self._target)
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while content := os.read(self._pipe, 2**16):
+                self._output += content
 
 
 def _send(number: int, pid: int, target: str) -> None:
@@ -140,9 +157,8 @@ def _send(number: int, pid: int, target: str) -> None:
         os.kill(pid, number)
 
 
-def _become(run: dict[str, Any], counter: mmap.mmap) -> NoReturn:
+def _become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
     os.setsid()
-    output = os.open(run["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(run["folder"])
