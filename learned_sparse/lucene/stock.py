@@ -63,7 +63,9 @@ def read_log(text: str, status: int = 0) -> IndexedCounts:
     bad = [line for line in text.splitlines() if _ERROR.match(line)]
     if status or bad or not indexed or not empty:
         last = "\n".join(f"  {line}" for line in (bad or text.splitlines()[-5:])[:5])
+        full = "No space left on device" in text or "File too large" in text or not (status or bad)  # a log cut off
         way_out = "; give Java more memory with --heap" if "OutOfMemory" in text or "totalFiles" in text else ""
+        way_out = way_out or ("; free disk space" if full else "")
         raise LearnedSparseError(
             f"Anserini could not index everything (exit status {status}){way_out}; its log says:\n{last}"
         )

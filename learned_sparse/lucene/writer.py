@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +73,10 @@ class LuceneWriter:
             return
         try:
             self._check(self._calls.close(self._writer, True))
-        except (LuceneError, LearnedSparseError) as problem:
+        except LearnedSparseError:
+            self._calls.close(self._writer, False)
+            raise
+        except LuceneError as problem:
             self._calls.close(self._writer, False)
             raise LearnedSparseError(f"{self._index}: {problem}") from None
 
@@ -82,7 +86,8 @@ class LuceneWriter:
                 f"Java ran out of memory; give it more with --heap, such as --heap 4g (or ${HEAP_VARIABLE})"
             )
         if problem is not None and problem.startswith("writer closed by"):
-            raise LearnedSparseError(f"{self._index}: Lucene: {problem}")
+            full = re.search("No space left|File too large|quota", problem)
+            raise LearnedSparseError(f"{self._index}: Lucene: {problem}" + ("; free disk space" if full else ""))
         if problem is not None:
             raise LuceneError(problem)
 
