@@ -124,7 +124,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *JAVA_COMMANDS])
+@pytest.mark.parametrize("name", [*COMMANDS, pytest.param("index", marks=pytest.mark.jvm)])
 def test_a_full_disk(
     name: str, world: World, server: Server, small_disk: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
