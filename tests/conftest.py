@@ -104,6 +104,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
+def server() -> Generator[Any]:
+    """Runs commands in forks of one process that has imported them (``tests.reliability.commands.Server``)."""
+    from tests.reliability.commands import Server
+
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT masked-LM of a few kilobytes, with tokenizer."""
     from tests.tiny_models import save_tiny

@@ -1,9 +1,8 @@
-"""Fixtures of the reliability tests: a fork server, and toy data with a result of each command."""
+"""Toy data with a result of each command, for the reliability tests, and the time of all these tests."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,6 @@ from tests.reliability.commands import Server, World
 from tests.reliability.scale import record
 
 STARTED = pytest.StashKey[float]()
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    """Runs commands in forked processes."""
-    server = Server()
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,14 @@
-"""A small leaderboard: run once, run again, killed, with a broken row, and by hand with stock commands."""
+"""A small leaderboard: run once, run again, with a broken row, and by hand with stock commands.
+
+``tests/reliability/test_kills_java.py`` kills such a run.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +18,16 @@ import yaml
 from eval.reproduce import __main__ as reproduce
 from learned_sparse.collections import read_run
 from learned_sparse.core import LearnedSparseError
+from tests.reliability.commands import Run, Server
 from tests.toy_data import save_collection, save_recipes
-
-ROOT = Path(__file__).resolve().parents[3]
-FOLDERS, SUFFIXES = ("runs", "vectors", "queries"), {".txt", ".jsonl", ".tsv"}
-"""Output files that are byte-identical after a killed run is resumed."""
-KILLED = ("BM25", "tiny")
-"""Rows of the killed run; they have steps of every kind except "prepare" and "pool"."""
 
 
 class Toy:
     """A matrix with three kinds of rows, its data, and a home folder."""
 
-    def __init__(self, folder: Path, data: Path) -> None:
+    def __init__(self, folder: Path, data: Path, server: Server) -> None:
         self.folder, self.data, self.home, self.results = folder, data, folder / "home", folder / "results"
+        self._server = server
         self.matrix = folder / "toy.yaml"
 
     def change(self, **rows: Any) -> None:
@@ -43,25 +37,17 @@ class Toy:
             values["rows"].setdefault(name, {}).update(row)
         self.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
-    def command(self, *options: str) -> list[str]:
-        """The command line of the runner on this matrix."""
-        where = ["--matrix", str(self.matrix), "--data", str(self.data), "--output", str(self.results)]
-        return [sys.executable, "-m", "eval.reproduce", *where, "--threads", "1", *options]
-
-    def start(self, *command: str) -> subprocess.Popen[str]:
-        """Start a command in a new process group."""
-        environment = os.environ | {"LEARNED_SPARSE_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-
     def run(self, *options: str, status: int = 0) -> list[str]:
-        """Run the command to its end; returns the lines it prints."""
-        process = self.start(*self.command(*options))
-        output, _ = process.communicate(timeout=600)
-        assert process.returncode == status, output
-        return output.splitlines()
+        """Run the matrix; returns the lines that are printed."""
+        where = ["--matrix", str(self.matrix), "--data", str(self.data), "--output", str(self.results)]
+        return self.start("eval.reproduce", *where, "--threads", "1", *options, status=status)
+
+    def start(self, module: str, *arguments: str, status: int = 0) -> list[str]:
+        """Run ``python -m module arguments`` to its end; returns the lines that it prints."""
+        home = {"LEARNED_SPARSE_HOME": str(self.home)}
+        (result,) = self._server.run(Run(module=module, arguments=arguments, folder=self.folder, environment=home))
+        assert result.status == status, f"{module} {shlex.join(arguments)}\n{result.output}"
+        return result.output.splitlines()
 
     def results_json(self) -> dict[str, Any]:
         """``results.json``."""
@@ -79,11 +65,11 @@ class Toy:
     def copy(self, folder: Path) -> Toy:
         """A copy of everything but the data, with unchanged file times."""
         shutil.copytree(self.folder, folder)
-        return Toy(folder, self.data)
+        return Toy(folder, self.data, self._server)
 
 
 @pytest.fixture(scope="module")
-def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path) -> Toy:
+def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Path, server: Server) -> Toy:
     """A leaderboard without any finished step."""
     folder = tmp_path_factory.mktemp("reproduce") / "toy"
     folder.mkdir()
@@ -103,7 +89,7 @@ def new_leaderboard(tmp_path_factory: pytest.TempPathFactory, tiny_headless: Pat
             "pieces": {"bm25": "word-pieces"},
         },
     }
-    toy = Toy(folder, data)
+    toy = Toy(folder, data, server)
     toy.matrix.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     return toy
 
@@ -152,50 +138,6 @@ def test_a_second_run_does_nothing(done: Toy) -> None:
     assert (done.results / "results.json").read_bytes() == results
     listed = done.run("--dry-run")
     assert all(line.startswith("done ") for line in listed[:-1])
-
-
-@pytest.mark.jvm
-def test_a_run_killed_in_each_kind_of_step_ends_with_the_same_results(
-    new_leaderboard: Toy, done: Toy, tmp_path: Path
-) -> None:
-    toy = new_leaderboard.copy(tmp_path / "killed")
-    kinds: set[str] = set()
-    while started := _kill_at_a_new_kind_of_step(toy, kinds):
-        kinds |= started
-    assert kinds == {"index", "search", "train", "encode", "verify", "evaluate", "costs"}
-    killed, finished = (
-        {cell["row"]: cell for cell in leaderboard.results_json()["cells"]} for leaderboard in (toy, done)
-    )
-    for name in KILLED:
-        for key in ("scores", "verdicts", "status"):
-            assert killed[name][key] == finished[name][key]
-    compared = [
-        file for folder in FOLDERS for file in sorted((toy.home / folder).rglob("*")) if file.suffix in SUFFIXES
-    ]
-    assert len(compared) > 5
-    for file in compared:
-        assert file.read_bytes() == (done.home / file.relative_to(toy.home)).read_bytes()
-
-
-def _kill_at_a_new_kind_of_step(toy: Toy, kinds: set[str]) -> set[str]:
-    """Run until a step starts whose first word is not in ``kinds``, then kill the runner and the step with SIGKILL.
-
-    The delay varies, so that the step has just started, is running, or has ended. Returns the kinds that started.
-    """
-    process = toy.start(*toy.command("--row", *KILLED))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if _started(line) - kinds:
-            time.sleep(0.7 * (len(kinds) % 4))
-            os.killpg(process.pid, signal.SIGKILL)
-            remaining, _ = process.communicate()
-            return _started(line + remaining)
-    assert process.wait() == 0
-    return set()
-
-
-def _started(output: str) -> set[str]:
-    return set(re.findall(r"^\[.*?\] (\w+) .* \.\.\.$", output, re.MULTILINE))
 
 
 @pytest.mark.jvm
@@ -248,11 +190,11 @@ def test_the_displayed_commands_of_a_cell_reproduce_its_run(new_leaderboard: Toy
         for line in toy.run("--row", row, "--display-commands"):
             if not line.startswith("python "):
                 continue
-            process = toy.start(sys.executable, *shlex.split(line)[1:])
-            output, _ = process.communicate(timeout=300)
-            assert process.returncode == 0, f"{line}\n{output}"
+            _, option, module, *arguments = shlex.split(line)
+            assert option == "-m"
+            output = toy.start(module, *arguments)
             if "trec_eval" in line:
-                means.append(float(output.split()[-1]))
+                means.append(float(output[-1].split()[-1]))
         by_hand = read_run(toy.home / "by-hand" / "toy" / "test" / name / "run.txt")
         ours = read_run(done.home / "runs" / "toy" / "test" / f"{name}.txt")
         assert by_hand.keys() == ours.keys()
