@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from eval.reproduce.matrix_file import load_matrix
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, index_folder, run_file, vectors_folder
 from tests.toy_data import save_recipes
 
-MODELS = ("splade", *demo.OTHER_MODELS)
+MODELS = ("splade",)
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_the_demo_runs_every_step_once(
         "eval.costs --index",
     ):
         assert f"$ python -m {command}" in output
-    assert any(message.startswith("[ 1/25] index the text of pydoc: ") for message in caplog.messages)
+    assert any(message.startswith("[ 1/11] index the text of pydoc: ") for message in caplog.messages)
     table = rows(output)
     assert 0.3 < float(table["bm25"][0]) < 0.5  # this Python's docstrings; 0.3565 with Python 3.11.7
     assert 0.7 < float(table["bm25"][1]) < 0.95
@@ -67,12 +66,6 @@ def test_the_demo_runs_every_step_once(
     output = capsys.readouterr().out
     assert "$ python" not in output
     assert {name: row[:5] for name, row in rows(output).items()} == {n: table[n][:5] for n in ("bm25", "splade")}
-
-    shutil.rmtree(tmp_home / "reproduce")  # results without markers, as from other commands
-    written = {path: path.stat().st_mtime_ns for path in (vectors_folder("pydoc", "splade") / "vectors").iterdir()}
-    assert demo.main(["--models", "splade"]) == 0
-    assert "$ python -m learned_sparse.index --model splade" in capsys.readouterr().out  # confirms the index
-    assert written == {path: path.stat().st_mtime_ns for path in written}
 
 
 def rows(output: str) -> dict[str, list[str]]:

@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 
 FULL = os.environ.get("RELIABILITY") == "full"
-INPUTS = 10_000 if FULL else 200
+INPUTS = 10_000 if FULL else 100
 """Generated inputs of each reader."""
-KILLS = 100 if FULL else 2
+KILLS = 100 if FULL else 1
 """Kills of each command with each signal."""
 
 
