@@ -19,6 +19,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _log = logging.getLogger(__name__)
+_held: dict[Path, int] = {}
+"""Paths that this process has locked, and the file descriptors of the locks."""
 
 
 @contextlib.contextmanager
@@ -27,15 +29,26 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[int | None]:
 
     While another process or thread writes ``path``, raise an error that names the process, or with ``wait`` wait for
     it. The lock is the file ``.NAME.lock`` beside ``path``, which is removed with the block and taken over if its owner
-    was killed. Where the file system has no locks, a warning says so once and the block gets None.
+    was killed. Where the file system has no locks, a warning says so once and the block gets None. Files in a folder
+    that this process has locked need no locks of their own: the block gets the lock of the folder.
     """
     path = Path(os.path.realpath(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    if (outer := next((_held[parent] for parent in path.parents if parent in _held), None)) is not None:
+        yield outer
+        return
     lock = path.with_name(f".{path.name}.lock")
     file = _acquire(path, lock, wait=wait)
+    if file is not None:
+        _held[path] = file
     try:
         yield file
     finally:
         if file is not None:
+            del _held[path]
             with contextlib.suppress(OSError):
                 if _is_at(lock, file):
                     lock.unlink()
@@ -48,7 +61,6 @@ def _acquire(path: Path, lock: Path, *, wait: bool) -> int | None:
         return None
     while True:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             if os.access(path, os.W_OK) and path.is_dir():  # only the folder above cannot be written

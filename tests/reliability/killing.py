@@ -20,8 +20,8 @@ from tests.reliability.commands import Case, Result, Server, Tree, World, everyt
 from tests.reliability.scale import record
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
-"""Exit statuses after each signal; 130 and 143 are those of a command that has handled it."""
+ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {-2, 130}}
+"""Exit statuses after each signal; 130 and 143 are those of a command that handles it, the others come before."""
 MAX_CHAIN = 4
 """Kills of one run and its resumptions before it is left in peace."""
 MAX_WAITS = 300

@@ -51,6 +51,15 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_in_a_locked_folder_have_no_locks_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "vectors"
+    folder.mkdir()
+    with locked(folder), locked(folder / "progress" / "part-00000.json"):
+        assert [path.name for path in tmp_path.rglob("*.lock")] == [".vectors.lock"]
+    with locked(folder / "part"):
+        assert [path.name for path in tmp_path.rglob("*.lock")] == [".part.lock"]
+
+
 def test_threads_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     """Each thread increments a number 50 times; without a lock, increments are lost."""
     path = tmp_path / "count"
