@@ -7,19 +7,20 @@ MODELS ?=
 BENCH ?=
 WORKERS ?= 2
 
-# The tests that load encoders; `make test` runs them a second time in bf16, which every processor computes, some slowly.
+# The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
 numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 
 ready := .venv/.ready
 bin := .venv/bin
 
-.PHONY: help demo test test-faults test-gpu check bench clean
+.PHONY: help demo test test-slow test-faults test-gpu check bench clean
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
 	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade spade\")"
 	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
-	@echo "make test                 the checks, then the tests; those of numbers a second time with encoders in bf16"
+	@echo "make test                 the checks, then the tests"
+	@echo "make test-slow            the other tests of CI: faults and bad input, benchmarks at toy size, encoders in bf16"
 	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: an hour"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make check                style, types, imports between packages, size of folders and files, portability"
@@ -32,6 +33,9 @@ demo: $(ready)
 
 test: check
 	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
+
+test-slow: $(ready)
+	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m 'slow and not published'
 	LEARNED_SPARSE_DTYPE=bf16 $(bin)/python -m pytest --numprocesses $(WORKERS) -m 'not jvm and not published' $(numbers)
 
 test-gpu: $(ready)
@@ -41,7 +45,7 @@ test-gpu: $(ready)
 test-faults: $(ready)
 	rm -f .reliability.jsonl
 	RELIABILITY=full RELIABILITY_RESULTS=$(CURDIR)/.reliability.jsonl \
-	  $(bin)/python -m pytest tests/reliability --numprocesses $(WORKERS) --no-loadscope-reorder
+	  $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) --no-loadscope-reorder
 	$(bin)/python -m tests.reliability.report .reliability.jsonl
 
 check: $(ready)

@@ -73,12 +73,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
-SLOW = ("test_reproduce.py", "test_demo.py", "test_readme.py", "test_benchmarks.py", "test_processes.py")
+SLOW = (
+    "test_kills_java.py",
+    "test_text_readers.py",
+    "test_reproduce.py",
+    "test_demo.py",
+    "test_readme.py",
+    "test_benchmarks.py",
+    "test_processes.py",
+)
 """Slow files that start first, so that none of them runs alone at the end."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of slow files first."""
+    """Mark ``tests/reliability`` and the benchmarks at toy size as slow; put the tests of ``SLOW`` first."""
+    for item in items:
+        if "reliability" in item.path.parts or item.path.name == "test_benchmarks.py":
+            item.add_marker("slow")
     items.sort(key=lambda item: item.path.name not in SLOW)
 
 

@@ -46,7 +46,13 @@ def test_checks_run_before_the_tests(folder: Path) -> None:
         "python -m tests.checks.portability",
         "python -m pytest --numprocesses 2 --no-loadscope-reorder",
     ]
-    assert lines[-1].startswith("LEARNED_SPARSE_DTYPE=bf16 .venv/bin/python -m pytest ")
+
+
+def test_ci_runs_the_slow_tests_too(folder: Path, root: Path) -> None:
+    slow, bf16 = make(folder, "-n", "test-slow").stdout.splitlines()[-2:]
+    assert slow.endswith("-m 'slow and not published'")
+    assert bf16.startswith("LEARNED_SPARSE_DTYPE=bf16 .venv/bin/python -m pytest ")
+    assert (root / ".ci" / "run").read_text(encoding="utf-8").endswith("make test\nexec make test-slow\n")
 
 
 def test_gpu_tests_need_a_gpu(folder: Path) -> None:
