@@ -83,13 +83,15 @@ SLOW = (
     "test_processes.py",
 )
 """Slow files that start first, so that none of them runs alone at the end."""
+SLOW_TIER = ("test_benchmarks.py", "test_same_bytes.py")
+"""Files that only ``make test-slow`` and CI run: benchmarks at toy size; equal bytes in every locale and time zone."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark ``tests/reliability`` and the benchmarks at toy size as slow; put the tests of ``SLOW`` first."""
+    """Mark ``tests/reliability`` and the files of ``SLOW_TIER`` as slow; put the tests of ``SLOW`` first."""
     for item in items:
-        if "reliability" in item.path.parts or item.path.name == "test_benchmarks.py":
+        if "reliability" in item.path.parts or item.path.name in SLOW_TIER:
             item.add_marker("slow")
     items.sort(key=lambda item: item.path.name not in SLOW)
 
