@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 FULL = os.environ.get("RELIABILITY") == "full"
-INPUTS = 10_000 if FULL else 100
+INPUTS = 10_000 if FULL else 200
 """Generated inputs of each reader."""
 KILLS = 100 if FULL else 1
 """Kills of each command with each signal."""
