@@ -20,7 +20,7 @@ help:
 	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade spade\")"
 	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
 	@echo "make test                 the checks, then the tests"
-	@echo "make test-slow            the other tests of CI: faults and bad input, benchmarks at toy size, encoders in bf16"
+	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
 	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: an hour"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make check                style, types, imports between packages, size of folders and files, portability"
@@ -45,7 +45,7 @@ test-gpu: $(ready)
 test-faults: $(ready)
 	rm -f .reliability.jsonl
 	RELIABILITY=full RELIABILITY_RESULTS=$(CURDIR)/.reliability.jsonl \
-	  $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) --no-loadscope-reorder
+	  $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) --dist worksteal
 	$(bin)/python -m tests.reliability.report .reliability.jsonl
 
 check: $(ready)

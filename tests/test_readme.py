@@ -99,6 +99,7 @@ def test_the_recipes_of_the_readme_are_there(heading: str) -> None:
         load_recipe(name)
 
 
+@pytest.mark.slow
 @pytest.mark.jvm
 def test_sparterm_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "sparterm", save_tiny("headless", tmp_path / "backbone"))
@@ -136,6 +137,7 @@ def test_splade_as_written(tmp_path: Path) -> None:
     run(["-c", program + PYSERINI], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.jvm
 def test_spade_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
@@ -145,6 +147,7 @@ def test_spade_as_written(tmp_path: Path) -> None:
     assert "Match" in next(text for command, text in outputs.items() if "eval.breakdown" in command)
 
 
+@pytest.mark.slow
 @pytest.mark.jvm
 def test_uhd_bert_as_written(tmp_path: Path) -> None:
     checkpoint(tmp_path, "uhd", save_tiny("headless", tmp_path / "backbone"))

@@ -36,6 +36,8 @@ MODULES = (
 )  # fmt: skip
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java starts faster with these."""
+BLOCKED = (signal.SIGINT, signal.SIGTERM)
+"""Signals that wait until a forked process has become the command."""
 MAX_SECONDS = 120
 """A run that takes longer is killed and reported with status -9 and ``hung``."""
 
@@ -76,6 +78,7 @@ def run_command(module: str, arguments: list[str]) -> NoReturn:
     sys.argv = [module, *arguments]
     status: Any = 1
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
         run_main(main_of(module))
     except SystemExit as end:
         status = end.code
@@ -112,9 +115,11 @@ class Running:
         self.result: dict[str, Any] | None = None
         self._started, self._output = time.monotonic(), b""
         self._pipe, output = os.pipe()  # no file: its size may be limited
+        signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         self._pid = os.fork()
         if self._pid == 0:
             _become(run, self._counter, output)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
         os.close(output)
         os.set_blocking(self._pipe, False)
 

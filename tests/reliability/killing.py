@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.reliability.commands import Case, Result, Server, Tree, World, everything, is_temporary, tree
-from tests.reliability.scale import record
+from tests.reliability.scale import FULL, record
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {-2, 130}}
-"""Exit statuses after each signal; 130 and 143 are those of a command that handles it, the others come before."""
-MAX_CHAIN = 4
+ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
+"""Exit statuses after each signal; 130 and 143 are those of a command that handles it, -15 comes before."""
+CHAINS = (1, 2, 3, 4, 4, 12) if FULL else (1, 2, 3, 4)
 """Kills of one run and its resumptions before it is left in peace."""
 MAX_WAITS = 300
 """Tenths of a second that a killed command's own processes may go on."""
@@ -68,7 +68,7 @@ class Killing:
 
     def _draw_chain(self, draw: random.Random, number: int, kills: int) -> Chain:
         missing = [each for each in SIGNALS if self.landed[each] < kills]
-        chosen = [draw.choice(missing) for _ in range(draw.randint(1, MAX_CHAIN))]
+        chosen = [draw.choice(missing) for _ in range(draw.choice(CHAINS))]
         return Chain(bool(self._case.before) and number % 2 == 1, [self._draw_kill(draw, each) for each in chosen])
 
     def _draw_kill(self, draw: random.Random, number: int) -> dict[str, Any]:
@@ -86,6 +86,8 @@ class Killing:
                 (result,) = self._server.run(self._case.run(folder, *more, **kill))
                 more = (self._case.replace if chain.replacing else self._case.again) or self._case.again
                 self._check_moment(result, kill["signal"], tree(folder / "out"), chain)
+                if result.status == 0:  # it ended before the kill
+                    break
             for _ in range(MAX_WAITS):
                 (result,) = self._server.run(self._case.run(folder, *more))
                 if "still running" not in result.output:  # a process that the killed one has started

@@ -128,9 +128,10 @@ def test_an_openai_key_is_set_only_while_pyserini_is_imported(tmp_path: Path, mo
 def test_signals_remove_temporary_files_while_java_runs(root: Path, tmp_path: Path, number: int, status: int) -> None:
     """Java's own handlers would end the process at once."""
     script = f"""
-import os, time
+import os, signal, time
 from learned_sparse.core import atomic_write, run_main
 from learned_sparse.lucene import start_jvm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def main(argv):
     start_jvm()
     with atomic_write({str(tmp_path / "run.txt")!r}):
