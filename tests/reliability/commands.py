@@ -193,7 +193,7 @@ class World:
         matrix = {
             "title": "Toy", "hits": 10,
             "columns": {"toy": {"collection": str(self.collection), "split": "test", "measures": ["MRR@10"]}},
-            "rows": {"tiny": {"recipe": str(self.recipe), "backend": "exact"}},  # the steps of BM25 have cases of their own
+            "rows": {"tiny": {"recipe": str(self.recipe), "backend": "exact"}},
         }  # fmt: skip
         self.matrix.write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
         self._made: dict[str, Path] = {}

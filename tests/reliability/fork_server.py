@@ -31,8 +31,9 @@ MODULES = (
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
     "learned_sparse.encode.__main__", "learned_sparse.index.__main__", "learned_sparse.prune",
     "learned_sparse.search.__main__", "encodings.utf_8_sig", "jnius_config", "scipy.sparse", "tqdm",
-    "eval.report", "matplotlib.backends.backend_svg", "matplotlib.font_manager", "transformers.models.bert.modeling_bert",
-    "transformers.models.bert.tokenization_bert", "transformers.models.auto.modeling_auto",
+    "eval.report", "matplotlib.backends.backend_svg", "matplotlib.font_manager",
+    "transformers.models.bert.modeling_bert", "transformers.models.bert.tokenization_bert",
+    "transformers.models.auto.modeling_auto",
 )  # fmt: skip
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java starts faster with these."""
