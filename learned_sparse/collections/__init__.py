@@ -16,6 +16,7 @@ from learned_sparse.collections.collection import (
     local_file,
     named_split,
     registered_qrels,
+    split_names,
 )
 from learned_sparse.collections.descriptions import Source
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, add_bad_line_option, read_documents
@@ -49,5 +50,6 @@ __all__ = [
     "read_run",
     "registered_qrels",
     "segments_for",
+    "split_names",
     "write_run",
 ]

@@ -189,7 +189,7 @@ def _split(name: str) -> Split:
     source = Source(ir_datasets=name)
     if known is None:
         return Split(topics=source, qrels=source, measures=MEASURES, remove_query=name.startswith("beir/"))
-    return dataclasses.replace(known, topics=source, qrels=source)
+    return dataclasses.replace(known[2], topics=source, qrels=source)
 
 
 def _inside(handler: Any) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from learned_sparse.collections.descriptions import (
     Source,
     Split,
     describe_folder,
+    described_split,
     descriptions,
     read_description,
     shipped_description,
@@ -140,6 +141,30 @@ def named_split(name: str, collection: Collection, default: str) -> str:
     """The split that ``name`` means if none is given: the only split of an ``ir_datasets:ID``, else ``default``."""
     splits = list(collection.splits)
     return splits[0] if name.startswith(catalogue.CATALOGUE) and len(splits) == 1 else default
+
+
+def split_names(name: str, split: str) -> tuple[str, ...]:
+    """``COLLECTION:SPLIT``, the same for all names of a split, and the splits that some of its queries are taken from.
+
+    Nothing but descriptions is read, so the data need not exist. A folder stands for the collection of the same name.
+
+    >>> split_names("data/msmarco-mini", "train"), split_names("ir_datasets:msmarco-passage/dev/small", "dev")
+    (('msmarco-mini:train', 'msmarco-v1-passage:dev'), ('msmarco-v1-passage:dev',))
+    """
+    if name.startswith(catalogue.CATALOGUE):
+        entry = name.removeprefix(catalogue.CATALOGUE)
+        below = f"{entry}/{split.replace('-', '/')}"
+        known = described_split(entry) or described_split(below)
+        return (f"{known[0]}:{known[1]}", *known[2].contains_queries_of) if known else (f"{name}:{split}",)
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml"} and path.exists():
+        description = read_description(path)
+    elif path.name in descriptions():
+        description = shipped_description(path.name)
+    else:
+        return (f"{path.name}:{split}",)
+    known_split = description.splits.get(split)
+    return f"{description.name}:{split}", *(known_split.contains_queries_of if known_split else ())
 
 
 def registered_qrels(name: str) -> Qrels:

@@ -66,6 +66,8 @@ class Split:
     """Number of queries with judgements."""
     judgements: int | None = None
     """Number of judgements."""
+    contains_queries_of: tuple[str, ...] = ()
+    """Splits of other collections that some of the queries are taken from: ``msmarco-v1-passage:dev``."""
     expected: tuple[Expected, ...] = ()
 
 
@@ -118,12 +120,7 @@ def shipped_description(name: str) -> Description:
             f"collection {name!r}: no such file, folder or name{did_you_mean(name, files)}; a collection is a name "
             "that comes with the package, a BEIR or MS MARCO folder, a .yaml file, or ir_datasets:ID"
         )
-    content = dict(read_yaml(files[name]))
-    rows = content.pop(_EACH, None)
-    if rows is not None:
-        key = name.removeprefix(f"{files[name].stem}-")
-        content = _filled(content, {"key": key, **rows[key]})
-    return _parsed(content, files[name])
+    return _described(name, files[name])
 
 
 def read_description(path: Path) -> Description:
@@ -132,11 +129,15 @@ def read_description(path: Path) -> Description:
 
 
 @cache
-def described_split(name: str) -> Split | None:
-    """The split of a shipped collection whose judgements are ``name`` (or ``name/judged``) in ir_datasets."""
-    same = {name, f"{name}/judged"}  # queries without judgements are not read anyway
-    splits = (split for shipped in descriptions() for split in shipped_description(shipped).splits.values())
-    return next((split for split in splits if split.qrels.ir_datasets in same), None)
+def described_split(name: str) -> tuple[str, str, Split] | None:
+    """Collection, name and split of the shipped split whose judgements are ``name`` in ir_datasets.
+
+    ``name/judged`` is the same: queries without judgements are not read anyway.
+    """
+    same = {name, f"{name}/judged"}
+    shipped = (shipped_description(collection) for collection in descriptions())
+    splits = ((known.name, split, known.splits[split]) for known in shipped for split in known.splits)
+    return next((entry for entry in splits if entry[2].qrels.ir_datasets in same), None)
 
 
 def describe_folder(folder: Path) -> Description:
@@ -161,6 +162,16 @@ def collection_folders(parent: Path) -> list[Path]:
 
 
 @cache  # files of the package do not change
+def _described(name: str, file: Path) -> Description:
+    content = dict(read_yaml(file))
+    rows = content.pop(_EACH, None)
+    if rows is not None:
+        key = name.removeprefix(f"{file.stem}-")
+        content = _filled(content, {"key": key, **rows[key]})
+    return _parsed(content, file)
+
+
+@cache
 def _names(file: Path) -> tuple[str, ...]:
     if f"{_EACH}:" not in file.read_text(encoding="utf-8"):  # parsing every file would take half a second
         return (file.stem,)

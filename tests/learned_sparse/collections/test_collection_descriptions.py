@@ -24,14 +24,14 @@ BEIR = {
         "webmasters", "wordpress",
     )),
 }  # fmt: skip
-OTHERS = {"msmarco-v1-passage", "msmarco-v1-doc", "trec-car", "pydoc"}
+OTHERS = {"msmarco-v1-passage", "msmarco-v1-doc", "msmarco-mini", "trec-car", "pydoc"}
 NAMES = st.text(st.sampled_from("a.--_:/\\ <|%é→*"), min_size=1, max_size=8)
 
 
 def test_all_descriptions_are_shipped() -> None:
     assert len(BEIR) == 29
     assert set(descriptions()) == BEIR | OTHERS
-    assert len(set(descriptions().values())) == 33 - 11  # one file for the twelve forums of CQADupStack
+    assert len(set(descriptions().values())) == 34 - 11  # one file for the twelve forums of CQADupStack
 
 
 @pytest.mark.parametrize("name", sorted(BEIR | OTHERS))
