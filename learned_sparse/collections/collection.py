@@ -65,10 +65,10 @@ class Collection:
         self.split(name)
         return name
 
-    def documents(self, on_bad_line: OnBadLine | None = None) -> DocumentReader:
-        """All documents, one at a time; see ``DocumentReader`` for bad lines."""
+    def documents(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> DocumentReader:
+        """All documents, one at a time; see ``DocumentReader`` for bad lines, ``Expansions`` for ``expanded``."""
         on_bad_line = on_bad_line or self.on_bad_line
-        return _open(
+        reader = _open(
             self.description.corpus,
             self.root,
             f"{self.name}'s documents",
@@ -76,6 +76,7 @@ class Collection:
             lambda name: catalogue.documents(name, on_bad_line),
             None,
         )
+        return reader.expanded_by(expanded)
 
     def queries(self, split: str) -> list[Query]:
         """The judged queries of a split in the order of the topics; unjudged queries affect no measure.

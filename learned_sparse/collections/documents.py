@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
+
+import numpy as np
 
 from learned_sparse.collections.lines import (
     ID_KEYS,
@@ -19,7 +22,7 @@ from learned_sparse.collections.lines import (
     json_object,
     read_lines,
 )
-from learned_sparse.core import Document, LearnedSparseError, without_mark
+from learned_sparse.core import Document, LearnedSparseError, raw_lines, without_mark
 
 TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")
@@ -28,6 +31,8 @@ OnBadLine = Literal["error", "skip"]
 Record = tuple[str, Callable[[Any], Document], Any]
 """The location of a record (``corpus.jsonl:17``), the function that parses it, and the record."""
 _log = logging.getLogger(__name__)
+_JSON = {".jsonl", ".json"}
+_OFFSET_BITS = 44  # of the position of predicted queries: files of 16 TB; the number of the file is above
 
 
 class DocumentReader(Iterator[Document]):
@@ -62,6 +67,7 @@ class DocumentReader(Iterator[Document]):
         self.first_skipped: dict[str, str] = {}
         """Location and description of the first line left out, by reason."""
         self._on_bad_line = on_bad_line
+        self._expansions: Expansions | None = None
         self._documents = self._checked(records)
 
     @classmethod
@@ -69,6 +75,16 @@ class DocumentReader(Iterator[Document]):
         """A reader of documents in memory, checked like those of files."""
         records = ((f"document {number}", checked, document) for number, document in enumerate(documents, start=1))
         return cls(records, source="documents", files=(), on_bad_line="error")
+
+    def expanded_by(self, path: Path | None) -> DocumentReader:
+        """Take the predicted queries in ``path`` (``Expansions``) as expanded text of the documents; returns itself."""
+        self._expansions = None if path is None else Expansions(path)
+        return self
+
+    @property
+    def expansions(self) -> tuple[Path, ...]:
+        """Files with predicted queries of the documents."""
+        return self._expansions.files if self._expansions else ()
 
     def summary(self) -> str:
         """One line: ``11 documents read, 1 without text (first c.tsv:3), 2 lines skipped (duplicate id: 2, ...)``."""
@@ -90,6 +106,8 @@ class DocumentReader(Iterator[Document]):
                 digest = blake2b(document.id.encode("utf-8"), digest_size=8).digest()
                 if digest in digests:
                     raise BadLineError("duplicate id", repr(document.id))
+                if self._expansions is not None:
+                    document = self._expansions.joined(document, where)
             except BadLineError as error:
                 self._count(where, error)
             else:
@@ -102,6 +120,8 @@ class DocumentReader(Iterator[Document]):
             raise LearnedSparseError(f"{self.source}: no documents; {self.summary()}")
         if self.empty or self.skipped:
             _log.warning("%s: %s", self.source, self.summary())
+        if self._expansions is not None:
+            self._expansions.report(self.source)
 
     def _count(self, where: str, error: BadLineError) -> None:
         if self._on_bad_line == "error":
@@ -110,14 +130,119 @@ class DocumentReader(Iterator[Document]):
         self.skipped[error.reason] = self.skipped.get(error.reason, 0) + 1
 
 
+class Expansions:
+    """Predicted queries of docT5query by document id, from a file or a folder of files.
+
+    JSON lines hold an id and ``predicted_queries`` (or ``expanded``), a string or a list of strings. Lines of TSV hold
+    an id and one or more queries; the lines of an id follow each other. In memory are 16 bytes for each id. Files are
+    read by position, in any order of documents: front to back if the order is the same.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.files = _files(path)
+        """The files, in reading order."""
+        self._open = [self._opened(file) for file in self.files]
+        digests, places = array("Q"), array("q")
+        for number, file in enumerate(self.files):
+            last, offset = "", 0
+            for line_number, line in raw_lines(file):
+                if line.strip():
+                    id = self._parsed(file, line, f"{file}:{line_number}")[0]
+                    if id != last or extension(file) in _JSON:
+                        digests.append(_digest(id))
+                        places.append(number << _OFFSET_BITS | offset)
+                    last = id
+                offset += len(line)
+        order = np.argsort(np.frombuffer(digests, np.uint64), kind="stable")
+        self._digests = np.frombuffer(digests, np.uint64)[order]
+        self._places = np.frombuffer(places, np.int64)[order]
+        self._used = np.zeros(len(order), bool)
+        self._without = 0
+        for index in np.flatnonzero(self._digests[1:] == self._digests[:-1])[:1]:
+            raise LearnedSparseError(
+                f"{path}: {self._at(int(index))[0]!r} has predicted queries in two places; put all of an id together"
+            )
+
+    def joined(self, document: Document, where: str) -> Document:
+        """``document`` with its predicted queries, if there are any; ``where`` opens an error message."""
+        if document.expanded:
+            raise LearnedSparseError(f"{where}: the document has expanded text of its own; leave {self._path} out")
+        index = int(np.searchsorted(self._digests, np.uint64(_digest(document.id))))
+        if index < len(self._digests) and self._digests[index] == _digest(document.id):
+            id, expanded = self._at(index)
+            if id == document.id:
+                self._used[index] = True
+                return without_marks(Document(id, document.text, expanded))
+        self._without += 1
+        return document
+
+    def report(self, source: str) -> None:
+        """Log how many documents and predicted queries had no counterpart; raise if none had one."""
+        joined, unused = int(self._used.sum()), int((~self._used).sum())
+        if not joined:
+            raise LearnedSparseError(
+                f"{self._path}: no id is that of a document of {source}; is it of another collection?"
+            )
+        _log.log(
+            logging.WARNING if unused or self._without else logging.INFO,
+            "%s: predicted queries of %s documents of %s; %s documents have none, %s ids are of no document",
+            self._path, f"{joined:,}", source, f"{self._without:,}", f"{unused:,}",
+        )  # fmt: skip
+
+    def _at(self, index: int) -> tuple[str, str]:
+        """Id and predicted queries, joined with spaces, of entry ``index``."""
+        place = int(self._places[index])
+        number, offset = place >> _OFFSET_BITS, place & ((1 << _OFFSET_BITS) - 1)
+        file, stream = self.files[number], self._open[number]
+        stream.seek(offset)
+        id, text = self._parsed(file, stream.readline(), str(file))
+        texts = [text]
+        while extension(file) not in _JSON and (line := stream.readline()):
+            if line.strip():
+                following, text = self._parsed(file, line, str(file))
+                if following != id:
+                    break
+                texts.append(text)
+        return id, " ".join(texts)
+
+    @staticmethod
+    def _opened(file: Path) -> BinaryIO:
+        if extension(file) not in _PARSERS:
+            raise LearnedSparseError(f"{file}: predicted queries are read from {', '.join(_PARSERS)}; rename the file")
+        if file.suffix == ".gz":
+            raise LearnedSparseError(f"{file}: predicted queries are read by position; unpack the file first (gunzip)")
+        return file.open("rb")
+
+    @staticmethod
+    def _parsed(file: Path, line: bytes, where: str) -> tuple[str, str]:
+        try:
+            if extension(file) in _JSON:
+                record = json_object(line)
+                queries = first_of(record, EXPANDED_KEYS)
+                if queries is None:
+                    raise BadLineError("no predicted queries", f"none of the keys {', '.join(EXPANDED_KEYS)}")
+                return check_id(first_of(record, ID_KEYS)), _joined(queries)
+            id, tab, queries = decode(line.removeprefix(b"\xef\xbb\xbf")).partition("\t")
+            if not tab:
+                raise BadLineError("too few columns", "expected an id, a tab and predicted queries")
+            return check_id(id), " ".join(queries.split())
+        except BadLineError as error:
+            raise LearnedSparseError(f"{where}: {error}") from None
+
+
 def add_bad_line_option(add: Callable[..., object], default: OnBadLine | None = "error") -> None:
     """Add ``--on-bad-line`` to a command that reads documents; ``add`` is the ``add_argument`` of its parser."""
     help_text = "malformed lines of documents: stop at the first (error, the default), or leave out and count (skip)"
     add("--on-bad-line", choices=get_args(OnBadLine), default=default, help=help_text)
 
 
-def read_documents(path: str | Path, *, on_bad_line: OnBadLine = "error") -> DocumentReader:
+def read_documents(
+    path: str | Path, *, on_bad_line: OnBadLine = "error", expanded: Path | None = None
+) -> DocumentReader:
     """The documents of a file, or of all files in a folder and its subfolders, sorted by path.
+
+    ``expanded``: file with predicted queries of the documents (``Expansions``).
 
     Formats: JSON lines (``.jsonl``, ``.json``) and MS MARCO's columns (``.tsv``, ``.txt``), each also with ``.gz``.
     Hidden files are ignored; a file with another extension is an error.
@@ -125,7 +250,8 @@ def read_documents(path: str | Path, *, on_bad_line: OnBadLine = "error") -> Doc
     path = Path(path)
     files = _files(path)
     records = list(map(_records, files))  # an unknown extension is reported before anything is read
-    return DocumentReader(chain.from_iterable(records), source=str(path), files=files, on_bad_line=on_bad_line)
+    reader = DocumentReader(chain.from_iterable(records), source=str(path), files=files, on_bad_line=on_bad_line)
+    return reader.expanded_by(expanded)
 
 
 def parse_json(line: bytes) -> Document:
@@ -179,6 +305,10 @@ def without_marks(document: Document) -> Document:
 _PARSERS: Mapping[str, Callable[[bytes], Document]] = {
     ".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv,
 }  # fmt: skip
+
+
+def _digest(id: str) -> int:
+    return int.from_bytes(blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def _records(file: Path) -> Iterator[Record]:

@@ -17,6 +17,7 @@ DEMO_MODELS = frozenset({"sparterm", "sparterm-literal", "splade", "spade", "uhd
 """Names of the checkpoints of ``make demo``. Without ``--collection`` and ``--input``, these are encoded on pydoc."""
 _NOT_RECORDED = frozenset(
     {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data", "devices"}
+    | {"expanded"}  # recorded if it is given
 )
 """Options without effect on vectors or files, and options that are fields of the manifest."""
 _TASK_VARIABLES = (("WORLD_SIZE", "RANK"), ("SLURM_NTASKS", "SLURM_PROCID"))
@@ -52,7 +53,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def recorded_options(options: argparse.Namespace) -> dict[str, Any]:
     """Options that affect vectors or files, for the manifest; a resumed run must have the same ones."""
     recorded = {name: value for name, value in vars(options).items() if name not in _NOT_RECORDED}
-    return recorded | {"input": None if options.input is None else str(options.input)}
+    expanded = {} if options.expanded is None else {"expanded": str(options.expanded)}
+    return recorded | {"input": None if options.input is None else str(options.input)} | expanded
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -72,6 +74,8 @@ def _check(options: argparse.Namespace) -> None:
         raise LearnedSparseError("--num-shards is for documents; queries are written as one file")
     if options.queries and options.segment_length is not None:
         raise LearnedSparseError("--segment-length is for documents; a query is never cut into segments")
+    if options.queries and options.expanded is not None:
+        raise LearnedSparseError("--expanded is for documents; queries are not expanded")
     if options.split is not None and not options.queries:
         raise LearnedSparseError("--split is for --queries; all splits share the same documents")
     if options.split is not None and options.input is not None:
@@ -125,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     source("--input", type=Path, metavar="FILE|DIR", help="documents (or topics) in files: TSV, JSONL, .gz")
     what("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    what("--expanded", type=Path, metavar="FILE|DIR", help="predicted queries of the documents by id: JSONL or TSV")
     what("--queries", action="store_true", help="encode queries instead of documents")
     what("--split", help="split of the queries; default: test, or the only split")
     add_bad_line_option(what)

@@ -59,12 +59,16 @@ class Source:
     queries: Sequence[Query] = ()
     files: tuple[Path, ...] = ()
     """Input files; empty for a collection without files."""
+    expansions: tuple[Path, ...] = ()
+    """Files of predicted queries."""
     documents: int | None = None
     """Number of documents, if the collection's description has it."""
 
     def described(self) -> tuple[dict[str, Any], ...]:
         """``Manifest.input``: the files, and last the digest of the queries."""
-        entries: list[dict[str, Any]] = [{"file": str(file), "bytes": file.stat().st_size} for file in self.files]
+        entries: list[dict[str, Any]] = [
+            {"file": str(file), "bytes": file.stat().st_size} for file in (*self.files, *self.expansions)
+        ]
         if self.queries:
             digest = Window(0, [Document(query.id, query.text) for query in self.queries]).digest
             entries.append({"queries": len(self.queries), "sha256": digest})
@@ -84,8 +88,8 @@ def open_source(options: Namespace) -> Source:
         name = str(options.input)
         if options.queries:
             return Source(name, options.output, queries=read_queries(options.input), files=(options.input,))
-        reader = read_documents(options.input, on_bad_line=options.on_bad_line)
-        return Source(name, options.output, reader=reader, files=reader.files)
+        reader = read_documents(options.input, on_bad_line=options.on_bad_line, expanded=options.expanded)
+        return Source(name, options.output, reader=reader, files=reader.files, expansions=reader.expansions)
     collection = load_collection(options.collection, data=options.data)
     name = collection.name
     if options.queries:
@@ -95,9 +99,12 @@ def open_source(options: Namespace) -> Source:
     folder = vectors_folder(name, options.model)
     if options.num_shards > 1:
         folder = folder.with_name(f"{folder.name}-shard-{options.shard_id}-of-{options.num_shards}")
-    reader = collection.documents(options.on_bad_line)
+    reader = collection.documents(options.on_bad_line, options.expanded)
     known = collection.description.documents
-    return Source(name, options.output or folder, name, reader=reader, files=reader.files, documents=known)
+    return Source(
+        name, options.output or folder, name, reader=reader, files=reader.files, expansions=reader.expansions,
+        documents=known,
+    )  # fmt: skip
 
 
 def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
@@ -118,6 +125,8 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         checkpoint, side, max_length=options.max_length, batch_size=options.batch_size, top_k=options.top_k,
         **compiled, **shared,
     )  # fmt: skip
+    if options.expanded is not None and not encoder.uses_expanded:
+        raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; leave it out")
     describe = describe_run(
         encoder,
         None if options.queries else load_encoder(checkpoint, "query", **shared),
