@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from encoders.training import Negatives, Source, load_recipe
-from encoders.training.data.examples import load_source
+from encoders.training.data import TextStores, load_source
 from encoders.training.recipe import Validation
 from encoders.training.validation import Validator
 from eval.reproduce import prepare
@@ -82,10 +82,10 @@ def test_small_steps_of_leaderboards(collection: Path, tmp_path: Path) -> None:
 def test_training(collection: Path) -> None:
     source, none = Source(collection=str(collection), split="test"), Negatives(kind="none")
     validation = Validation(collection=str(collection), split="test", every=1)
-    for read in (lambda **options: load_source(source, none, **options), lambda **o: Validator(validation, 0, **o)):
+    for read in (lambda stores: load_source(source, none, stores), lambda s: Validator(validation, 0, stores=s)):
         with pytest.raises(LearnedSparseError, match=ERROR):
-            read()
-        read(on_bad_line="skip")
+            read(TextStores())
+        read(TextStores(on_bad_line="skip"))
     assert load_recipe("demo-splade", changes=["on_bad_line=skip"]).on_bad_line == "skip"
 
 

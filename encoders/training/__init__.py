@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from encoders.training.recipe import CoTraining, Gate, Negatives, Pruning, Rank, Recipe, Source, Stage, Validation
-from encoders.training.recipe_file import RECIPES, data_source, load_recipe, recipe_names, to_mapping
+from encoders.training.recipe_file import RECIPES, data_source, load_recipe, recipe_names, recipe_splits, to_mapping
 from learned_sparse.core import lazy_names
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "data_source",
     "load_recipe",
     "recipe_names",
+    "recipe_splits",
     "run_recipe",
     "to_mapping",
     "train",

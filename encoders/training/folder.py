@@ -44,7 +44,7 @@ from learned_sparse.jsonvector import versions
 _logger = logging.getLogger(__name__)
 
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
-_LOCATIONS = {"collection", "topics", "qrels", "triples", "run", "candidates"}
+_LOCATIONS = {"collection", "topics", "qrels", "triples", "run", "candidates", "expanded"}
 """Settings of data and validation that say where texts are; fingerprints compare the contents."""
 _UNSAVED = ".training"
 _CHECKSUM = "sha256"

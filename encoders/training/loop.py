@@ -21,6 +21,7 @@ from encoders.training.data import (
     NegativeSampler,
     Sampler,
     StepBatch,
+    TextStores,
     load_source,
     sample_documents,
     sample_texts,
@@ -32,7 +33,7 @@ from encoders.training.pruning import Pruner, save_pruning
 from encoders.training.recipe import Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
-from encoders.training.validation import Validator, is_better
+from encoders.training.validation import Validator, hold_out, is_better
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
 from learned_sparse.jsonvector import versions
 
@@ -137,10 +138,14 @@ class _Run:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
         settings, validation = session.model.settings, recipe.validation
         expanded = session.family.uses_expanded(settings)
-        reading: dict[str, Any] = {"expanded": expanded, "on_bad_line": recipe.on_bad_line}
-        self._sources = [load_source(source, recipe.negatives, **reading) for source in recipe.data]
+        stores = TextStores(expanded=expanded, on_bad_line=recipe.on_bad_line)
+        self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
+        self._held_out = None
+        if validation is not None and validation.holdout is not None:
+            self._sources, self._held_out = hold_out(self._sources, validation)
         mixtures = session.family.mixtures(settings) if recipe.mix else ()
-        self._validator = None if validation is None else Validator(validation, recipe.seed, mixtures, **reading)
+        options: dict[str, Any] = {"stores": stores, "held_out": self._held_out, "if_main": session.if_main}
+        self._validator = None if validation is None else Validator(validation, recipe.seed, mixtures, **options)
         fingerprints = self._fingerprints()
         folder.check_data(progress, fingerprints)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=versions())
@@ -335,6 +340,8 @@ class _Run:
             "seconds": progress.seconds,
             **({} if mixture is None else {"mixture": dict(mixture)}),
         }
+        if self._held_out is not None:
+            notes["held_out"] = {"queries": self._held_out.queries, "examples": self._held_out.examples}
 
         def write() -> None:
             model = session.finish(mixture, texts)

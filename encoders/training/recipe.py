@@ -34,6 +34,7 @@ class Source:
     topics: Path | None = None
     qrels: Path | None = None
     triples: Path | None = None
+    expanded: Path | None = None  # predicted queries of the collection's documents (docT5query): JSONL or TSV by id
     run: Path | None = None  # TREC run with the candidates for hard negatives
     weight: float | None = None  # share of the examples drawn; None: in proportion to size
     min_relevance: int = 1  # smallest relevance of a positive
@@ -198,17 +199,36 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """Retrieval on a held-out split: exact search in a pool of documents, MRR@10; the best weights are kept."""
+    """Retrieval for queries that training does not see: exact search in a pool of documents, MRR@10.
+
+    The best weights are kept. Queries are those of a split, or training queries that are held out: ``holdout``.
+    """
 
     collection: str
-    split: str = "dev"
+    split: str | None = None  # None: dev, or the only split of an ir_datasets:ID
+    holdout: int | None = None  # instead of a split: so many training queries, drawn by a hash of their ids or texts
+    expanded: Path | None = None  # predicted queries; None: with holdout those of the source, if it has any
     every: int  # steps
-    queries: int | None = 500  # drawn at random; None: all
+    queries: int | None = None  # of the split, drawn at random; None: all
     pool: int | None = None  # random documents beside the relevant ones; None: all documents
     candidates: Path | None = None  # TREC run: the pool is its documents and the relevant ones
+    bm25: int | None = None  # the pool is BM25's so many documents of each query and the relevant ones
+    rerank: bool = False  # each query ranks its own documents of ``candidates`` or ``bm25`` instead of the pool
     depth: int = 10
     at_start: bool = False
     patience: int | None = None  # a stage ends after so many validations in a row without a better score
+
+    def check(self, where: str) -> None:
+        """Raise if two settings exclude or need each other; ``where`` opens the message."""
+        if self.holdout is not None and (self.split is not None or self.queries is not None):
+            raise LearnedSparseError(f"{where}: 'holdout' excludes 'split' and 'queries'; leave them out, or set null")
+        if self.holdout is not None and self.holdout < 1:
+            raise LearnedSparseError(f"{where}: holdout {self.holdout}; give at least 1")
+        pools = [name for name in ("pool", "candidates", "bm25") if getattr(self, name) is not None]
+        if len(pools) > 1:
+            raise LearnedSparseError(f"{where}: {' and '.join(pools)} are different pools; set all but one to null")
+        if self.rerank and pools not in (["candidates"], ["bm25"]):
+            raise LearnedSparseError(f"{where}: 'rerank' needs 'candidates' or 'bm25', the documents to rank")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,3 +277,5 @@ class Recipe:
         hard_negatives = 0 if self.negatives.kind == "none" else self.negatives.per_query
         for stage in self.stages:
             stage.check(f"recipe {self.model}: stage {stage.name}", hard_negatives)
+        if self.validation is not None:
+            self.validation.check(f"recipe {self.model}: validation")

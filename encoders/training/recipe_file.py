@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from encoders.checkpoints import as_json
-from encoders.training.recipe import Recipe
+from encoders.training.recipe import Recipe, Source
+from learned_sparse.collections import load_collection, split_names
 from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml, read_yaml_text
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -96,6 +97,39 @@ def data_source(spelling: str) -> dict[str, Any]:
     if not colon or name == "ir_datasets" or "/" in split:
         return {"collection": spelling}
     return {"collection": name, "split": split}
+
+
+def recipe_splits(recipe: Recipe) -> dict[str, dict[str, tuple[str, ...]]]:
+    """The splits that a recipe learns from: ``trained``, and ``selected``, those that choose its weights and settings.
+
+    Each maps ``COLLECTION:SPLIT`` to the splits that some of its queries are taken from (``split_names``). Triples
+    without a collection go by their file name. Only descriptions are read: the data need not exist.
+    """
+    trained = dict(_source_split(source) for source in recipe.data)
+    validation = recipe.validation
+    if validation is None:
+        return {"trained": trained, "selected": {}}
+    if validation.holdout is not None:
+        return {"trained": trained, "selected": trained}
+    name, *parents = split_names(validation.collection, validation.split or "dev")
+    return {"trained": trained, "selected": {name: tuple(parents)}}
+
+
+def _source_split(source: Source) -> tuple[str, tuple[str, ...]]:
+    """The split of ``source`` and those that its queries are taken from; topics and qrels are known by file name."""
+    if source.collection is None:
+        return str(source.triples and source.triples.name), ()
+    split, file = source.split, source.qrels or source.topics
+    if file is not None:
+        try:
+            splits = load_collection(source.collection).splits
+        except LearnedSparseError:  # a folder that is elsewhere
+            splits = {}
+        files = {name: (its.topics if source.qrels is None else its.qrels).files for name, its in splits.items()}
+        matching = [name for name, paths in files.items() if file.name in {Path(path).name for path in paths}]
+        split = matching[0] if len(matching) == 1 else split
+    name, *parents = split_names(source.collection, split)
+    return name, tuple(parents)
 
 
 def to_mapping(recipe: Recipe) -> dict[str, Any]:

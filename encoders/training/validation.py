@@ -6,16 +6,31 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from encoders.models import Mixture
-from encoders.training.data import TextStore, draw
+from encoders.training.data import (
+    IfMain,
+    Judged,
+    LoadedSource,
+    Run,
+    TextStore,
+    TextStores,
+    bm25_run,
+    call,
+    draw,
+    query_key,
+    text_key,
+)
 from encoders.training.recipe import Validation
-from learned_sparse.collections import OnBadLine, load_collection, named_split, ranked, read_run
-from learned_sparse.core import LearnedSparseError, Side
+from learned_sparse.collections import Collection, load_collection, named_split, ranked, read_run
+from learned_sparse.core import EXPANDED, Document, LearnedSparseError, Query, Side, run_file
 
 _logger = logging.getLogger(__name__)
 
@@ -27,6 +42,60 @@ Score = tuple[float, int]
 """MRR@10, and the index of the mixture that reaches it; -1 if nothing is mixed."""
 
 _MAX_CELLS = 4_000_000  # numbers held at once in the search for a mixture
+_RERANKED_AT_ONCE = 32
+"""Queries whose candidates are encoded together: with 1,000 each, some gigabytes of vectors of six UHD buckets."""
+C = TypeVar("C", bound=str | None)
+Part = tuple[Sequence[str], Sequence[str], Mapping[C, tuple[Vectors, Vectors]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Training queries that validation uses and no example of training has."""
+
+    judged: tuple[Judged, ...]
+    """The queries with their relevant documents, of each source that they were drawn from."""
+    queries: int
+    examples: int
+    """Examples left out of training."""
+    expanded: Path | None
+    """Predicted queries of the documents in training."""
+
+
+def hold_out(sources: Sequence[LoadedSource], settings: Validation) -> tuple[list[LoadedSource], HeldOut]:
+    """Draw ``settings.holdout`` training queries by hash, and leave their examples out of all ``sources``.
+
+    The hash is that of the query id, or of the text where triples have no ids: the same queries are drawn with every
+    seed, on every machine. They come from the triples of texts and from the sources over the collection of
+    ``settings``. Examples of a drawn query are left out of every source, also under another id with an equal text.
+    """
+    count, name = settings.holdout or 0, load_collection(settings.collection).name
+    drawn_from = [part.collection in (None, name) for part in sources]
+    keys = sorted(
+        {key for part, own in zip(sources, drawn_from, strict=True) if own for key in part.examples.query_keys()}
+    )
+    if not keys:
+        raise LearnedSparseError(
+            f"validation: holdout: no source has documents of {name}; set validation: collection to that of a source"
+        )
+    drawn = frozenset(keys[:count])
+    judged = [part.examples.judged(drawn) for part, own in zip(sources, drawn_from, strict=True) if own]
+    texts = frozenset(query_key(text) for queries in judged for text in queries.queries.values())
+    kept = [part.examples.without(drawn if own else (), texts) for part, own in zip(sources, drawn_from, strict=True)]
+    if not all(map(len, kept)):
+        raise LearnedSparseError(
+            f"validation: holdout: {count:,} of {len(keys):,} training queries leave a source without examples; "
+            "hold out fewer"
+        )
+    before, after = (sum(map(len, parts)) for parts in ([part.examples for part in sources], kept))
+    _logger.info(
+        "validation: %s of %s training queries are held out, with %s of %s examples",
+        f"{len(drawn):,}", f"{len(keys):,}", f"{before - after:,}", f"{before:,}",
+    )  # fmt: skip
+    parts = [replace(part, examples=examples) for part, examples in zip(sources, kept, strict=True)]
+    files = [part.source.expanded for part, own in zip(sources, drawn_from, strict=True) if own]
+    expanded = next((file for file in files if file is not None), None)
+    held_out = HeldOut(judged=tuple(judged), queries=len(drawn), examples=before - after, expanded=expanded)
+    return parts, held_out
 
 
 class Validator:
@@ -38,68 +107,166 @@ class Validator:
         seed: int,
         mixtures: Sequence[Mixture] = (),
         *,
-        expanded: bool = False,
-        on_bad_line: OnBadLine = "error",
+        stores: TextStores | None = None,
+        held_out: HeldOut | None = None,
+        if_main: IfMain = call,
     ) -> None:
-        """``mixtures`` to choose from. ``expanded``: documents are read with their expansion text."""
-        collection, split = load_collection(settings.collection, on_bad_line=on_bad_line), settings.split
-        if split == Validation.split:
-            split = named_split(settings.collection, collection, split)
-        qrels = collection.qrels(split)
-        texts = {query.id: query.text for query in collection.queries(split)}
-        documents = TextStore.of_collection(collection, expanded=expanded)
-        unknown = sum(
-            grade > 0 and id not in documents for query in texts for id, grade in qrels.get(query, {}).items()
-        )
-        if unknown:
-            _logger.warning("validation: left out %d judgements whose document is not in the collection", unknown)
-        positives = {
-            query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in documents]
-            for query in sorted(texts.keys() & qrels.keys())
-        }
-        judged = [query for query, ids in positives.items() if ids]
-        if not judged:
-            raise LearnedSparseError(f"validation: {settings.collection}:{split}: no query has a relevant document")
-        chosen = draw(judged, settings.queries, (), [seed, 1])
-        self.positives = {query: positives[query] for query in chosen}
-        self._queries = {query: texts[query] for query in chosen}
-        self._pool = TextStore(documents, keep=self._pool_ids(settings, documents, seed))
+        """``mixtures`` to choose from; ``stores`` of documents; ``held_out`` for settings with ``holdout``."""
+        stores = stores or TextStores()
+        collection = load_collection(settings.collection)
+        expanded = settings.expanded or (held_out.expanded if held_out is not None else None)
+        documents = stores.texts(collection, expanded=expanded)
+        extra: Sequence[Document] = ()
+        if held_out is None:
+            self._queries, self.positives = _of_split(settings, collection, documents, seed)
+        else:
+            self._queries, self.positives, extra = _of_training(held_out, documents)
+        run = self._run(settings, collection.name, documents, if_main)
+        relevant = {id for ids in self.positives.values() for id in ids}
+        if run is None:
+            ids = set(draw(documents.ids, settings.pool, relevant, [seed, 2])) | relevant
+        else:
+            ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
+        self._pool = TextStore(chain(documents, extra), keep=ids)
+        self._candidates = run if settings.rerank else None
         self.mixtures = mixtures
         self._depth = settings.depth
 
     def fingerprint(self) -> str:
-        """Hash of the queries, the judgements and the pool."""
+        """Hash of the queries, the judgements, the pool and the documents to re-rank."""
         digest = hashlib.blake2b(json.dumps([self._queries, self.positives]).encode(), digest_size=16)
         digest.update(self._pool.fingerprint().encode())
+        if self._candidates is not None:
+            digest.update(json.dumps(self._candidates).encode())
         return digest.hexdigest()
 
-    def _pool_ids(self, settings: Validation, documents: TextStore, seed: int) -> set[str]:
-        relevant = {id for ids in self.positives.values() for id in ids}
-        if settings.candidates is None:
-            return set(draw(documents.ids, settings.pool, relevant, [seed, 2]))
-        run = read_run(settings.candidates)
-        return relevant | {id for query in self.positives for id, _ in run.get(query, ())}
+    def _run(
+        self, settings: Validation, name: str, documents: TextStore, if_main: IfMain
+    ) -> dict[str, list[str]] | None:
+        """The documents that BM25 or a given run has for each query; None if the pool is drawn at random."""
+        if settings.candidates is not None:
+            run: Run = read_run(settings.candidates)
+        elif settings.bm25 is not None:
+            queries = [Query(id, text) for id, text in self._queries.items()]
+            digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
+            path = run_file(name, f"validation-{digest}", "bm25")  # trainings of other queries have another file
+            run = bm25_run(queries, documents, settings.bm25, collection=name, run=path, if_main=if_main)
+        else:
+            return None
+        where = settings.candidates or "BM25"
+        hits = {query: [id for id, _ in run.get(query, ())] for query in self._queries}
+        if (unknown := next((id for ids in hits.values() for id in ids if id not in documents), None)) is not None:
+            raise LearnedSparseError(f"{where}: document {unknown!r} is not in the validation collection {name}")
+        if empty := sum(not ids for ids in hits.values()):
+            message = f"{where}: no documents for {empty:,} of {len(hits):,} validation queries"
+            if empty == len(hits):
+                raise LearnedSparseError(f"{message}; it is a run of other queries")
+            _logger.warning(message)
+        return hits
 
     def score(self, encode: Encode, component: str | None = None) -> Score:
         """MRR@10 of one component, or of the best mixture of all; of the model as it is if there are no mixtures."""
         if component is None and self.mixtures:
             return self.best_mixture(encode)
-        run = search(*self._vectors(encode, component), list(self._queries), self._pool.ids, self._depth)
+        run: dict[str, list[tuple[str, float]]] = {}
+        for queries, documents, vectors in self._parts(encode, [component]):
+            run |= search(*vectors[component], queries, documents, self._depth)
         return mean_reciprocal_rank(run, self.positives, self._depth), -1
 
     def best_mixture(self, encode: Encode) -> Score:
         """MRR@10 of the best mixture and its index, of equal ones the first."""
-        names = dict.fromkeys(name for mixture in self.mixtures for name in mixture.factors)
-        vectors = {name: self._vectors(encode, name) for name in names}
-        ids = list(self._queries), self._pool.ids
-        scores = mixture_scores(self.mixtures, vectors, *ids, self.positives, self._depth)
-        best = int(scores.argmax())
-        return float(scores[best]), best
+        names = list(dict.fromkeys(name for mixture in self.mixtures for name in mixture.factors))
+        total = np.zeros(len(self.mixtures))
+        for queries, documents, vectors in self._parts(encode, names):
+            scores = mixture_scores(self.mixtures, vectors, queries, documents, self.positives, self._depth)
+            total += scores * len(queries)
+        best = int(total.argmax())
+        return float(total[best]) / len(self.positives), best
 
-    def _vectors(self, encode: Encode, component: str | None) -> tuple[Vectors, Vectors]:
-        """Queries and pool."""
-        documents = encode("document", [self._pool[id] for id in self._pool.ids], component)
-        return encode("query", list(self._queries.values()), component), documents
+    def _parts(self, encode: Encode, components: Sequence[C]) -> Iterator[Part[C]]:
+        """Ids of queries, ids of the documents they are ranked over, and the vectors of both by component.
+
+        All queries and the pool; or when re-ranking, each query and its candidates, encoded for a few queries at once:
+        the candidates of all of them would not fit into memory.
+        """
+        candidates = self._candidates
+        if candidates is None:
+            ids = list(self._queries)
+            yield ids, self._pool.ids, {name: self._vectors(encode, name, ids, self._pool.ids) for name in components}
+            return
+        for start in range(0, len(self._queries), _RERANKED_AT_ONCE):
+            queries = list(self._queries)[start : start + _RERANKED_AT_ONCE]
+            documents = list(dict.fromkeys(id for query in queries for id in candidates[query]))
+            rows = {id: row for row, id in enumerate(documents)}
+            vectors = {name: self._vectors(encode, name, queries, documents) for name in components}
+            for number, query in enumerate(queries):
+                if own := [rows[id] for id in candidates[query]]:
+                    yield [query], candidates[query], {name: (q[[number]], d[own]) for name, (q, d) in vectors.items()}
+
+    def _vectors(
+        self, encode: Encode, component: str | None, queries: Sequence[str], documents: Sequence[str]
+    ) -> tuple[Vectors, Vectors]:
+        encoded = encode("document", [self._pool[id] for id in documents], component)
+        return encode("query", [self._queries[id] for id in queries], component), encoded
+
+
+def _of_split(
+    settings: Validation, collection: Collection, documents: TextStore, seed: int
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Queries drawn from the split of ``settings``, and their relevant documents, by query id."""
+    split = settings.split or named_split(settings.collection, collection, "dev")
+    qrels = collection.qrels(split)
+    texts = {query.id: query.text for query in collection.queries(split)}
+    unknown = sum(grade > 0 and id not in documents for query in texts for id, grade in qrels.get(query, {}).items())
+    if unknown:
+        _logger.warning("validation: left out %d judgements whose document is not in the collection", unknown)
+    positives = {
+        query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in documents]
+        for query in sorted(texts.keys() & qrels.keys())
+    }
+    judged = [query for query, ids in positives.items() if ids]
+    if not judged:
+        raise LearnedSparseError(f"validation: {settings.collection}:{split}: no query has a relevant document")
+    chosen = draw(judged, settings.queries, (), [seed, 1])
+    return {query: texts[query] for query in chosen}, {query: positives[query] for query in chosen}
+
+
+def _of_training(
+    held_out: HeldOut, documents: TextStore
+) -> tuple[dict[str, str], dict[str, list[str]], list[Document]]:
+    """Held-out queries, their relevant documents by id, and those of them that are not in the collection.
+
+    Triples of texts have no ids: their documents are those of the collection with the same text.
+    """
+    queries: dict[str, str] = {}
+    positives: dict[str, list[str]] = {}
+    ids: dict[int, list[str]] = {
+        text_key(text): []
+        for part in held_out.judged
+        if part.texts
+        for texts in part.positives.values()
+        for text in texts
+    }
+    if ids:
+        for document in documents:
+            key = text_key(document.text.partition(EXPANDED)[0].strip())
+            if key in ids:
+                ids[key].append(document.id)
+    extra: dict[str, Document] = {}
+    for part in held_out.judged:
+        queries |= part.queries
+        for query, relevant in part.positives.items():
+            of_query = positives.setdefault(query, [])
+            for name in relevant:
+                known = [name]
+                if part.texts and not (known := ids[text_key(name)]):
+                    known = [f"text-{text_key(name):016x}"]
+                    extra[known[0]] = Document(known[0], name)
+                of_query += [id for id in known if id not in of_query]
+    if extra:
+        _logger.warning("validation: %d relevant texts are not in the collection; the pool has them too", len(extra))
+    order = sorted(queries)
+    return {id: queries[id] for id in order}, {id: positives[id] for id in order}, list(extra.values())
 
 
 def is_better(score: float, best: float | None) -> bool:

@@ -293,10 +293,12 @@ def _training_files(recipe: Recipe) -> tuple[Path, ...]:
     """Local files that a training reads: collections, and triples."""
     files: list[Path] = []
     for part in recipe.data:
-        files += [path for path in (part.triples, part.topics, part.qrels) if path]
+        files += [path for path in (part.triples, part.topics, part.qrels, part.expanded) if path]
         files += local_files(part.collection, None if part.topics else part.split) if part.collection else []
     if recipe.validation:
-        files += local_files(recipe.validation.collection, recipe.validation.split)
+        split = None if recipe.validation.holdout else recipe.validation.split or "dev"
+        files += local_files(recipe.validation.collection, split)
+        files += [path for path in (recipe.validation.candidates, recipe.validation.expanded) if path]
     return tuple(dict.fromkeys(files))
 
 

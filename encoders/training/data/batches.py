@@ -15,7 +15,8 @@ from torch import Tensor
 
 from encoders.checkpoints import tokenize_texts
 from encoders.models import Tokens
-from encoders.training.data.examples import Example, Examples, text_key
+from encoders.training.data.examples import Example, Examples
+from encoders.training.data.texts import text_key
 from encoders.training.recipe import MaxLength
 
 

@@ -8,77 +8,20 @@ import logging
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection as Sized
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
 from encoders.training.recipe import Negatives, Source
-from learned_sparse.collections import Collection, OnBadLine, load_collection, named_split, read_qrels, read_queries
-from learned_sparse.core import Document, LearnedSparseError, raw_lines
+from learned_sparse.collections import Collection, load_collection, named_split, read_qrels, read_queries
+from learned_sparse.core import LearnedSparseError, raw_lines
 
 _BYTE_ORDER_MARK = "\ufeff"
 _logger = logging.getLogger(__name__)
-
-
-def text_key(text: str) -> int:
-    """64 bits of BLAKE2b: equal texts have equal keys, which finds duplicates and known positives."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-
-
-class TextStore:
-    """Texts of a collection by id, compact enough for millions of passages: one block of UTF-8 bytes with offsets.
-
-    >>> store = TextStore([Document("a", "one"), Document("b", "two")])
-    >>> store["b"], store.ids, "c" in store
-    ('two', ['a', 'b'], False)
-    """
-
-    def __init__(self, documents: Iterable[Document], keep: Set[str] | None = None) -> None:
-        """Read ``documents``, or only those with an id in ``keep``."""
-        self._rows: dict[str, int] = {}
-        self._bytes = bytearray()
-        self._ends = array("q", [0])
-        for document in documents:
-            if keep is None or document.id in keep:
-                self._rows[document.id] = len(self._rows)
-                self._bytes += document.text.encode("utf-8", "surrogatepass")
-                self._ends.append(len(self._bytes))
-        self.ids = list(self._rows)
-
-    @classmethod
-    def of_collection(
-        cls, collection: Collection, *, expanded: bool = False, keep: Set[str] | None = None
-    ) -> TextStore:
-        """The documents of ``collection``, with their expansion text if ``expanded``."""
-        documents = collection.documents()
-        return cls((Document(d.id, d.with_expanded if expanded else d.text) for d in documents), keep)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __contains__(self, id: object) -> bool:
-        return id in self._rows
-
-    def __getitem__(self, id: str) -> str:
-        row = self._rows[id]
-        return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
-
-    def is_empty(self, id: str) -> bool:
-        """Whether the text is empty or white space."""
-        return not self[id].strip()
-
-    def __iter__(self) -> Iterator[Document]:
-        return (Document(id, self[id]) for id in self.ids)
-
-    def fingerprint(self) -> str:
-        """A hash of all ids and texts in order, which changes with the collection."""
-        digest = hashlib.blake2b("\0".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=16)
-        digest.update(self._ends.tobytes())
-        digest.update(self._bytes)
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +45,24 @@ class Examples(Protocol):
     def __len__(self) -> int: ...
 
     def get(self, index: int, rng: np.random.Generator) -> Example: ...
+
+    def query_keys(self) -> Iterable[int]:
+        """A key of each query: ``text_key`` of its id, or where there are no ids ``query_key`` of its text."""
+
+    def judged(self, keys: Container[int]) -> Judged:
+        """The queries with these keys: id to the text, and the relevant documents by id, or by text without ids."""
+
+    def without(self, keys: Container[int], texts: Container[int]) -> Examples:
+        """The examples without queries that have one of ``keys``, or whose text has one of the keys ``texts``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Queries by id with their relevant documents, which are ids, or with ``texts`` the documents themselves."""
+
+    queries: Mapping[str, str]
+    positives: Mapping[str, Sequence[str]]
+    texts: bool = False
 
 
 class JudgedExamples:
@@ -141,6 +102,21 @@ class JudgedExamples:
     def __len__(self) -> int:
         return len(self._pairs)
 
+    def query_keys(self) -> Iterable[int]:
+        return map(text_key, self.positives)
+
+    def judged(self, keys: Container[int]) -> Judged:
+        positives = {query: documents for query, documents in self.positives.items() if text_key(query) in keys}
+        return Judged({query: self.queries[query] for query in positives}, positives)
+
+    def without(self, keys: Container[int], texts: Container[int]) -> JudgedExamples:
+        kept = {
+            query: documents
+            for query, documents in self.positives.items()
+            if text_key(query) not in keys and query_key(self.queries[query]) not in texts
+        }
+        return JudgedExamples(self.queries, kept, self.texts, per_query=self._per_query, short=self._short)
+
     def get(self, index: int, rng: np.random.Generator) -> Example:
         """Example ``index``; ``rng`` draws its negatives."""
         query, document = self._pairs[index]
@@ -170,7 +146,8 @@ class JudgedExamples:
 class TripleFile:
     """MS MARCO triples, one per line, read by line number: ``query TAB positive TAB negative``.
 
-    Only the offset of each line is held in memory (8 bytes), which suffices for the 27 GB of triples.train.small.tsv.
+    Only offset and query key of each line are held in memory (16 bytes): 640 MB for the 27 GB of
+    triples.train.small.tsv.
     With ``queries`` and ``texts`` the columns are ids, otherwise the texts themselves. A triple with an empty text is
     left out and counted in ``empty``: there is nothing to learn from it.
     """
@@ -182,12 +159,14 @@ class TripleFile:
             raise LearnedSparseError(f"{path}: triples have one negative per query; set negatives: per_query: 1")
         self._path, self._per_query, self._queries, self._texts = path, per_query, queries, texts
         self.empty = 0
-        self._offsets = array("q")
+        self._offsets, self._keys = array("q"), array("Q")
         offset, digest = 0, hashlib.blake2b(digest_size=16)
         for number, line in _lines(path):
             if line.strip():
-                if self._has_texts(_columns(line, f"{path}:{number}")):
+                columns = _columns(line, f"{path}:{number}")
+                if self._has_texts(columns):
                     self._offsets.append(offset)
+                    self._keys.append(query_key(columns[0]) if queries is None else text_key(columns[0]))
                 else:
                     self.empty += 1
             offset += len(line)
@@ -207,10 +186,41 @@ class TripleFile:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def query_keys(self) -> Iterable[int]:
+        keys: list[int] = np.unique(np.frombuffer(self._keys, np.uint64)).tolist()
+        return keys
+
+    def judged(self, keys: Container[int]) -> Judged:
+        queries: dict[str, str] = {}
+        positives: dict[str, dict[str, None]] = {}
+        for index, key in enumerate(self._keys):
+            if key in keys:
+                query, positive, _ = self._line(index)
+                id = f"{key:016x}" if self._queries is None else query
+                queries.setdefault(id, query if self._queries is None else self._queries[query])
+                positives.setdefault(id, {})[positive] = None
+        relevant = {id: list(documents) for id, documents in positives.items()}
+        return Judged(queries, relevant, texts=self._queries is None)
+
+    def without(self, keys: Container[int], texts: Container[int]) -> TripleFile:
+        by_text = {text_key(id) for id, text in (self._queries or {}).items() if query_key(text) in texts}
+        new: TripleFile = object.__new__(TripleFile)
+        new.__dict__.update(self.__dict__)
+        new._offsets, new._keys = array("q"), array("Q")
+        for offset, key in zip(self._offsets, self._keys, strict=True):
+            if not (key in keys or key in by_text or (self._queries is None and key in texts)):
+                new._offsets.append(offset)
+                new._keys.append(key)
+        new.fingerprint = hashlib.blake2b(new._offsets, key=self.fingerprint.encode(), digest_size=16).hexdigest()
+        return new
+
+    def _line(self, index: int) -> tuple[str, str, str]:
+        self._file.seek(self._offsets[index])
+        return _columns(self._file.readline(), f"{self._path}: triple {index + 1}")
+
     def get(self, index: int, rng: np.random.Generator) -> Example:  # noqa: ARG002
         """Triple ``index``, from 0."""
-        self._file.seek(self._offsets[index])
-        query, positive, negative = _columns(self._file.readline(), f"{self._path}: triple {index + 1}")
+        query, positive, negative = self._line(index)
         if self._texts is not None and self._queries is not None:
             query, positive, negative = self._queries[query], self._texts[positive], self._texts[negative]
         return Example(query, positive, (negative,) * self._per_query, frozenset([text_key(positive)]))
@@ -231,23 +241,24 @@ class LoadedSource:
     name: str
     examples: Examples
 
+    @property
+    def collection(self) -> str | None:
+        """Name of the collection of the documents; None for triples of texts."""
+        return None if self.source.collection is None else load_collection(self.source.collection).name
 
-def load_source(
-    source: Source, negatives: Negatives, *, expanded: bool = False, on_bad_line: OnBadLine = "error"
-) -> LoadedSource:
-    """Read one source; hard negatives that must be mined are added later.
 
-    ``expanded``: documents of collections are read with their expansion text. ``on_bad_line``: see ``DocumentReader``.
-    """
+def load_source(source: Source, negatives: Negatives, stores: TextStores | None = None) -> LoadedSource:
+    """Read one source, its documents from ``stores``; hard negatives that must be mined are added later."""
+    stores = stores or TextStores()
     per_query = 0 if negatives.kind == "none" else negatives.per_query
     if source.triples is not None:
-        triples = _triples(source.triples, source, per_query, expanded, on_bad_line)
+        triples = _triples(source.triples, source, per_query, stores)
         return LoadedSource(source=source, name=source.triples.stem, examples=triples)
     if source.collection is None:
         raise LearnedSparseError("data: a source needs 'collection' or 'triples'")
-    source, collection = _open_collection(source, source.collection, on_bad_line)
+    source, collection = _open_collection(source, source.collection)
     queries, qrels = _topics(source, collection)
-    texts = TextStore.of_collection(collection, expanded=expanded)
+    texts = stores.texts(collection, expanded=source.expanded)
     positives = _positives(queries, qrels, texts, source.min_relevance, f"data: {source.collection}:{source.split}")
     if not positives:
         raise LearnedSparseError(f"data: {source.collection}:{source.split}: no query has a relevant document here")
@@ -255,9 +266,9 @@ def load_source(
     return LoadedSource(source=source, name=f"{collection.name}/{source.split}", examples=examples)
 
 
-def _open_collection(source: Source, name: str, on_bad_line: OnBadLine) -> tuple[Source, Collection]:
+def _open_collection(source: Source, name: str) -> tuple[Source, Collection]:
     """The collection ``name``, and ``source`` with the split of that collection that the default stands for."""
-    collection = load_collection(name, on_bad_line=on_bad_line)
+    collection = load_collection(name)
     if source.split != Source.split:
         return source, collection
     return dataclasses.replace(source, split=named_split(name, collection, source.split)), collection
@@ -294,17 +305,19 @@ def _positives(
     return positives
 
 
-def _triples(path: Path, source: Source, per_query: int, expanded: bool, on_bad_line: OnBadLine) -> TripleFile:
+def _triples(path: Path, source: Source, per_query: int, stores: TextStores) -> TripleFile:
     if source.collection is None:
+        if source.expanded is not None:
+            raise LearnedSparseError(f"data: {path}: texts have no ids to join 'expanded' by; train on triples of ids")
         return TripleFile(path, per_query=per_query)
-    source, collection = _open_collection(source, source.collection, on_bad_line)
+    source, collection = _open_collection(source, source.collection)
     query_ids, document_ids = set(), set()
     for query, positive, negative in _triple_ids(path):
         query_ids.add(query)
         document_ids |= {positive, negative}
     topics = read_queries(source.topics) if source.topics is not None else collection.queries(source.split)
     queries = {query.id: query.text for query in topics if query.id in query_ids}
-    texts = TextStore.of_collection(collection, expanded=expanded, keep=document_ids)
+    texts = stores.texts(collection, document_ids, expanded=source.expanded)
     _check_known(path, "query", query_ids, queries)
     _check_known(path, "document", document_ids, texts)
     return TripleFile(path, per_query=per_query, queries=queries, texts=texts)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from encoders.training.data.examples import Examples, JudgedExamples, LoadedSource, TextStore, text_key
+from encoders.training.data.examples import Examples, JudgedExamples, LoadedSource
+from encoders.training.data.texts import TextStore, text_key
 from encoders.training.recipe import Negatives
 from learned_sparse.collections import read_run, write_run
 from learned_sparse.core import (
@@ -104,9 +106,10 @@ class NegativeSampler:
         elif settings.kind == "bm25":
             collection, _, split = part.name.partition("/")
             where = run_file(collection, split, "bm25")
-            index = index_folder(collection, "bm25-of-training")  # not "bm25", which other commands may be reading
-            self._if_main(lambda: bm25_run(examples, settings.last_rank, run=where, index=index))
-            run = bm25_run(examples, settings.last_rank, run=where, index=index)
+            queries = [Query(id, examples.queries[id]) for id in examples.positives]
+            run = bm25_run(
+                queries, examples.texts, settings.last_rank, collection=collection, run=where, if_main=self._if_main
+            )
         elif settings.kind == "given" and settings.per_query:
             raise LearnedSparseError(
                 f"data: {part.name}: no hard negatives; give the source a 'run', "
@@ -136,26 +139,56 @@ def hard_negatives(run: Run, examples: JudgedExamples, negatives: Negatives, *, 
     return candidates
 
 
-def bm25_run(examples: JudgedExamples, depth: int, *, run: Path, index: Path) -> Run:
-    """The training queries searched with BM25 (Lucene, k1 = 0.9, b = 0.4); the result is kept in the file ``run``.
+def call(action: Callable[[], object]) -> None:
+    """``IfMain`` of a single process."""
+    action()
 
-    Documents are indexed without their expansion text, so that all models get the same hard negatives. A JSON file
-    beside the run names the texts it was made from; if they have changed, the queries are searched again.
+
+def bm25_run(
+    queries: Sequence[Query], texts: TextStore, depth: int, *, collection: str, run: Path, if_main: IfMain = call
+) -> Run:
+    """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4); the file ``run`` keeps the results.
+
+    Documents are indexed without their expansion text, so that all models get the same candidates. JSON files beside
+    the run and beside the index of ``collection`` name what they were made from; if it has changed, the texts are
+    indexed and the queries searched again.
     """
-    provenance = run.with_suffix(".json")
-    made_from = {"examples": examples.fingerprint, "depth": depth}
-    with locked(run.with_suffix(".search"), wait=True):  # another training on the same data may be searching
-        if not (run.exists() and provenance.exists() and read_json(provenance) == made_from):
+    index = index_folder(collection, "bm25-of-training")  # not "bm25", which other commands may be reading
+    plain = hashlib.blake2b(digest_size=16)
+    for document in texts:
+        plain.update(f"{document.id}\0{document.text.partition(EXPANDED)[0]}\0".encode("utf-8", "surrogatepass"))
+    asked = hashlib.blake2b(
+        "\0".join(f"{q.id}\0{q.text}" for q in queries).encode("utf-8", "surrogatepass"), digest_size=16
+    )
+    texts_only = {"texts": plain.hexdigest()}
+    made_from = {**texts_only, "queries": asked.hexdigest(), "depth": depth}
+
+    def make() -> None:
+        with locked(index.with_name(f"{index.name}.search"), wait=True):  # another training may be searching here
+            if _is_made_from(run, made_from):
+                return
             from learned_sparse.index import build_bm25_index
             from learned_sparse.lucene import search_bm25
 
-            documents = (Document(id, examples.texts[id].partition(EXPANDED)[0]) for id in examples.texts.ids)
-            build_bm25_index(documents, index, overwrite=True)
-            queries = [Query(id, examples.queries[id]) for id in examples.positives]
-            provenance.unlink(missing_ok=True)
-            write_run(run, search_bm25(index, queries, depth), "bm25")
-            write_json(provenance, made_from)
-        return read_run(run)
+            if not _is_made_from(index, texts_only):
+                documents = (Document(id, texts[id].partition(EXPANDED)[0]) for id in texts.ids)
+                _provenance(index).unlink(missing_ok=True)
+                build_bm25_index(documents, index, overwrite=True)
+                write_json(_provenance(index), texts_only)
+            _provenance(run).unlink(missing_ok=True)
+            write_run(run, search_bm25(index, list(queries), depth), "bm25")
+            write_json(_provenance(run), made_from)
+
+    if_main(make)
+    return read_run(run)
+
+
+def _provenance(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _is_made_from(path: Path, source: Mapping[str, object]) -> bool:
+    return path.exists() and _provenance(path).exists() and read_json(_provenance(path)) == source
 
 
 def search_pool(examples: JudgedExamples, negatives: Negatives, seed: Sequence[int]) -> tuple[list[Query], TextStore]:

@@ -12,10 +12,12 @@ import pytest
 
 from encoders.training import Negatives, Source, data_source
 from encoders.training.data.batches import Batches, Sampler, known_positives
-from encoders.training.data.examples import Example, JudgedExamples, TextStore, TripleFile, load_source, text_key
+from encoders.training.data.examples import Example, JudgedExamples, TripleFile, load_source
 from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
+from encoders.training.data.texts import TextStore, TextStores, text_key
 from encoders.training.recipe import MaxLength
-from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.collections import Collection, load_collection
+from learned_sparse.core import Document, LearnedSparseError, Query, index_folder
 from tests.reliability.scale import FULL
 
 TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
@@ -151,7 +153,8 @@ def tokenizer(tiny_backbone: Path) -> Any:
 
 def batches(tokenizer: Any, **options: Any) -> Batches:
     settings = {"batch_size": 4, "micro_batch_size": 2, "seed": [0, 0], **options}
-    return Batches([Numbered()], Sampler([12], seed=0), tokenizer, MaxLength(query=8, document=8), **settings)
+    numbered: Any = Numbered()
+    return Batches([numbered], Sampler([12], seed=0), tokenizer, MaxLength(query=8, document=8), **settings)
 
 
 def test_batches_do_not_depend_on_the_order_of_access(tokenizer: Any) -> None:
@@ -207,16 +210,45 @@ def judged(texts: dict[str, str]) -> JudgedExamples:
 
 
 @pytest.mark.jvm
-def test_bm25_negatives_are_searched_once_per_collection(tmp_path: Path) -> None:
-    run, index = tmp_path / "runs" / "bm25.txt", tmp_path / "index"
-    results = bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index)
-    assert [id for id, _ in results["q"]] == ["d2", "d4", "d1"]
-    assert hard_negatives(results, judged(LUCENE_TEXTS), Negatives(), where="run") == {"q": ["d4", "d1"]}
-    written = run.stat().st_mtime_ns
-    assert bm25_run(judged(LUCENE_TEXTS), 10, run=run, index=index) == results
-    assert run.stat().st_mtime_ns == written
-    changed = bm25_run(judged({**LUCENE_TEXTS, "d3": "bees bees hives"}), 10, run=run, index=index)
-    assert "d3" in [id for id, _ in changed["q"]]
+def test_bm25_indexes_and_searches_once_per_collection(tmp_path: Path, tmp_home: Path) -> None:
+    run, bees = tmp_path / "runs" / "bm25.txt", [Query("q", "bees in hives")]
+
+    def searched(texts: dict[str, str], queries: list[Query] = bees) -> list[str]:
+        hits = bm25_run(queries, judged(texts).texts, 10, collection="toy", run=run)
+        assert hard_negatives(hits, judged(texts), Negatives(), where="run")["q"] == [
+            id for id, _ in hits["q"] if id != "d2"
+        ]
+        return [id for id, _ in hits["q"]]
+
+    assert searched(LUCENE_TEXTS) == ["d2", "d4", "d1"]
+    files = run, index_folder("toy", "bm25-of-training").with_suffix(".json")
+    written = [file.stat().st_mtime_ns for file in files]
+    assert searched(LUCENE_TEXTS) == ["d2", "d4", "d1"]
+    assert [file.stat().st_mtime_ns for file in files] == written
+    assert searched(LUCENE_TEXTS, [*bees, Query("r", "weather")]) == ["d2", "d4", "d1"]
+    assert [file.stat().st_mtime_ns == time for file, time in zip(files, written, strict=True)] == [False, True]
+    assert "d3" in searched({**LUCENE_TEXTS, "d3": "bees bees hives"})
+
+
+def test_sources_over_one_collection_read_its_documents_once(
+    tiny_collection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, documents = [], Collection.documents
+
+    def recorded(self: Collection, *options: Any) -> Any:
+        read.append(self.name)
+        return documents(self, *options)
+
+    monkeypatch.setattr(Collection, "documents", recorded)
+    stores = TextStores()
+    parts = [
+        load_source(Source(collection=str(tiny_collection), split=split), Negatives(kind="none"), stores).examples
+        for split in ("train", "dev")
+    ]
+    assert all(isinstance(part, JudgedExamples) for part in parts)
+    assert read == [tiny_collection.name]
+    assert "d39" in stores.texts(load_collection(tiny_collection), keep={"d1"})
+    assert read == [tiny_collection.name]
 
 
 def test_batches_beside_validation(tiny_recipe: Callable[..., Any], first_stage: Callable[..., Any]) -> None:

@@ -68,7 +68,7 @@ def _lines(output: Path) -> int:
 def trainer(
     recipe_values: Callable[..., dict[str, Any]], tiny_collection: Path, tmp_path: Path, root: Path
 ) -> Iterator[Trainer]:
-    validation = {"collection": str(tiny_collection), "every": 8, "queries": None}
+    validation = {"collection": str(tiny_collection), "every": 8, "holdout": 6}
     recipe = tmp_path / "recipe.json"
     recipe.write_text(
         json.dumps(recipe_values({"steps": STEPS}, validation=validation, save_every=4)), encoding="utf-8"
@@ -111,7 +111,7 @@ def test_two_processes_equal_one(
 
     While the main process validates, the other waits for more than NCCL's 10 minutes.
     """
-    validation = {"collection": str(tiny_collection), "every": 2, "queries": None}
+    validation = {"collection": str(tiny_collection), "every": 2, "holdout": 6}
     regularizer = {"kind": "flops", "lambda_query": 1e-2, "lambda_document": 1e-2, "ramp_steps": 0}
     stage = {"steps": 4, "scope": "batch", "dropout": False, "learning_rate": 1e-4, "regularizer": regularizer}
     values, recipe = recipe_values(stage, validation=validation), tmp_path / "recipe.json"

@@ -1,0 +1,97 @@
+"""Texts of collections in memory: one compact store for each collection, whatever the number of its readers."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Set
+from pathlib import Path
+
+from learned_sparse.collections import Collection, OnBadLine
+from learned_sparse.core import Document, LearnedSparseError
+
+
+def text_key(text: str) -> int:
+    """64 bits of BLAKE2b: equal texts have equal keys, which finds duplicates and known positives."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def query_key(text: str) -> int:
+    """``text_key`` of a query, the same in every spelling of white space, capital and small letters."""
+    return text_key(" ".join(text.split()).casefold())
+
+
+class TextStore:
+    """Texts of a collection by id, compact enough for millions of passages: one block of UTF-8 bytes with offsets.
+
+    >>> store = TextStore([Document("a", "one"), Document("b", "two")])
+    >>> store["b"], store.ids, "c" in store
+    ('two', ['a', 'b'], False)
+    """
+
+    def __init__(self, documents: Iterable[Document], keep: Set[str] | None = None) -> None:
+        """Read ``documents``, or only those with an id in ``keep``."""
+        self._rows: dict[str, int] = {}
+        self._bytes = bytearray()
+        self._ends = array("q", [0])
+        for document in documents:
+            if keep is None or document.id in keep:
+                self._rows[document.id] = len(self._rows)
+                self._bytes += document.text.encode("utf-8", "surrogatepass")
+                self._ends.append(len(self._bytes))
+        self.ids = list(self._rows)
+        self._fingerprint = ""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._rows
+
+    def __getitem__(self, id: str) -> str:
+        row = self._rows[id]
+        return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
+
+    def is_empty(self, id: str) -> bool:
+        """Whether the text is empty or white space."""
+        return not self[id].strip()
+
+    def __iter__(self) -> Iterator[Document]:
+        return (Document(id, self[id]) for id in self.ids)
+
+    def fingerprint(self) -> str:
+        """A hash of all ids and texts in order, which changes with the collection; computed once."""
+        if self._fingerprint:
+            return self._fingerprint
+        digest = hashlib.blake2b("\0".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=16)
+        digest.update(self._ends.tobytes())
+        digest.update(self._bytes)
+        self._fingerprint = digest.hexdigest()
+        return self._fingerprint
+
+
+class TextStores:
+    """The documents of collections, each collection read once for all sources and the validation of a recipe."""
+
+    def __init__(self, *, expanded: bool = False, on_bad_line: OnBadLine = "error") -> None:
+        """``expanded``: with their expansion text. ``on_bad_line``: see ``DocumentReader``."""
+        self.on_bad_line: OnBadLine = on_bad_line
+        self._reads_expanded = expanded
+        self._stores: dict[tuple[str, str, str], TextStore] = {}
+
+    def texts(self, collection: Collection, keep: Set[str] | None = None, *, expanded: Path | None = None) -> TextStore:
+        """All documents of ``collection``; those with an id in ``keep`` if nothing else has read the others.
+
+        ``expanded``: file with their predicted queries.
+        """
+        if expanded is not None and not self._reads_expanded:
+            raise LearnedSparseError(f"expanded: {expanded}: this model does not read expanded text; leave it out")
+        key = collection.name, repr(collection.description.corpus), f"{collection.root} {expanded}"
+        if key in self._stores:
+            return self._stores[key]
+        documents = collection.documents(self.on_bad_line, expanded)
+        texts = (Document(d.id, d.with_expanded if self._reads_expanded else d.text) for d in documents)
+        store = TextStore(texts, keep)
+        if keep is None:
+            self._stores[key] = store
+        return store

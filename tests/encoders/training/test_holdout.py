@@ -1,0 +1,262 @@
+"""The splits that a recipe learns from, and validation on queries held out from training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from encoders.models import Mixture
+from encoders.training import Negatives, Recipe, Source, Validation, load_recipe, recipe_splits
+from encoders.training.data import Batches, LoadedSource, TextStores, load_source
+from encoders.training.validation import HeldOut, Validator, hold_out
+from learned_sparse.core import EXPANDED, LearnedSparseError, Side
+from tests.toy_data import save_beir
+
+Spade = Callable[..., Recipe]
+Recipes = Callable[..., Recipe]
+Trained = Callable[..., Any]
+
+
+def test_splits_of_a_recipe_have_one_name_in_every_spelling(tmp_path: Path) -> None:
+    changes = ["validation={collection: 'ir_datasets:msmarco-passage/dev/small', every: 1}"]
+    data = [f"{tmp_path}/elsewhere/msmarco-mini:train", "scifact:train", "mine.tsv"]
+    assert recipe_splits(load_recipe("splade-flops", changes=changes, data=data)) == {
+        "trained": {"msmarco-mini:train": ("msmarco-v1-passage:dev",), "scifact:train": (), "mine.tsv": ()},
+        "selected": {"msmarco-v1-passage:dev": ()},
+    }
+    assert recipe_splits(load_recipe("demo-splade"))["selected"] == {}
+    assert recipe_splits(load_recipe("spade"))["selected"] == {"msmarco-v1-passage:train": ()}
+
+
+def test_topics_and_judgements_of_a_known_split_are_that_split() -> None:
+    files = {"data.0.topics": "files/queries.dev.small.tsv", "data.0.qrels": "files/qrels.dev.small.tsv"}
+    for changes in (files, {"data.0.topics": "files/queries.dev.small.tsv", "data.0.qrels": None}):
+        assert recipe_splits(load_recipe("unicoil", changes=changes))["trained"] == {"msmarco-v1-passage:dev": ()}
+    assert recipe_splits(load_recipe("unicoil"))["trained"] == {"msmarco-v1-passage:train": ()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"holdout": 3, "split": "dev"}, "'holdout' excludes 'split' and 'queries'"),
+        ({"holdout": 3, "queries": 5}, "'holdout' excludes 'split' and 'queries'"),
+        ({"holdout": 0}, "holdout 0; give at least 1"),
+        ({"pool": 5, "bm25": 3}, "pool and bm25 are different pools"),
+        ({"pool": 5, "rerank": True}, "'rerank' needs 'candidates' or 'bm25'"),
+    ],
+)
+def test_settings_that_exclude_each_other(settings: dict[str, Any], message: str, tiny_recipe: Recipes) -> None:
+    with pytest.raises(LearnedSparseError, match=f"recipe tiny: validation: {message}"):
+        tiny_recipe(validation={"collection": "pydoc", "every": 1, **settings})
+
+
+QUERIES = {**{f"q{i}": f"word {i}" for i in range(12)}, "again": " Word  3", "q9": "word 9"}
+DOCUMENTS = {**{f"d{i}": f"text {i}" for i in range(12)}, "copy": "text 5"}
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """Twelve queries with a document each; ``again`` is q3 in another spelling."""
+    pairs = [(f"q{i}", f"d{i}", 1) for i in range(12)] + [("again", "d0", 1)]
+    save_beir(tmp_path / "toy", DOCUMENTS, QUERIES, {"train": pairs})
+    return tmp_path / "toy"
+
+
+def sources(toy: Path, *kinds: str) -> list[LoadedSource]:
+    """``judged``, or triples of ``ids`` or ``texts``: each query with each of two negatives."""
+    lines = [(f"q{i}", f"d{i}", f"d{(i + step) % 12}") for i in range(12) for step in (1, 2)] + [("again", "d0", "d4")]
+    texts = QUERIES | DOCUMENTS | {"d8": "text not in the collection"}
+    ids, plain = toy / "ids.txt", toy / "texts.txt"
+    ids.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+    plain.write_text("".join("\t".join(texts[id] for id in line) + "\n" for line in lines), encoding="utf-8")
+    named = {
+        "judged": (Source(collection=str(toy)), Negatives(kind="none")),
+        "ids": (Source(collection=str(toy), triples=ids), Negatives()),
+        "texts": (Source(triples=plain), Negatives()),
+    }
+    return [load_source(*named[kind]) for kind in kinds]
+
+
+def settings(toy: Path, count: int, **changes: Any) -> Validation:
+    return Validation(collection=str(toy), holdout=count, every=1, **changes)
+
+
+def queries_of(part: LoadedSource) -> set[str]:
+    rng = np.random.default_rng(0)
+    return {part.examples.get(index, rng).query.strip() for index in range(len(part.examples))}
+
+
+def words(held_out: HeldOut) -> set[str]:
+    return {text.strip() for part in held_out.judged for text in part.queries.values()}
+
+
+@pytest.mark.parametrize("kind", ["judged", "ids", "texts"])
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_held_out_queries_are_in_no_example(kind: str, count: int, toy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "encoders")
+    before = sources(toy, kind)
+    (part,), held_out = hold_out(before, settings(toy, count))
+    assert held_out.queries == count
+    spellings = {" ".join(text.lower().split()) for text in words(held_out)}
+    left = {" ".join(text.lower().split()) for text in queries_of(part)}
+    assert len(spellings) in {count, count - 1}  # q3 and its other spelling may both be drawn
+    assert not spellings & left
+    assert spellings | left == {f"word {i}" for i in range(12)}
+    examples = len(before[0].examples)
+    assert held_out.examples == examples - len(part.examples) > 0
+    total = 12 if kind == "texts" else 13
+    expected = f"{count} of {total} training queries are held out, with {held_out.examples} of {examples} examples"
+    assert f"validation: {expected}" in caplog.messages
+    assert part.examples.fingerprint != before[0].examples.fingerprint
+    again = hold_out(sources(toy, kind), settings(toy, count))
+    assert (words(again[1]), again[0][0].examples.fingerprint) == (words(held_out), part.examples.fingerprint)
+
+
+def test_ids_draw_the_same_queries_from_judgements_and_from_triples(toy: Path) -> None:
+    drawn = [words(hold_out(sources(toy, kind), settings(toy, 5))[1]) for kind in ("judged", "ids")]
+    assert drawn[0] == drawn[1]
+    both, held_out = hold_out(sources(toy, "judged", "ids"), settings(toy, 5))
+    assert words(held_out) == drawn[0]
+    assert not any(queries_of(part) & drawn[0] for part in both)
+
+
+def test_other_sources_lose_the_held_out_queries_too_and_give_none(toy: Path, tmp_path: Path) -> None:
+    first, second = sorted(words(hold_out(sources(toy, "judged"), settings(toy, 11))[1]))[-2:]
+    others = {"q0": "another query", "r1": first.upper(), "r2": second}
+    pairs = [(query, "e", 1) for query in others]
+    save_beir(tmp_path / "other", {"e": "other text"}, others, {"train": pairs})
+    other = load_source(Source(collection=str(tmp_path / "other")), Negatives(kind="none"))
+    (_, part), held_out = hold_out([*sources(toy, "judged"), other], settings(toy, 11))
+    assert {first, second, "word 0"} <= words(held_out)
+    assert queries_of(part) == {"another query"}  # the same id in another collection is another query
+    with pytest.raises(LearnedSparseError, match="no source has documents of toy"):
+        hold_out([other], settings(toy, 1))
+    with pytest.raises(LearnedSparseError, match="13 of 13 training queries leave a source without examples"):
+        hold_out([*sources(toy, "judged"), other], settings(toy, 13))
+
+
+@pytest.mark.parametrize("kind", ["judged", "ids", "texts"])
+def test_relevant_documents_of_held_out_queries(kind: str, toy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Triples of texts name documents of the collection by their text, all copies of it."""
+    _, held_out = hold_out(sources(toy, kind), settings(toy, 11))
+    validator = Validator(settings(toy, 11), 0, held_out=held_out)
+    relevant = {
+        validator._queries[query].strip().lower().split()[-1]: ids for query, ids in validator.positives.items()
+    }
+    for number in {"5", "8"} & relevant.keys():
+        expected = {"5": ["d5"], "8": ["d8"]}
+        if kind == "texts":
+            expected = {"5": ["d5", "copy"], "8": [relevant["8"][0]]}
+            assert relevant["8"][0].startswith("text-")
+            assert "1 relevant texts are not in the collection; the pool has them too" in caplog.text
+        assert relevant[number] == expected[number]
+    assert {"5", "8"} <= relevant.keys()
+    assert all(id in validator._pool for ids in validator.positives.values() for id in ids)
+
+
+def encode(side: Side, texts: Sequence[str], component: str | None) -> Any:
+    """Component ``one`` weighs words by number, ``two`` backwards: query and document match if the numbers are near."""
+    numbers = np.array([float(text.split()[-1]) for text in texts])
+    numbers = numbers if component != "two" else 12 - numbers
+    columns = np.stack([np.ones(len(texts)), numbers] if side == "query" else [numbers + 1, np.full(len(texts), 0.5)])
+    return scipy.sparse.csr_array(columns.T)
+
+
+@pytest.mark.parametrize("at_once", [2, 32])
+def test_reranking_ranks_each_query_over_its_own_candidates(
+    at_once: int, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("encoders.training.validation._RERANKED_AT_ONCE", at_once)
+    _, held_out = hold_out(sources(toy, "judged"), settings(toy, 9))
+    ids = sorted(id for part in held_out.judged for id in part.queries if id != "again")
+    run = tmp_path / "run.txt"
+    lines = [f"{id} Q0 {hit} 1 {9 - rank} t\n" for id in ids[:-1] for rank, hit in enumerate(candidates(id))]
+    run.write_text("".join(lines), encoding="utf-8")
+    reranking = settings(toy, 9, candidates=run, rerank=True)
+    # component one ranks larger numbers first; the last query has no candidates
+    ranks = [1 / (1 + sum(int(hit[1:]) > int(id[1:]) for hit in candidates(id))) for id in ids[:-1]]
+    validator = Validator(reranking, 0, held_out=held_out)
+    expected = sum(ranks) / 9
+    assert validator.score(encode, "one") == pytest.approx((expected, -1))
+    mixtures = [Mixture({}, {"two": 1.0}), Mixture({}, {"one": 1.0, "two": 0.25}), Mixture({}, {"one": 0.5})]
+    mixed = Validator(reranking, 0, mixtures, held_out=held_out)
+    backwards = sum(1 / (1 + sum(int(hit[1:]) < int(id[1:]) for hit in candidates(id))) for id in ids[:-1]) / 9
+    best = max(range(3), key=lambda number: [backwards, expected, expected][number])
+    assert mixed.score(encode) == pytest.approx((max(expected, backwards), best))
+    whole = Validator(settings(toy, 9, candidates=run), 0, held_out=held_out)
+    assert whole.score(encode, "one")[0] < expected
+    assert len({made.fingerprint() for made in (validator, whole)}) == 2
+
+
+def candidates(query: str) -> list[str]:
+    """The relevant document and two others."""
+    number = int(query[1:])
+    return [f"d{number}", f"d{(number + 1) % 12}", f"d{(number + 5) % 12}"]
+
+
+def test_a_run_of_other_queries_or_documents_is_refused(toy: Path, tmp_path: Path) -> None:
+    _, held_out = hold_out(sources(toy, "judged"), settings(toy, 9))
+    run = tmp_path / "run.txt"
+    for line, message in (
+        ("x{} Q0 d1 1 1 t", "it is a run of other queries"),
+        ("q{} Q0 zz 1 1 t", "'zz' is not in the"),
+    ):
+        run.write_text("".join(f"{line.format(number)}\n" for number in range(12)), encoding="utf-8")
+        with pytest.raises(LearnedSparseError, match=message):
+            Validator(settings(toy, 9, candidates=run), 0, held_out=held_out)
+
+
+@pytest.mark.jvm
+def test_bm25_makes_the_pool_of_held_out_queries(toy: Path, tmp_home: Path) -> None:
+    _, held_out = hold_out(sources(toy, "judged"), settings(toy, 6))
+    validator = Validator(settings(toy, 6, bm25=1, rerank=True), 0, held_out=held_out)
+    (run,) = (tmp_home / "runs" / "toy").glob("validation-*/bm25.txt")
+    assert {line.split()[0] for line in run.read_text().splitlines()} <= set(validator.positives)
+
+
+def test_training_neither_sees_nor_mines_held_out_queries(
+    tiny_recipe: Recipes, trained: Trained, tiny_collection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[str] = set()
+    made = Batches.examples
+
+    def recorded(self: Batches, step: int) -> Any:
+        examples = made(self, step)
+        seen.update(example.query for example in examples)
+        return examples
+
+    monkeypatch.setattr(Batches, "examples", recorded)
+    validation = {"collection": str(tiny_collection), "holdout": 6, "every": 5}
+    mining = {"kind": "self", "last_rank": 3}
+    run = trained(
+        tiny_recipe({"steps": 10}, validation=validation, negatives=mining, data=[{"collection": str(tiny_collection)}])
+    )
+    assert len(seen) == 24
+    assert run.logged("mined queries") == [24]
+    assert run.notes()["training"]["held_out"] == {"queries": 6, "examples": 6}
+    assert run.notes()["recipe"]["validation"]["holdout"] == 6
+    with pytest.raises(LearnedSparseError, match="cannot resume with another recipe"):
+        trained(tiny_recipe({"steps": 12}, validation={**validation, "holdout": 7}, negatives=mining), resume=True)
+
+
+def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "queries.tsv"
+    file.write_text("".join(f"d{i}\tpredicted {i}\n" for i in range(12)), encoding="utf-8")
+    source = Source(collection=str(toy), expanded=file)
+    part = load_source(source, Negatives(kind="none"), TextStores(expanded=True))
+    assert part.examples.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
+    _, held_out = hold_out([part], settings(toy, 3))
+    validator = Validator(settings(toy, 3), 0, stores=TextStores(expanded=True), held_out=held_out)
+    assert validator._pool["d4"] == f"text 4{EXPANDED}predicted 4"
+    split = Validation(collection=str(toy), split="train", every=1, expanded=file)
+    assert Validator(split, 0, stores=TextStores(expanded=True))._pool["d4"] == f"text 4{EXPANDED}predicted 4"
+    with pytest.raises(LearnedSparseError, match="this model does not read expanded text"):
+        load_source(source, Negatives(kind="none"), TextStores())
+    with pytest.raises(LearnedSparseError, match="texts have no ids to join 'expanded' by"):
+        load_source(Source(triples=toy / "texts.txt", expanded=file), Negatives())
