@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from encoders.training import load_recipe
+from encoders.training import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
-from eval.reproduce.matrix import COSTS, DATA, KINDS, Claim, Column, Kind, Matrix, Row, Scores, slug
-from learned_sparse.collections import data_root, load_collection
+from eval.reproduce.matrix import COSTS, DATA, KINDS, Claim, Column, Kind, Matrix, Row, Scores, Training, slug
+from learned_sparse.collections import data_root, load_collection, split_names
 from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
 
 MATRICES = Path(__file__).parent.parent / "matrices"
@@ -173,14 +173,43 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
         raise LearnedSparseError(f"{where}: a published row needs 'scores'")
     if row.tolerance < 0:
         raise LearnedSparseError(f"{where}: tolerance {row.tolerance}; give 0 or more")
-    if row.recipe is not None:
-        with _located(where):
-            load_recipe(row.recipe, changes=row.changes)
     if row.model is not None:
         trained = [other for other, its in matrix.rows.items() if set(its.kinds) & set(_TRAINED)]
         _check_known(row.model, trained, f"{where}: model: no row {row.model!r} with a recipe or a checkpoint")
+    learned = row if row.model is None else matrix.rows[row.model]
+    if learned.recipe is not None:
+        with _located(where):
+            splits = recipe_splits(_recipe(learned, matrix.training))
+        _check_splits(row, matrix, splits, where)
     if row.index_of is not None:
         _check_index_of(name, row, row.index_of, matrix, f"{where}: index_of")
+
+
+def _recipe(row: Row, training: Training | None) -> Recipe:
+    """The recipe of a row on the training data of its matrix."""
+    data = training.data if training else ()
+    recipe = load_recipe(str(row.recipe), changes=row.changes, data=data)
+    if training is None or training.validation is None or recipe.validation is None:
+        return recipe
+    return dataclasses.replace(
+        recipe, validation=dataclasses.replace(recipe.validation, collection=training.validation)
+    )
+
+
+def _check_splits(row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]], where: str) -> None:
+    """Raise if a column of ``row`` reports queries that the row learned from (``splits``: see ``recipe_splits``)."""
+    for name, column in matrix.columns.items():
+        if not row.runs_on(name):
+            continue
+        reported, *parents = split_names(column.collection, column.split)
+        for use, learned in splits.items():
+            for split, its_parents in learned.items():
+                if reported == split or reported in its_parents or split in parents:
+                    raise LearnedSparseError(
+                        f"{where}: column {name!r} reports {reported}, and the row is {use} on {split}, which have "
+                        "queries in common; give the recipe other data, or a validation with holdout, or leave the "
+                        "column out of the row's columns"
+                    )
 
 
 def _check_index_of(name: str, row: Row, index_of: str, matrix: Matrix, where: str) -> None:

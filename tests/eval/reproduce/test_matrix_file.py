@@ -202,3 +202,46 @@ def test_valid_combinations(tmp_path: Path) -> None:
     assert matrix.claims[0].margin == 0.5
     assert matrix.rows["seeds"] == Row(recipe="demo-splade", seeds=(1, 2))
     assert matrix.rows["its index"].queries == {"query_k": 9}
+
+
+TRAINED = {"recipe": "demo-splade", "changes": ["data=[{collection: pydoc, split: test}]"]}
+SELECTED = {"recipe": "demo-spade", "changes": ["validation.split=test"]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"A": TRAINED}, "rows: A: column 'pydoc' reports pydoc:test, and the row is trained on pydoc:test"),
+        ({"A": SELECTED}, "rows: A: column 'pydoc' reports pydoc:test, and the row is selected on pydoc:test"),
+        ({"A": TRAINED | {"columns": ["other"]}, "B": {"model": "A"}}, "rows: B: column 'pydoc' reports pydoc:test"),
+    ],
+)
+def test_a_row_is_not_reported_on_queries_it_learned_from(rows: dict[str, Any], message: str, tmp_path: Path) -> None:
+    columns = {"pydoc": PYDOC, "other": {"collection": "pydoc", "split": "dev"}}
+    with pytest.raises(LearnedSparseError, match=message):
+        load_matrix(saved(tmp_path, rows=rows, columns=columns))
+    for row in rows.values():
+        row["columns"] = ["other"]
+    load_matrix(saved(tmp_path, rows=rows, columns=columns))
+
+
+def test_splits_with_queries_in_common_count_as_one(tmp_path: Path) -> None:
+    """msmarco-mini holds dev queries: a model trained there is not reported on dev, but on another part of mini."""
+    training = {"data": ["{data}/msmarco-mini:train"], "validation": "{data}/msmarco-mini"}
+    dev = {"collection": "msmarco-v1-passage", "split": "dev"}
+    mini = {"collection": "{data}/msmarco-mini", "split": "test", "measures": ["MRR@10"]}
+    row = {"A": {"recipe": "small-splade"}}
+    with pytest.raises(
+        LearnedSparseError, match=r"'dev' reports msmarco-v1-passage:dev, .* trained on msmarco-mini:train"
+    ):
+        load_matrix(saved(tmp_path, rows=row, columns={"dev": dev}, training=training))
+    load_matrix(saved(tmp_path, rows=row, columns={"mini": mini}, training=training), tmp_path)
+    selected = {"A": {"recipe": "small-spade", "changes": ["validation.split=test"]}}
+    with pytest.raises(LearnedSparseError, match=r"'mini' reports msmarco-mini:test, .* selected on msmarco-mini:test"):
+        load_matrix(saved(tmp_path, rows=selected, columns={"mini": mini}, training=training), tmp_path)
+    on_dev = {"A": {"recipe": "splade-flops", "changes": ["validation={collection: msmarco-v1-passage, every: 1}"]}}
+    with pytest.raises(
+        LearnedSparseError, match=r"'mini' reports msmarco-mini:test, .* selected on msmarco-v1-passage:dev"
+    ):
+        load_matrix(saved(tmp_path, rows=on_dev, columns={"mini": mini}), tmp_path)
+    load_matrix(saved(tmp_path, rows={"A": {"recipe": "splade-flops"}}, columns={"dev": dev}))
