@@ -101,7 +101,15 @@ def _start_or_adopt(heap: str | None) -> JavaChoice:
         import jnius  # noqa: F401  (starts the JVM)
     if not any(isinstance(finder, _OpenAIFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _OpenAIFinder())
-    _quiet_loggers.append(_silence("org.apache.lucene.store.MMapDirectory"))
+    try:
+        _quiet_loggers.append(_silence("org.apache.lucene.store.MMapDirectory"))
+    except Exception as error:  # with a few MB, Java's first classes fail in many ways
+        if heap is None and HEAP_VARIABLE not in os.environ:
+            raise
+        cause = str(error).splitlines()[0]
+        raise LearnedSparseError(
+            f"Java did not start ({cause}); give it more memory with --heap or {HEAP_VARIABLE}"
+        ) from error
     return choice
 
 

@@ -150,7 +150,7 @@ def test_a_full_disk(
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("name", ["bm25"])
+@pytest.mark.parametrize("name", ["index", "bm25"])
 def test_java_runs_out_of_memory(
     name: str, world: World, server: Server, work: Path, request: pytest.FixtureRequest
 ) -> None:
