@@ -18,9 +18,11 @@ from encoders.models.spade import SPADE, SpaDE, SpaDESettings
 from encoders.models.sparterm import SPARTERM, SparTerm, SparTermSettings
 from encoders.models.splade import SPLADE, Splade, SpladeSettings
 from encoders.models.term_weighting import (
+    DEEPCT,
     DEEPIMPACT,
     TILDEV2,
     UNICOIL,
+    DeepCTSettings,
     DeepImpactSettings,
     TildeV2Settings,
     UniCoilSettings,
@@ -29,6 +31,7 @@ from encoders.models.token_weights import BagOfWords
 from encoders.models.uhd import UHD, UHD_BERT, UHDSettings
 
 ARCHITECTURES: dict[str, Architecture] = {
+    "deepct": DEEPCT,
     "deepimpact": DEEPIMPACT,
     "spade": SPADE,
     "sparterm": SPARTERM,
@@ -44,6 +47,7 @@ __all__ = [
     "UHD",
     "Architecture",
     "BagOfWords",
+    "DeepCTSettings",
     "DeepImpactSettings",
     "Mixture",
     "Objective",

@@ -1,16 +1,18 @@
-"""Term weighting without expansion by the model: uniCOIL, DeepImpact and TILDEv2."""
+"""Term weighting without expansion by the model: uniCOIL, DeepImpact, TILDEv2 and DeepCT."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from encoders.backbone import TowerKind, hidden_states_kind
+from encoders.backbone import HiddenStates, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
-from encoders.models.architecture import Architecture
+from encoders.head import Shares, merged_shares
+from encoders.models.architecture import Architecture, Objective, TermWeighers, Tokens, check_options
 from encoders.models.token_weights import (
     Activation,
     BagOfWords,
@@ -18,9 +20,13 @@ from encoders.models.token_weights import (
     SpecialTokens,
     TokenWeights,
     linear_head,
+    merge,
     two_layer_head,
 )
-from learned_sparse.core import Side
+from learned_sparse.core import LearnedSparseError, Side
+
+if TYPE_CHECKING:
+    from encoders.training import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +78,131 @@ class TildeV2Settings(UniCoilSettings):
     query_weighting: Literal["binary", "tf"] = "tf"
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeepCTSettings:
+    """Dai and Callan (2019), after the published code: documents weighted by predicted query term recall, for BM25.
+
+    Terms are word pieces here; the published index has whole, stemmed words.
+    """
+
+    scale: float = 100.0
+    """N: the term frequency of a predicted recall of 1; the paper and its code recommend 100."""
+    smoothing: Literal["none", "sqrt"] = "none"
+    """Of the predicted recall before scaling. ``sqrt`` is HDCT's code (Dai and Callan 2020)."""
+    dropout: float = 0.1
+    """Before the linear layer, as in the published code."""
+    expanded: bool = False
+    """Whether documents are read with their expansion text; the paper has none."""
+
+
+class RecallWeights(nn.Module):
+    """Pseudo term frequencies of a text's own word pieces: ``scale`` times the predicted recall of their words.
+
+    The score of a word is that of its first piece, and all its pieces have it. Of several occurrences the largest
+    counts. A frequency below 1 is 0: without smoothing the published code drops it before it rounds.
+    """
+
+    def __init__(self, settings: DeepCTSettings, tower: HiddenStates, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.tower = tower
+        self.bag_of_words = BagOfWords(vocabulary, "binary", "none")
+        self._settings = settings
+        self._continues: Tensor
+        continues = torch.tensor([term.startswith("##") for term in vocabulary.terms])
+        self.register_buffer("_continues", continues, persistent=False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Frequencies ``(batch, vocabulary)``, not rounded."""
+        frequencies, counted = self._frequencies(input_ids, attention_mask)
+        return merge(frequencies, input_ids, counted, len(self._continues), "max")
+
+    def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
+        """The share of each token in the frequencies ``columns`` of one text (see ``encoders.head.attribution``)."""
+        frequencies, counted = self._frequencies(input_ids, attention_mask)
+        return [merged_shares(frequencies, input_ids, counted, columns, "max")]
+
+    def predictions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Predicted recall at each position ``(batch, tokens)``; it may be negative."""
+        scores: Tensor = self.tower.head(self.tower(input_ids, attention_mask)).squeeze(-1)
+        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+    def words(self, input_ids: Tensor, attention_mask: Tensor) -> list[dict[int, tuple[int, ...]]]:
+        """The words of each text: position of the first piece to the ids of all pieces."""
+        literal = self.bag_of_words.literal_positions(input_ids, attention_mask).tolist()
+        continues = self._continues[input_ids].tolist()
+        texts: list[dict[int, tuple[int, ...]]] = []
+        for ids, counted, continued in zip(input_ids.tolist(), literal, continues, strict=True):
+            words: dict[int, tuple[int, ...]] = {}
+            first = None
+            for position, id in enumerate(ids):
+                if not counted[position]:
+                    first = None
+                elif first is None or not continued[position]:
+                    first = position
+                    words[first] = (id,)
+                else:
+                    words[first] = (*words[first], id)
+            texts.append(words)
+        return texts
+
+    def _frequencies(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Frequency at each position, and which positions are terms, ``(batch, tokens)``."""
+        counted = self.bag_of_words.literal_positions(input_ids, attention_mask)
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+        begins = ~(self._continues[input_ids] & counted & counted.roll(1, dims=1))
+        first = positions.masked_fill(~begins, 0).cummax(dim=1).values
+        recall = self.predictions(input_ids, attention_mask).gather(1, first).relu()
+        if self._settings.smoothing == "sqrt":
+            positive = recall > 0
+            recall = torch.where(positive, recall, 1.0).sqrt() * positive  # the root has no gradient at 0
+            return recall * self._settings.scale, counted
+        frequencies = recall * self._settings.scale
+        return frequencies.masked_fill(frequencies < 1, 0.0), counted
+
+
+class TermRecall(Objective):
+    """DeepCT: the mean squared error of the predicted recall of the words of each positive.
+
+    The target of a word is 1 if the query has it, else 0: over the queries of a document its mean is the query term
+    recall |Q_{d,t}| / |Q_d| of the paper, and so the training data are published, one line for each pair. Words are
+    equal if all their pieces are, as BM25 over word pieces compares them; the published data compare Porter stems and
+    leave stop words out.
+    """
+
+    towers: tuple[str, ...] = ("document",)
+    ranks = False
+
+    def __init__(self, document: RecallWeights) -> None:
+        self._document = document
+
+    def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
+        """``errors``: sum of the squared errors of a positive's words; ``words``: their number; both ``(n,)``."""
+        count = len(queries.input_ids)
+        positives = Tokens(documents.input_ids[:count], documents.attention_mask[:count])
+        predicted = self._document.predictions(*positives)
+        targets, mask = torch.zeros_like(predicted), torch.zeros_like(predicted)
+        words = zip(self._document.words(*positives), self._document.words(*queries), strict=True)
+        for row, (in_document, in_query) in enumerate(words):
+            sought = set(in_query.values())
+            for position, word in in_document.items():
+                mask[row, position], targets[row, position] = 1.0, float(word in sought)
+        return {"errors": ((predicted - targets).square() * mask).sum(dim=1), "words": mask.sum(dim=1)}
+
+    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+        """Shares of the mean over all words of the batch (published code: SUM_BY_NONZERO_WEIGHTS), whose mean it is."""
+        del known
+        words = outputs["words"]
+        return {"recall_loss": outputs["errors"] * (len(words) / words.sum().clamp(min=1))}
+
+
+def _recall_objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
+    del ranking
+    if stage.objective != "term_recall":
+        raise LearnedSparseError(f"stage {stage.name}: DeepCT is trained with objective: term_recall")
+    check_options(stage, objectives=("term_recall",))
+    return TermRecall(cast("RecallWeights", weighers.document))
+
+
 def _towers(settings: UniCoilSettings, side: Side) -> tuple[str, ...]:
     if side == "document" or settings.query == "same":
         return ("document",)
@@ -114,3 +245,20 @@ def _family(settings: type[UniCoilSettings]) -> Architecture:
 UNICOIL = _family(UniCoilSettings)
 DEEPIMPACT = _family(DeepImpactSettings)
 TILDEV2 = _family(TildeV2Settings)
+DEEPCT = Architecture(
+    settings=DeepCTSettings,
+    towers=lambda _, side: ("document",) if side == "document" else (),
+    weigher=lambda settings, side, towers, vocabulary: (
+        RecallWeights(settings, towers["document"], vocabulary)
+        if side == "document"
+        else BagOfWords(vocabulary, "tf", "none")
+    ),
+    scale=lambda _settings, _side: 1.0,
+    scoring=lambda _: "bm25",
+    tower=lambda settings, _: hidden_states_kind(
+        lambda size: nn.Sequential(nn.Dropout(settings.dropout), linear_head(size)), None
+    ),
+    uses_expanded=lambda settings: settings.expanded,
+    changeable=frozenset({"scale", "smoothing"}),
+    objective=_recall_objective,
+)

@@ -1,4 +1,4 @@
-"""uniCOIL, DeepImpact and TILDEv2 as plain loops over the scores of one unpadded text (written from the papers)."""
+"""uniCOIL, DeepImpact, TILDEv2 and DeepCT as plain loops over the scores of one unpadded text."""
 
 from __future__ import annotations
 
@@ -47,3 +47,52 @@ def bag(tokens: Sequence[int], terms: int, *, weighting: str, not_in_bag: Sequen
     """Bag of words of a query: ``binary`` or, with ``weighting="tf"``, term frequencies."""
     counts = [float(sum(token == j and j not in not_in_bag for token in tokens)) for j in range(terms)]
     return counts if weighting == "tf" else [min(1.0, count) for count in counts]
+
+
+def words(tokens: Sequence[int], spellings: Sequence[str], special: Sequence[int]) -> list[list[int]]:
+    """Positions of the pieces of each word; special tokens are in none and end a word."""
+    found: list[list[int]] = []
+    for i, token in enumerate(tokens):
+        if token in special:
+            continue
+        if found and found[-1][-1] == i - 1 and spellings[token].startswith("##"):
+            found[-1].append(i)
+        else:
+            found.append([i])
+    return found
+
+
+def recall_frequencies(
+    scores: Sequence[float],
+    tokens: Sequence[int],
+    spellings: Sequence[str],
+    special: Sequence[int],
+    scale: float,
+    root: bool,
+) -> list[float]:
+    """DeepCT: frequency of each term, the score of the first piece of a word for all its pieces, the largest counts."""
+    weights = [0.0] * len(spellings)
+    for positions in words(tokens, spellings, special):
+        recall = max(0.0, scores[positions[0]])
+        frequency = scale * recall**0.5 if root else scale * recall
+        for i in positions:
+            if root or frequency >= 1:
+                weights[tokens[i]] = max(weights[tokens[i]], frequency)
+    return weights
+
+
+def recall_loss(
+    scores: Sequence[Sequence[float]],
+    documents: Sequence[Sequence[int]],
+    queries: Sequence[Sequence[int]],
+    spellings: Sequence[str],
+    special: Sequence[int],
+) -> float:
+    """DeepCT: mean squared error over all words of all documents; target 1 for the words of the document's query."""
+    errors = []
+    for row, document, query in zip(scores, documents, queries, strict=True):
+        asked = [[query[i] for i in positions] for positions in words(query, spellings, special)]
+        for positions in words(document, spellings, special):
+            target = 1.0 if [document[i] for i in positions] in asked else 0.0
+            errors.append((row[positions[0]] - target) ** 2)
+    return sum(errors) / len(errors)

@@ -65,6 +65,7 @@ UNICOIL: list[dict[str, Any]] = [
     {"separators": True, "bow_special_tokens": "all"},
     {"activation": "none", "repeats": "mean", "query_repeats": "max", "expanded": False},
 ]
+DEEPCT: list[dict[str, Any]] = [{}, {"smoothing": "sqrt", "scale": 10.0}, {"expanded": True}]
 DEEPIMPACT: list[dict[str, Any]] = [{}, {"repeats": "max", "separators": True}]
 TILDEV2: list[dict[str, Any]] = [{}, {"query_weighting": "binary", "bow_special_tokens": "none"}]
 _UHD: dict[str, Any] = {"dimensions": 48, "k": 4, "layers": [1, 2], "weight_sparsity": 0.3}
@@ -86,6 +87,7 @@ _UHD_CHANGES: list[dict[str, Any]] = [
 ]
 UHD = [{**_UHD, **change} for change in _UHD_CHANGES]
 BY_ARCHITECTURE = {
+    "deepct": DEEPCT,
     "deepimpact": DEEPIMPACT,
     "spade": SPADE,
     "sparterm": SPARTERM,
@@ -99,7 +101,7 @@ CASES: list[Case] = [
 ]
 SMALLEST: dict[str, dict[str, Any]] = {"uhd": _UHD}
 """Settings that make an architecture small enough for a tiny backbone."""
-FILES = {"deepimpact": "term_weighting", "tildev2": "term_weighting", "unicoil": "term_weighting"}
+FILES = dict.fromkeys(("deepct", "deepimpact", "tildev2", "unicoil"), "term_weighting")
 """File name of the tests and the reference of an architecture, if it differs from the architecture's name."""
 
 

@@ -25,6 +25,9 @@ every_case = pytest.mark.parametrize(
     ("case", "kind"), ON_BERT + ON_DISTILBERT, ids=[f"{kind}-{name(case)}" for case, kind in ON_BERT + ON_DISTILBERT]
 )
 MIN_SIMILARITY = {"uhd": 0.95}  # nearly equal winners change ranks in bf16
+TOLERANCE: dict[str, dict[str, Any]] = {
+    "deepct": {"rtol": 1e-4, "atol": 1e-3}
+}  # its weights are frequencies, 100 times as large
 every_side = pytest.mark.parametrize("side", SIDES)
 
 
@@ -68,7 +71,7 @@ def test_every_architecture_has_cases_a_test_and_a_reference(root: Path) -> None
 def test_padding_changes_nothing(model: LoadedModel, side: Side) -> None:
     module = model.weighers.side(side)
     padded, weights = weigh(module, model, pad_to_multiple_of=32), weigh(module, model)
-    torch.testing.assert_close(padded, weights)
+    torch.testing.assert_close(padded, weights, **TOLERANCE.get(model.architecture, {}))
     assert torch.equal(padded > 0, weights > 0)
 
 
@@ -77,7 +80,7 @@ def test_padding_changes_nothing(model: LoadedModel, side: Side) -> None:
 def test_a_batch_gives_the_weights_of_single_texts(model: LoadedModel, side: Side) -> None:
     module = model.weighers.side(side)
     single = torch.cat([weigh(module, model, [text]) for text in TEXTS])
-    torch.testing.assert_close(weigh(module, model), single)
+    torch.testing.assert_close(weigh(module, model), single, **TOLERANCE.get(model.architecture, {}))
 
 
 @every_side

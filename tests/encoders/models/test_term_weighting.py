@@ -1,18 +1,23 @@
-"""uniCOIL, DeepImpact and TILDEv2 against plain loops, and uniCOIL against Pyserini's own encoder."""
+"""uniCOIL, DeepImpact, TILDEv2 and DeepCT against plain loops, and uniCOIL against Pyserini's own encoder."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from encoders.models import ARCHITECTURES, DeepImpactSettings, TildeV2Settings, UniCoilSettings
+from encoders.models import ARCHITECTURES, DeepImpactSettings, TildeV2Settings, Tokens, UniCoilSettings
+from encoders.models.term_weighting import TermRecall
 from encoders.models.token_weights import between_texts, linear_head, merge, own_text, two_layer_head
+from encoders.training import Stage
+from encoders.training.objective import make_objective
+from learned_sparse.core import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scores_of, untrained
-from tests.reference.term_weighting import bag, score, term_weights
+from tests.reference.term_weighting import bag, recall_frequencies, recall_loss, score, term_weights
 from tests.tiny_models import TEXTS, VOCABULARY
 
 FAMILY = ("unicoil", "deepimpact", "tildev2")
@@ -213,3 +218,50 @@ def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
         for term, impact in queries.encode(text).items():
             if term != "[SEP]":
                 assert impacts.get(term, 0) == pytest.approx(impact, abs=0.5 + 1e-3), (text, term)
+
+
+RECALL = [case[1] for case in cases.CASES if case[0] == "deepct"]
+SPLIT = [*TEXTS, "hiveses causing skinness skin hives", "reactioning hives ofs of"]
+
+
+@pytest.mark.parametrize("settings", RECALL, ids=str)
+def test_deepct_equals_plain_loops(settings: dict[str, Any], tiny_bert: Path) -> None:
+    model = untrained("deepct", settings, tiny_bert)
+    texts = [*SPLIT, *PAIRS] if settings.get("expanded") else SPLIT
+    with torch.no_grad():
+        weights = model.weighers.document(*inputs(model, texts, pad_to_multiple_of=16))
+    seen = set()
+    for row, text in zip(weights, texts, strict=True):
+        ids = inputs(model, [text])[0][0]
+        scores, root = scores_of(model.towers["document"], ids), settings.get("smoothing") == "sqrt"
+        scale = settings.get("scale", 100.0)
+        expected = recall_frequencies(scores, ids.tolist(), VOCABULARY, list(SPECIAL.values()), scale, root)
+        torch.testing.assert_close(row, torch.tensor(expected), rtol=1e-4, atol=1e-4)
+        seen |= {term for term, weight in zip(VOCABULARY, expected, strict=True) if weight}
+    assert any(term.startswith("##") for term in seen)
+
+
+def test_deepct_learns_the_words_of_queries(tiny_bert: Path) -> None:
+    model = untrained("deepct", {}, tiny_bert)
+    queries = ["hives skin", "objects memory", "reactioning", "rain", "snow", "of hives", "hives reactioning", "zz"]
+    document: Any = model.weighers.document
+    objective = TermRecall(document)
+    outputs = objective.outputs(Tokens(*inputs(model, queries)), Tokens(*inputs(model, [*SPLIT, "unused negative"])))
+    losses = objective.losses(outputs, torch.zeros(0))["recall_loss"]
+    ids = [[inputs(model, [text])[0][0].tolist() for text in texts] for texts in (SPLIT, queries)]
+    scores = [scores_of(model.towers["document"], torch.tensor(document)) for document in ids[0]]
+    expected = recall_loss(scores, ids[0], ids[1], VOCABULARY, list(SPECIAL.values()))
+    assert losses.shape == (len(SPLIT),)
+    torch.testing.assert_close(losses.mean(), torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    losses.mean().backward()
+    assert all(parameter.grad is not None for parameter in model.towers["document"].head.parameters())
+    half = {name: value[:4] for name, value in outputs.items()}
+    assert not torch.isclose(objective.losses(half, torch.zeros(0))["recall_loss"].mean(), losses.mean())
+
+
+def test_deepct_is_trained_by_its_own_objective_only(tiny_bert: Path) -> None:
+    model = untrained("deepct", {}, tiny_bert)
+    stage = Stage(name="s", steps=1, batch_size=2)
+    with pytest.raises(LearnedSparseError, match="stage s: DeepCT is trained with objective: term_recall"):
+        make_objective(stage, model)
+    assert isinstance(make_objective(replace(stage, objective="term_recall"), model), TermRecall)

@@ -20,7 +20,7 @@ NAMES = recipe_names()
 
 
 RECIPE_NAMES = """
-deepimpact demo-spade demo-sparterm demo-sparterm-literal demo-splade demo-uhd
+deepct deepimpact demo-spade demo-sparterm demo-sparterm-literal demo-splade demo-uhd
 small-spade small-spade-expansion small-spade-joint small-spade-weighting
 small-sparterm small-sparterm-literal small-splade small-uhd small-uhd-joint small-uhd-one
 spade spade-expansion spade-joint spade-weighting sparterm-expansion sparterm-literal

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from encoders.encoding import load_encoder
 from encoders.training import Recipe
 from encoders.training.learner import make_learner
 from encoders.training.optimizing import set_learning_rates
 from encoders.training.session import Session
-from learned_sparse.core import LearnedSparseError, parse
+from learned_sparse.core import LearnedSparseError, Quantizer, parse
 
 Recipes = Callable[..., Recipe]
 Trained = Callable[..., Any]
@@ -175,3 +176,16 @@ def test_training_documents_include_their_expanded_text(
     plain = trained(spade_recipe(stage), "plain")
     expanded = trained(spade_recipe(stage, data=data), "expanded-run")
     assert expanded.logged("terms_per_document")[0] > plain.logged("terms_per_document")[0] + 0.5
+
+
+def test_deepct_learns_the_recall_of_query_terms(tiny_recipe: Recipes, trained: Trained) -> None:
+    stage = {"objective": "term_recall", "steps": 60, "batch_size": 8, "learning_rate": 5e-3}
+    run = trained(tiny_recipe(stage, architecture="deepct", negatives={"kind": "none"}))
+    losses = run.logged("recall_loss")
+    assert losses == run.logged("loss")
+    assert sum(losses[-8:]) < 0.7 * sum(losses[:8])
+    assert run.notes()["quantizers"]["document"]["scale"] == 1.0
+    encoder = load_encoder(str(run.folder), "document", device="cpu", dtype="fp32")
+    assert encoder.description["scoring"] == "bm25"
+    impacts, _ = Quantizer(1.0).quantize(encoder.encode(["w1 w8 w20 w33 w47"]))
+    assert 0 < impacts.values.max() <= 150  # about 100 for a word that queries have
