@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from encoders.models import Objective
 from encoders.training.data import Example, MicroBatch, StepBatch, known_positives
-from encoders.training.objective import make_objective, negatives_per_query, total_loss
+from encoders.training.objective import make_objective, mean_weights, negatives_per_query, total_loss
 from encoders.training.optimizing import (
     begin_stage,
     evaluating,
     learning_rate_share,
+    means_of_step,
     over_batch,
     quadratic_ramp,
     set_learning_rates,
@@ -79,15 +80,31 @@ class Learner:
             over_batch(forwards, loss, self._session.gather, self._session.process_index, self._session.device)
         else:
             start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
-            # in-batch negatives and FLOPS see one micro-batch (one GPU in the papers): they depend on its size
+            means = None
+            if self._regularizes_step(len(forwards)):
+                means, forwards = means_of_step(
+                    forwards, sizes, mean_weights, self._session.mean, self._session.device
+                )
+            # in-batch negatives are those of one micro-batch (one GPU in the papers): they depend on its size
             for forward, size in zip(forwards, sizes, strict=True):
-                loss = self._loss(batch.examples[start : start + size], batch.step, logs)
+                loss = self._loss(batch.examples[start : start + size], batch.step, logs, means)
                 (loss(forward()) * (size / sum(sizes))).backward()
                 start += size
         return {name: _mean([log[name] for log in logs], sizes) for name in logs[0]}
 
+    def _regularizes_step(self, micro_batches: int) -> bool:
+        """Whether the regulariser of a micro-batch depends on the rest of the step: FLOPS does, L1 is a mean over texts."""
+        regularizer = self.stage.regularizer
+        divided = micro_batches > 1 or self._session.num_processes > 1
+        weighted = regularizer.lambda_query != 0 or regularizer.lambda_document != 0
+        return divided and weighted and (regularizer.kind, regularizer.scope) == ("flops", "step") and self.ranks
+
     def _loss(
-        self, examples: Sequence[Example], step: int, logs: list[dict[str, Tensor]]
+        self,
+        examples: Sequence[Example],
+        step: int,
+        logs: list[dict[str, Tensor]],
+        step_means: Mapping[str, Tensor] | None = None,
     ) -> Callable[[Outputs], Tensor]:
         """The scalar loss of the outputs for ``examples``; appends to ``logs`` when it is called."""
         known = known_positives(examples)
@@ -95,7 +112,8 @@ class Learner:
         ramp = quadratic_ramp(step, regularizer.ramp_steps)
 
         def loss(outputs: Outputs) -> Tensor:
-            total, parts = total_loss(self._objective.losses(outputs, known), outputs, regularizer, ramp)
+            losses = self._objective.losses(outputs, known)
+            total, parts = total_loss(losses, outputs, regularizer, ramp, step_means)
             log = {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
             if "queries" in outputs:
                 log |= _terms_per_text(outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -173,3 +174,41 @@ def over_batch(
             starts[name] += len(output)
         if tensors:
             torch.autograd.backward(tensors, gradients)
+
+
+def means_of_step(
+    forwards: Sequence[Forward],
+    sizes: Sequence[int],
+    means: Callable[[Outputs], Outputs],
+    reduce: Callable[[Tensor], Tensor],
+    device: torch.device,
+) -> tuple[Outputs, list[Forward]]:
+    """Means over all texts of a step, and forward passes that give the outputs which the means were computed from.
+
+    ``means`` gives those of one micro-batch by name. They are averaged over the micro-batches of ``sizes`` queries, and
+    by ``reduce`` over the processes. Several micro-batches are passed forward twice, with the same dropout: first
+    without gradient for the means alone, so that memory is that of one micro-batch. A single one is passed once.
+    """
+    single = len(forwards) == 1
+    parts: list[Outputs] = []
+    repeated: list[Forward] = []
+    with torch.set_grad_enabled(single):
+        for forward in forwards:
+            state = random_state(device)
+            outputs = forward()
+            parts.append(means(outputs))
+            repeated.append(functools.partial(_again, forward, state, device))
+    if single:
+        repeated = [lambda: outputs]
+    shares = [size / sum(sizes) for size in sizes]
+    averaged = {
+        name: reduce(torch.stack([part[name] * share for part, share in zip(parts, shares, strict=True)]).sum(dim=0))
+        for name in parts[0]
+    }
+    return averaged, repeated
+
+
+def _again(forward: Forward, state: Tensor, device: torch.device) -> Outputs:
+    """The forward pass with the random numbers of ``state``."""
+    set_random_state(state, device)
+    return forward()

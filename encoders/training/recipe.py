@@ -79,9 +79,15 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class Regularizer:
-    """The sparsity regulariser and its lambdas, which grow quadratically from 0 until ``ramp_steps``."""
+    """The sparsity regulariser and its lambdas, which grow quadratically from 0 until ``ramp_steps``.
+
+    ``scope: step`` computes it over the texts of a step on all processes, whatever the scope of in-batch negatives is, as
+    in naver/splade's trainer. ``micro_batch`` computes it over each forward pass: FLOPS is then larger on average by the
+    variance of the mean weights, so that rare terms cost more.
+    """
 
     kind: Literal["none", "flops", "l1"] = "none"
+    scope: Literal["step", "micro_batch"] = "step"
     lambda_query: float = 0.0
     lambda_document: float = 0.0
     ramp_steps: int = 50_000
@@ -151,7 +157,7 @@ class Stage:
     steps: int
     batch_size: int  # queries of one step, over all processes
     micro_batch_size: int | None = None  # queries of one forward pass; None: batch_size / processes
-    scope: Literal["micro_batch", "batch"] = "micro_batch"  # the texts in-batch negatives and FLOPS are computed over
+    scope: Literal["micro_batch", "batch"] = "micro_batch"  # the texts that in-batch negatives are taken from
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     learning_rate: float = 2e-5
@@ -185,6 +191,8 @@ class Stage:
             self.cotraining.check(where)
         if self.pruning is not None:
             self.pruning.check(where)
+        if self.scope == "batch" and self.regularizer.scope == "micro_batch":
+            raise LearnedSparseError(f"{where}: scope: batch needs regularizer: scope: step; leave regularizer: scope out")
 
     def _check_ranking(self, where: str, hard_negatives: int) -> None:
         selects_by_pairs = self.cotraining is not None and self.cotraining.share < 1 and self.cotraining.loss != "stage"

@@ -73,6 +73,10 @@ class Session:
         reduced: Tensor = self.processes.reduce(tensor, reduction=reduction)
         return reduced
 
+    def mean(self, tensor: Tensor) -> Tensor:
+        """The mean over the processes."""
+        return self.reduce(tensor, "mean") if self.num_processes > 1 else tensor
+
     def if_main(self, action: Callable[[], object]) -> None:
         """Do ``action`` in the main process, while the others wait."""
         if self.processes.is_main_process:

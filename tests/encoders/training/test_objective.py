@@ -32,6 +32,7 @@ from encoders.training.objective import (
 )
 from encoders.training.optimizing import begin_training, evaluating, learning_rate_share, quadratic_ramp
 from encoders.training.recipe import Pointwise, Rank, Recipe, Regularizer, Stage
+from learned_sparse.core import LearnedSparseError
 
 
 @pytest.mark.parametrize(
@@ -238,11 +239,14 @@ FLOPS = {**L1, "kind": "flops"}
 SPARTERM = {"architecture": "sparterm", "settings": {"mode": "expansion-enhanced", "gate_pool": "raw_max"}}
 
 
-def largest_difference(gradients: Gradients, recipe: Recipes, stage: dict[str, Any], changes: dict[str, Any]) -> float:
-    """Largest difference between the gradients of 1 x 32 and 4 x 8, relative to the largest gradient."""
+def largest_difference(
+    gradients: Gradients, recipe: Recipes, stage: dict[str, Any], changes: dict[str, Any], micro_batch_size: int = 8
+) -> float:
+    """Largest difference between the gradients of 1 x 32 and of micro-batches, relative to the largest gradient."""
     sizes = {"batch_size": 32, "dropout": False}
-    full, log = gradients(recipe({**stage, **sizes}, **changes))
-    micro, micro_log = gradients(recipe({**stage, **sizes, "micro_batch_size": 8}, **changes))
+    exact = {"precision": "fp32-strict", **changes}
+    full, log = gradients(recipe({**stage, **sizes}, **exact))
+    micro, micro_log = gradients(recipe({**stage, **sizes, "micro_batch_size": micro_batch_size}, **exact))
     assert full.keys() == micro.keys()
     assert len(full) > 10
     scale = max(float(gradient.abs().max()) for gradient in full.values())
@@ -268,19 +272,47 @@ def test_four_micro_batches_of_8_equal_one_batch_of_32(
     assert largest_difference(gradients, tiny_recipe, stage, changes) < 2e-5
 
 
-@pytest.mark.parametrize("stage", [{}, {"rank": PAIRWISE, "regularizer": FLOPS}])
-def test_in_batch_negatives_and_flops_depend_on_the_micro_batch(
+@pytest.mark.parametrize("micro_batch_size", [8, 4])
+@pytest.mark.parametrize("documents", ["concatenated", "averaged"])
+def test_flops_of_a_step_are_the_same_in_1_4_and_8_micro_batches(
+    gradients: Gradients, tiny_recipe: Recipes, documents: str, micro_batch_size: int
+) -> None:
+    """Loss and gradient, in scope ``micro_batch`` of in-batch negatives; the pairwise loss has none."""
+    stage = {"rank": PAIRWISE, "regularizer": {**FLOPS, "documents": documents}}
+    assert largest_difference(gradients, tiny_recipe, stage, {}, micro_batch_size) < 2e-5
+
+
+def test_the_regulariser_of_a_step_goes_with_in_batch_negatives_of_a_micro_batch(
+    gradients: Gradients, tiny_recipe: Recipes
+) -> None:
+    stage = {"batch_size": 32, "dropout": False, "regularizer": FLOPS}
+    _, whole = gradients(tiny_recipe(stage, precision="fp32-strict"))
+    _, cut = gradients(tiny_recipe({**stage, "micro_batch_size": 8}, precision="fp32-strict"))
+    for name in ("query_regularizer", "document_regularizer"):
+        assert cut[name] == pytest.approx(whole[name], rel=1e-5)
+    assert cut["negatives_per_query"] < 9 < 25 < whole["negatives_per_query"]
+
+
+@pytest.mark.parametrize("stage", [{}, {"rank": PAIRWISE, "regularizer": {**FLOPS, "scope": "micro_batch"}}])
+def test_in_batch_negatives_and_flops_of_micro_batches_depend_on_their_size(
     gradients: Gradients, tiny_recipe: Recipes, stage: dict[str, Any]
 ) -> None:
     assert largest_difference(gradients, tiny_recipe, stage, {}) > 1e-3
 
 
-def test_gradient_caching_repeats_the_dropout(gradients: Gradients, tiny_recipe: Recipes) -> None:
-    """Caching changes no gradient if a micro-batch has one query and the loss is a mean over queries."""
+def test_negatives_of_the_batch_exclude_a_regulariser_of_micro_batches(tiny_recipe: Recipes) -> None:
+    with pytest.raises(LearnedSparseError, match="leave its scope out"):
+        tiny_recipe({"scope": "batch", "regularizer": {**FLOPS, "scope": "micro_batch"}})
+
+
+def test_repeated_forward_passes_have_the_same_dropout(gradients: Gradients, tiny_recipe: Recipes) -> None:
+    """Neither caching nor FLOPS of no weight changes a gradient of a loss that is a mean over queries."""
     stage = {"batch_size": 4, "micro_batch_size": 1, "rank": PAIRWISE}
     plain, _ = gradients(tiny_recipe(stage))
-    cached, _ = gradients(tiny_recipe({**stage, "scope": "batch"}))
-    assert all(torch.allclose(plain[name], cached[name], atol=1e-6) for name in plain)
+    nearly_none = {"kind": "flops", "lambda_query": 1e-12, "ramp_steps": 0}
+    for repeating in ({"scope": "batch"}, {"regularizer": nearly_none}):
+        repeated, _ = gradients(tiny_recipe({**stage, **repeating}))
+        assert all(torch.allclose(plain[name], repeated[name], atol=1e-6) for name in plain)
     no_dropout, _ = gradients(tiny_recipe({**stage, "dropout": False}))
     assert not all(torch.allclose(plain[name], no_dropout[name], atol=1e-6) for name in plain)
 
