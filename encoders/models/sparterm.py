@@ -31,9 +31,11 @@ class SparTermSettings:
     """``literal-only``: G = BoW(p). ``expansion-enhanced``: G_le (Eq. 6). ``expansion-only``: no term weighting,
     expansion terms are added to the text with weight 1; the paper names no scoring function, BM25 fits its numbers."""
     query: Literal["tf", "symmetric", "asymmetric"] = "symmetric"
-    """Table 4: term frequencies; the same towers for both sides; towers of their own for queries."""
-    query_gate: Literal["same", "literal"] = "same"
-    """Gate of neural queries, on which the paper is silent: that of documents, or the terms of the query only."""
+    """Table 4: term frequencies; the same towers for both sides; an importance predictor of its own for queries."""
+    query_gate: Literal["same", "own", "literal"] = "same"
+    """Gate of neural queries, on which the paper is silent. ``same``: that of documents, of which a copy would give the
+    same, because gates are frozen while a ranking loss trains the rest (section 4.2). ``own``: another tower, trained
+    on Eq. 8 with queries and passages exchanged (see ``GateObjective``). ``literal``: the terms of the query only."""
     gate_pool: Literal["relu_sum", "max", "raw_max"] = "relu_sum"
     """Argument of the gating probability G = sigmoid(.): sum_i ReLU(.) (Eq. 3, so that G >= 0.5), max_i ReLU(.),
     or max_i without ReLU, where terms below zero still get a gradient from Eq. 8."""
@@ -106,8 +108,8 @@ class SparTerm(nn.Module):
         self.gate = None if gate is None else Gate(settings, gate, vocabulary)
         weighting: Literal["binary", "tf"] = "tf" if importance is None else "binary"
         self.bag_of_words = BagOfWords(vocabulary, weighting, settings.bow_special_tokens)
-        self.query_terms = BagOfWords(vocabulary)
-        """The binary bag of words of a query without special tokens: the target T of Eq. 8."""
+        self.target_terms = BagOfWords(vocabulary)
+        """The binary bag of words of a text without special tokens: the target T of Eq. 8."""
         self._threshold = _logit(settings.threshold)
         self._max_terms = None if settings.max_terms is None else min(settings.max_terms, len(vocabulary))
         self._unblocked: Tensor
@@ -157,6 +159,10 @@ class SparTerm(nn.Module):
         logits: Tensor = self.gate(input_ids, attention_mask)
         return logits
 
+    def has_own_gate(self, other: SparTerm) -> bool:
+        """Whether this side has a gate that is not that of ``other``."""
+        return self.gate is not None and (other.gate is None or self.gate.tower is not other.gate.tower)
+
     def _literal_weights(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         if self.importance is None:
             raise ValueError("neither importance predictor nor gate")
@@ -174,49 +180,73 @@ class SparTerm(nn.Module):
 
 
 class GateObjective(Objective):
-    """Eq. 8 alone: trains the gate of documents on pairs of a query and its positive passage."""
+    """Eq. 8 alone: trains the gates on pairs of a query and its positive passage.
 
-    towers: tuple[str, ...] = ("gate",)
+    The gate of documents learns to open for the terms of the query. A query side with a gate of its own is ours: the
+    paper has Eq. 8 for passages only. That gate learns the reverse, to open for the terms of the passage: the query as
+    its own target would teach no expansion.
+    """
+
+    towers: tuple[str, ...] = ("gate", "query_gate")
     ranks = False
 
-    def __init__(self, options: GateOptions, document: SparTerm) -> None:
-        self._options, self._document = options, document
+    def __init__(self, options: GateOptions, weighers: TermWeighers, document: SparTerm) -> None:
+        self._options, self._document, query = options, document, weighers.query
+        self._query = query if isinstance(query, SparTerm) and query.has_own_gate(document) else None
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
-        """``gate``: logits of the positives; ``target``: terms of the queries; both ``(n, vocabulary)``."""
-        count = len(queries.input_ids)
-        logits = self._document.gate_logits(documents.input_ids[:count], documents.attention_mask[:count])
-        return {"gate": logits.float(), "target": self._document.query_terms(*queries)}
+        """``gate``: logits of the positives; ``target``: terms of the queries; both ``(n, vocabulary)``.
+
+        With a gate of queries also ``query_gate`` and ``query_target``, with queries and positives exchanged.
+        """
+        positives = Tokens(*(tensor[: len(queries.input_ids)] for tensor in documents))
+        query_logits = None if self._query is None else self._query.gate_logits(*queries)
+        return self._gates(self._document.gate_logits(*positives), query_logits, queries, positives)
+
+    def _gates(
+        self, logits: Tensor, query_logits: Tensor | None, queries: Tokens, positives: Tokens
+    ) -> dict[str, Tensor]:
+        gates = {"gate": logits.float(), "target": self._document.target_terms(*queries)}
+        if query_logits is not None:
+            gates |= {"query_gate": query_logits.float(), "query_target": self._document.target_terms(*positives)}
+        return gates
 
     def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
-        """Eq. 8 of each passage."""
+        """Eq. 8 of each passage, and of each query that has a gate."""
         del known
         weights = {"negative": self._options.negative_weight, "positive": self._options.positive_weight}
-        return {"gate_loss": gate_bce(outputs["gate"], outputs["target"], **weights)}
+        losses = {"gate_loss": gate_bce(outputs["gate"], outputs["target"], **weights)}
+        if "query_gate" in outputs:
+            losses["query_gate_loss"] = gate_bce(outputs["query_gate"], outputs["query_target"], **weights)
+        return losses
 
 
 class JointObjective(GateObjective):
-    """Eq. 9: the ranking loss and Eq. 8 at once; the gate is computed once for both."""
+    """Eq. 9: the ranking loss and Eq. 8 at once; each gate is computed once for both."""
 
     ranks = True
 
     def __init__(self, options: GateOptions, ranking: Objective, weighers: TermWeighers, document: SparTerm) -> None:
-        super().__init__(options, document)
+        super().__init__(options, weighers, document)
         self._ranking, self._weighers = ranking, weighers
-        self.towers = (*ranking.towers, "gate")
+        self.towers = (*ranking.towers, *GateObjective.towers)
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         """Outputs of both objectives."""
         count = len(queries.input_ids)
-        query_weights = self._weighers.query(*queries).float()
+        if self._query is None:
+            query_logits, query_weights = None, self._weighers.query(*queries)
+        else:
+            query_logits = self._query.gate_logits(*queries)
+            query_weights = self._query(*queries, gate_logits=query_logits)
         logits = self._document.gate_logits(*documents)
         weights = self._document(*documents, gate_logits=logits).float()
+        positives = Tokens(*(tensor[:count] for tensor in documents))
         return {
-            "queries": query_weights,
+            "queries": query_weights.float(),
             "positives": weights[:count],
             "negatives": weights[count:],
-            "gate": logits[:count].float(),
-            "target": self._document.query_terms(*queries),
+            **self._gates(logits[:count], query_logits, queries, positives),
         }
 
     def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
@@ -248,7 +278,7 @@ def _objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Obje
     if not isinstance(document, SparTerm) or document.gate is None:
         raise LearnedSparseError(f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced")
     if stage.objective == "gate":
-        return GateObjective(stage.gate, document)
+        return GateObjective(stage.gate, weighers, document)
     return JointObjective(stage.gate, ranking, weighers, document)
 
 
@@ -268,13 +298,16 @@ def _logit(probability: float) -> float:
 def _towers(settings: SparTermSettings, side: Side) -> tuple[str, ...]:
     if settings.mode == "expansion-only" and settings.query != "tf":
         raise LearnedSparseError("SparTerm: expansion-only documents are bags of words scored by BM25; set query: tf")
+    if settings.query_gate == "own" and (settings.mode == "literal-only" or settings.query == "tf"):
+        raise LearnedSparseError("SparTerm: literal-only and query: tf have no gate of queries; leave query_gate out")
     if side == "query" and settings.query == "tf":
         return ()
-    gate: tuple[str, ...] = () if settings.mode == "literal-only" else ("gate",)
-    if side == "query" and settings.query_gate == "literal":
-        gate = ()
-    names = gate if settings.mode == "expansion-only" else ("importance", *gate)
-    return tuple(f"query_{name}" for name in names) if side == "query" and settings.query == "asymmetric" else names
+    gates: Mapping[str, tuple[str, ...]] = {"same": ("gate",), "own": ("query_gate",), "literal": ()}
+    gate = gates[settings.query_gate if side == "query" else "same"] if settings.mode != "literal-only" else ()
+    if settings.mode == "expansion-only":
+        return gate
+    own_importance = side == "query" and settings.query == "asymmetric"
+    return ("query_importance" if own_importance else "importance", *gate)
 
 
 def _ranking_towers(settings: SparTermSettings) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str
     """Checkpoint folders."""
     cases: dict[str, tuple[str, dict[str, Any]]] = {
         "splade": ("splade", {}),
-        "sparterm": ("sparterm", {"query": "asymmetric"}),
+        "sparterm": ("sparterm", {"query": "asymmetric", "query_gate": "own"}),
         "tf": ("sparterm", {"query": "tf"}),
     }
     folders = {}

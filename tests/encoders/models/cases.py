@@ -21,6 +21,8 @@ SPARTERM: list[dict[str, Any]] = [
     {"mode": mode, "query": query, "query_gate": gate}
     for mode, query, gate in product(["expansion-enhanced"], ["tf", "symmetric", "asymmetric"], ["same", "literal"])
 ] + [
+    {"query": "symmetric", "query_gate": "own"},
+    {"query": "asymmetric", "query_gate": "own"},
     {"mode": "literal-only"},
     {"mode": "literal-only", "query": "tf"},
     {"mode": "literal-only", "query": "asymmetric"},
@@ -74,7 +76,7 @@ _UHD_CHANGES: list[dict[str, Any]] = [
     {"encoders": "joint"},
     {"layers": [2]},
     {"encoders": "joint", "layers": [0, 2], "k": 1},
-    {"normalize": "token"},
+    {"normalize": "bucket"},
     {"normalize": "both"},
     {"normalize": "none", "k": 48},
     {"pool_special_tokens": False},

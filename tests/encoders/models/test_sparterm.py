@@ -11,7 +11,10 @@ import torch
 
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import new_model
-from encoders.models import ARCHITECTURES, SIDES, SparTerm, SparTermSettings
+from encoders.models import ARCHITECTURES, SIDES, BagOfWords, SparTerm, SparTermSettings, Tokens
+from encoders.models.sparterm import gate_bce
+from encoders.training import Stage
+from encoders.training.objective import RankingObjective
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, NOT_IN_BAG, SPECIAL, UNUSED, LogitTable, inputs, logits_of, weigh
@@ -152,7 +155,10 @@ def test_towers_of_each_side() -> None:
     towers = ARCHITECTURES["sparterm"].towers
     assert towers(SparTermSettings(), "document") == towers(SparTermSettings(), "query") == ("importance", "gate")
     assert towers(SparTermSettings(query="tf"), "query") == ()
-    assert towers(SparTermSettings(query="asymmetric"), "query") == ("query_importance", "query_gate")
+    assert towers(SparTermSettings(query="asymmetric"), "query") == ("query_importance", "gate")
+    own = SparTermSettings(query="asymmetric", query_gate="own")
+    assert towers(own, "query") == ("query_importance", "query_gate")
+    assert towers(own, "document") == ("importance", "gate")
     assert towers(SparTermSettings(query="asymmetric", query_gate="literal"), "query") == ("query_importance",)
     assert towers(SparTermSettings(mode="literal-only"), "document") == ("importance",)
     assert towers(SparTermSettings(mode="expansion-only", query="tf"), "document") == ("gate",)
@@ -170,3 +176,41 @@ def test_gate_logits_need_a_gate(tiny_bert: Path) -> None:
     module: Any = new_model("sparterm", {"mode": "literal-only"}, str(tiny_bert)).weighers.document
     with pytest.raises(LearnedSparseError, match="no gate to train"):
         module.gate_logits(torch.tensor([[4, 5]]), torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("settings", [{"mode": "literal-only"}, {"query": "tf"}], ids=str)
+def test_queries_without_a_gate_cannot_have_their_own(settings: dict[str, Any], tiny_bert: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="leave query_gate out"):
+        new_model("sparterm", {**settings, "query_gate": "own"}, str(tiny_bert))
+
+
+def test_asymmetric_queries_have_the_gate_of_documents(tiny_bert: Path) -> None:
+    """Both importance predictors start from the backbone, so that equal gates give equal weights."""
+    model = new_model("sparterm", {"query": "asymmetric"}, str(tiny_bert))
+    with torch.no_grad():
+        model.towers["gate"].decoder_bias.add_(torch.linspace(-1, 1, len(VOCABULARY)))
+    model.weighers.eval()
+    query, document = (weigh(model.weighers.side(side), model) for side in SIDES)
+    torch.testing.assert_close(query, document)
+
+
+@pytest.mark.parametrize("objective", ["gate", "rank"])
+def test_the_gate_of_queries_learns_the_terms_of_passages(objective: str, tiny_bert: Path) -> None:
+    """Eq. 8 with queries and passages exchanged, in the gate stage and in the joint one."""
+    model = new_model("sparterm", {"query": "asymmetric", "query_gate": "own"}, str(tiny_bert))
+    module: Any = model.weighers.eval()
+    queries, documents = Tokens(*inputs(model, TEXTS[:2])), Tokens(*inputs(model, TEXTS[2:6]))
+    stage = Stage(name="s", steps=1, batch_size=2, objective=objective, joint=objective == "rank")
+    ranking = RankingObjective(stage.rank, module, ("importance", "query_importance"))
+    trained = ARCHITECTURES["sparterm"].objective(ranking, stage, module)
+    assert {"gate", "query_gate"} <= set(trained.towers)
+    outputs = trained.outputs(queries, documents)
+    logits = module.query.gate_logits(*queries)
+    torch.testing.assert_close(outputs["query_gate"], logits)
+    bag = BagOfWords(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)))
+    passages = bag(documents.input_ids[:2], documents.attention_mask[:2])
+    losses = trained.losses(outputs, torch.zeros(2, 4, dtype=torch.bool))
+    torch.testing.assert_close(losses["query_gate_loss"], gate_bce(logits, passages))
+    torch.testing.assert_close(losses["gate_loss"], gate_bce(outputs["gate"], bag(*queries)))
+    if stage.joint:
+        torch.testing.assert_close(outputs["queries"], module.query(*queries))

@@ -157,7 +157,7 @@ def test_inverse_document_frequencies_count_documents_and_skip_special_tokens(ti
 def test_idf_is_added_to_the_biases_of_all_towers_except_gates(
     tiny_headless: Path, tiny_recipe: Callable[..., Recipe]
 ) -> None:
-    settings = {"query": "asymmetric"}
+    settings = {"query": "asymmetric", "query_gate": "own"}
     changes = {"backbone": str(tiny_headless), "output_bias": -3.0, "idf_bias": 0.5}
     session = Session(tiny_recipe(architecture="sparterm", settings=settings, **changes), "cpu")
     session.add_idf_bias(DOCUMENTS)
