@@ -72,7 +72,7 @@ def test_defaults_are_the_papers() -> None:
     settings = UHDSettings()
     assert (settings.dimensions, settings.k, settings.weight_sparsity) == (81920, 80, 0.7)
     assert settings.layers == (2, 4, 6, 8, 10, 12)
-    assert (settings.encoders, settings.normalize) == ("separate", "bucket")
+    assert (settings.encoders, settings.normalize) == ("separate", "token")
     assert (settings.query_k, settings.document_k, settings.bucket_weights) == (None, None, None)
 
 
@@ -186,6 +186,19 @@ def test_a_checkpoint_with_changed_settings_equals_a_model_built_with_them(
         torch.testing.assert_close(dense, expected)
         layers = change.get("layers", [1, 2])
         assert list(encoder.terms) == [f"b{layer}d{dimension}" for layer in layers for dimension in range(48)]
+
+
+def test_queries_of_a_tuned_checkpoint_can_have_no_bucket_weights(tiny_bert: Path, tmp_path: Path) -> None:
+    """One training gives the row with tuned weights and the row without (Tables 5 and 6)."""
+    tuned, plain = new_uhd(tiny_bert, bucket_weights=[0, 2]), new_uhd(tiny_bert)
+    for name, tower in plain.towers.items():
+        tower.load_state_dict(tuned.towers[name].state_dict())
+    save_checkpoint(tmp_path, tuned)
+    changes = {"bucket_weights": None}
+    batch = load_encoder(str(tmp_path), "query", settings=changes, dtype="fp32", device="cpu").encode(TEXTS)
+    expected = weigh(plain.weighers.query, plain)
+    for row in range(len(TEXTS)):
+        assert sum(batch.row(row).values()) == pytest.approx(float(expected[row].sum()), rel=1e-5)
 
 
 def test_query_settings_leave_documents_unchanged_and_fixed_settings_are_refused(
