@@ -134,6 +134,8 @@ class Architecture:
     """Whether documents are read with their expansion text (``Document.expanded``) if they have one."""
     changeable: frozenset[str] = frozenset()
     """Fields of ``S`` that may differ from the checkpoint's when texts are encoded."""
+    stage_settings: frozenset[str] = frozenset()
+    """Fields of ``S`` that a stage of training may change: those that change neither towers nor names of modules."""
     query_only_settings: frozenset[str] = frozenset()
     """Those of the changeable fields that affect queries only: an index stays valid when they change."""
 

@@ -43,8 +43,8 @@ class SpaDESettings:
     components: Literal["both", "weighting", "expansion"] = "both"
     """Both (Eq. 10), or one alone, as in the ablation of Table 6."""
     k: int | None = 10
-    """Terms that each position gives weight to (Eq. 8); the paper reports 2, 5 and 10. ``null``: all of them, as the
-    code trains until its co-training begins."""
+    """Terms that each position gives weight to (Eq. 8); the paper reports 2, 5 and 10. ``null``: all of them, as in the
+    warm-up stages of paper (section 3.4, Fig. 4) and code: a stage of a recipe sets it with ``settings: {k: null}``."""
     alpha: float = 0.5
     """``(1 - alpha) * weighting + alpha * expansion`` (Eq. 10). The paper finds 0.3 to 0.5 best on validation queries
     and trains jointly with 0.3."""
@@ -331,6 +331,7 @@ SPADE = Architecture(
     tower=_tower,
     uses_expanded=lambda settings: settings.expanded in {"both", *_names(settings)},
     changeable=frozenset({"components", "k", "alpha", "gamma"}),
+    stage_settings=frozenset({"k", "alpha", "expansion_activation"}),
     objective=_objective,
     components=lambda side: dict(side.components.items()) if isinstance(side, SpaDE) else {},
     mixtures=_mixtures,

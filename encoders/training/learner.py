@@ -72,7 +72,9 @@ class Learner:
     def _backward(self, batch: StepBatch) -> dict[str, Tensor]:
         """Gradients of this process, and means of the logged values over its forward passes."""
         micro_batches = [micro.to(self._session.device) for micro in batch.micro_batches]
-        forwards = [functools.partial(self._outputs, micro) for micro in micro_batches]
+        forwards: Sequence[Callable[[], dict[str, Tensor]]] = [
+            functools.partial(self._outputs, micro) for micro in micro_batches
+        ]
         sizes = [len(micro) for micro in micro_batches]
         logs: list[dict[str, Tensor]] = []
         if self.stage.scope == "batch":
@@ -80,11 +82,9 @@ class Learner:
             over_batch(forwards, loss, self._session.gather, self._session.process_index, self._session.device)
         else:
             start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
-            means = None
+            means: Mapping[str, Tensor] | None = None
             if self._regularizes_step(len(forwards)):
-                means, forwards = means_of_step(
-                    forwards, sizes, mean_weights, self._session.mean, self._session.device
-                )
+                means, forwards = means_of_step(forwards, sizes, mean_weights, self._session.mean, self._session.device)
             # in-batch negatives are those of one micro-batch (one GPU in the papers): they depend on its size
             for forward, size in zip(forwards, sizes, strict=True):
                 loss = self._loss(batch.examples[start : start + size], batch.step, logs, means)
@@ -93,7 +93,7 @@ class Learner:
         return {name: _mean([log[name] for log in logs], sizes) for name in logs[0]}
 
     def _regularizes_step(self, micro_batches: int) -> bool:
-        """Whether the regulariser of a micro-batch depends on the rest of the step: FLOPS does, L1 is a mean over texts."""
+        """Whether the regulariser of a micro-batch depends on the rest of the step: FLOPS does, L1 is linear."""
         regularizer = self.stage.regularizer
         divided = micro_batches > 1 or self._session.num_processes > 1
         weighted = regularizer.lambda_query != 0 or regularizer.lambda_document != 0
@@ -233,7 +233,8 @@ class CoLearner:
 
 
 def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
-    """The model of ``session`` under ``stage``, with a fresh optimizer."""
+    """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
+    session.use_settings(stage)
     return Learner(stage, session) if stage.cotraining is None else CoLearner(stage, stage.cotraining, session)
 
 

@@ -255,7 +255,7 @@ class _Run:
     def _validate(self, stage: Stage, learner: AnyLearner) -> None:
         """Score the model and keep its weights if they are the stage's best."""
         validator, session = self._validator, self._session
-        if validator is None or not learner.ranks:
+        if validator is None or not learner.ranks or not stage.validate:
             return
         score, mixture = self._scored(session.on_main(lambda: validator.score(session.encode, stage.component)))
         if is_better(score, self._progress.best_score):
@@ -325,6 +325,7 @@ class _Run:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
         session, progress, validator = self._session, self._progress, self._validator
         self._folder.load_best(progress, session.model.weighers)
+        session.use_settings(None)
         mixture = progress.mixture
         if mixture is None and validator is not None and validator.mixtures:
             _, mixture = self._scored(session.on_main(lambda: validator.best_mixture(session.encode)))

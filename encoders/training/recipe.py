@@ -81,8 +81,8 @@ class Gate:
 class Regularizer:
     """The sparsity regulariser and its lambdas, which grow quadratically from 0 until ``ramp_steps``.
 
-    ``scope: step`` computes it over the texts of a step on all processes, whatever the scope of in-batch negatives is, as
-    in naver/splade's trainer. ``micro_batch`` computes it over each forward pass: FLOPS is then larger on average by the
+    ``scope: step`` computes it over the texts of a step on all processes, whatever the scope of in-batch negatives is,
+    as in naver/splade's trainer. ``micro_batch`` computes it over each forward pass: FLOPS is then larger by the
     variance of the mean weights, so that rare terms cost more.
     """
 
@@ -154,6 +154,7 @@ class Stage:
     objective: str = "rank"  # or one of the architecture: SparTerm has "gate" (Eq. 8)
     component: str | None = None  # rank: train and search with this component alone; None: the whole model
     joint: bool = False  # rank: train the gate as well, on L_rank + L_exp (SparTerm Eq. 9)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, in this stage only: SpaDE's k
     steps: int
     batch_size: int  # queries of one step, over all processes
     micro_batch_size: int | None = None  # queries of one forward pass; None: batch_size / processes
@@ -166,6 +167,7 @@ class Stage:
     warm_up_steps: int = 0
     decay: bool = True  # linear decay to 0; False: constant after the warm-up
     max_gradient_norm: float | None = None
+    validate: bool = True  # False: the stage is not validated; its last weights count
     validate_every: int | None = None  # steps; None: ``validation.every``
     dropout: bool = True  # the backbone's own dropout; False: none
     rank: Rank = field(default_factory=Rank)
@@ -181,6 +183,8 @@ class Stage:
             raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
         if self.micro_batch_size is not None and self.batch_size % self.micro_batch_size:
             raise LearnedSparseError(f"{where}: micro_batch_size {self.micro_batch_size} must divide {self.batch_size}")
+        if self.validate_every is not None and not self.validate:
+            raise LearnedSparseError(f"{where}: 'validate_every' needs validate: true; leave one of them out")
         if self.objective == "rank":
             self._check_ranking(where, hard_negatives)
         elif self.component is not None or self.cotraining is not None or self.pruning is not None:
@@ -192,7 +196,7 @@ class Stage:
         if self.pruning is not None:
             self.pruning.check(where)
         if self.scope == "batch" and self.regularizer.scope == "micro_batch":
-            raise LearnedSparseError(f"{where}: scope: batch needs regularizer: scope: step; leave regularizer: scope out")
+            raise LearnedSparseError(f"{where}: scope: batch needs a regularizer of the step; leave its scope out")
 
     def _check_ranking(self, where: str, hard_negatives: int) -> None:
         selects_by_pairs = self.cotraining is not None and self.cotraining.share < 1 and self.cotraining.loss != "stage"

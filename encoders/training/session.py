@@ -27,7 +27,7 @@ from encoders.training.optimizing import evaluating
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.validation import Vectors, search
-from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, encode_texts, parse
+from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, did_you_mean, encode_texts, parse
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +55,26 @@ class Session:
         self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
+        for stage in recipe.stages:  # an error in the settings of a later stage is raised at once
+            self.use_settings(stage)
+
+    def use_settings(self, stage: Stage | None) -> None:
+        """Rebuild both sides with the settings of ``stage``, or with those of the finished model if None.
+
+        The towers stay the same, and so does what training has learned.
+        """
+        if not any(part.settings for part in self._recipe.stages):
+            return
+        changes = {} if stage is None else dict(stage.settings)
+        where, allowed = f"stage {stage.name if stage else ''}: settings", self.family.stage_settings
+        for name in sorted(changes.keys() - allowed):
+            hint = did_you_mean(name, allowed) if allowed else "; no setting of this architecture can"
+            raise LearnedSparseError(f"{where}: {name!r} cannot change by stage{hint}")
+        learned = self.family.learned(self.model.weighers.document)
+        settings = parse(self.family.settings, {**as_json(self.model.settings), **learned, **changes}, where)
+        weighers = self.family.build(settings, self.model.towers, _vocabulary_of(self.model))
+        self.model.weighers = weighers.to(self.device)
+        self._encoders.clear()
 
     def pruner(self, stage: Stage) -> Pruner | None:
         """Prunes terms in ``stage``, if the stage has pruning."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from encoders.models import UHDSettings
 from encoders.train import main
 from encoders.training import RECIPES, Recipe, load_recipe, recipe_names, to_mapping, train
 from encoders.training.learner import make_learner
@@ -23,9 +24,10 @@ RECIPE_NAMES = """
 deepct deepimpact demo-spade demo-sparterm demo-sparterm-literal demo-splade demo-uhd
 small-spade small-spade-expansion small-spade-joint small-spade-weighting
 small-sparterm small-sparterm-literal small-splade small-uhd small-uhd-joint small-uhd-one
-spade spade-expansion spade-joint spade-weighting sparterm-expansion sparterm-literal
+spade spade-expansion spade-joint spade-k2 spade-k5 spade-no-cotraining spade-weighting
+sparterm-expansion sparterm-literal
 splade-doc splade-flops splade-l1 st-exp-flops st-exp-l1 st-lexical-only
-tildev2 uhd-bert uhd-bert-buckets uhd-bert-joint unicoil
+tildev2 uhd-bert uhd-bert-buckets uhd-bert-joint uhd-bert-separate unicoil
 """
 
 
@@ -104,9 +106,35 @@ def test_numbers_of_the_spade_paper() -> None:
     assert both.pruning.window == 2 * both.validate_every
     assert recipe.validation is not None
     assert recipe.validation.patience == 5
-    assert load_recipe("spade-joint").stages[0].component is None
     for part in ("weighting", "expansion"):
         assert load_recipe(f"spade-{part}").settings["components"] == part
+
+
+def test_spade_is_pruned_in_fine_tuning_only() -> None:
+    """Section 3.4 and Fig. 4; without co-training, from the start (section 5.3)."""
+    for name in ("spade", "spade-k2", "spade-k5", "spade-weighting", "spade-expansion", "spade-joint"):
+        *warm_up, fine_tuning = load_recipe(name).stages
+        assert [stage.steps for stage in warm_up] == [32_000] * len(warm_up)
+        assert not any(stage.pruning or stage.validate for stage in warm_up)
+        expanding = [stage for stage in warm_up if stage.component != "weighting"]
+        assert [stage.settings for stage in expanding] == [{"k": None}] * len(expanding)
+        assert fine_tuning.pruning is not None
+        assert not fine_tuning.settings
+    (only,) = load_recipe("spade-no-cotraining").stages
+    assert only.pruning is not None
+    assert (only.pruning.begin, dict(only.settings)) == (0, {})
+    assert only.cotraining is not None
+    assert only.cotraining.share == 1
+
+
+def test_the_alpha_of_joint_spade_is_fixed() -> None:
+    joint = load_recipe("spade-joint")
+    assert (joint.settings["alpha"], joint.mix) == (0.3, False)
+    assert all(stage.component is None for stage in joint.stages)
+
+
+def test_each_k_of_spade_is_trained() -> None:
+    assert [load_recipe(name).settings["k"] for name in ("spade-k2", "spade-k5", "spade")] == [2, 5, 10]
 
 
 def test_numbers_of_the_uhd_paper() -> None:
@@ -124,6 +152,17 @@ def test_numbers_of_the_uhd_paper() -> None:
     ]
     assert load_recipe("uhd-bert-joint").settings["encoders"] == "joint"
     assert load_recipe("uhd-bert-joint").stages[0].component is None
+    for name in ("uhd-bert-joint", "uhd-bert-separate"):
+        assert load_recipe(name).settings["dimensions"] == 8192
+        assert {stage.steps for stage in load_recipe(name).stages} == {39_782_779 * 3 // 100 // 32}
+
+
+def test_uhd_is_normalised_per_token_and_tuned_in_one_recipe() -> None:
+    """Fig. 3 shows values of 1 / sqrt(80), and section 4.5 alone tunes bucket weights."""
+    assert UHDSettings().normalize == "token"
+    for name in ("uhd-bert", "uhd-bert-buckets", "uhd-bert-joint", "uhd-bert-separate"):
+        assert load_recipe(name).settings["normalize"] == "token"
+        assert load_recipe(name).mix == (name in ("uhd-bert", "uhd-bert-separate"))
 
 
 @pytest.mark.parametrize(
