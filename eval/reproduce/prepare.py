@@ -8,10 +8,20 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
+import yaml
 
-from learned_sparse.collections import OnBadLine, add_bad_line_option, load_collection, read_documents, read_run
+from learned_sparse.collections import (
+    DESCRIPTION,
+    OnBadLine,
+    Split,
+    add_bad_line_option,
+    load_collection,
+    read_documents,
+    read_run,
+)
 from learned_sparse.core import atomic_write, check_name, home, new_folder, positive
 
 _log = logging.getLogger(__name__)
@@ -35,7 +45,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{options.output}: {total:,} documents, {expanded:,} of them expanded")
     elif options.action == "pool":
         name = load_collection(options.collection).name
-        print(pooled(options.collection, name, options.split, options.run, options.depth, options.on_bad_line))
+        depth, bad_lines, output = options.depth, options.on_bad_line, options.output
+        print(pooled(options.collection, name, options.split, options.run, depth, bad_lines, output))
     else:
         from eval.measures import tokenizer_folder
 
@@ -81,17 +92,21 @@ def expand(source: Path, folder: Path, on_bad_line: OnBadLine = "error") -> tupl
     return reader.read, expanded
 
 
-def pooled(collection: str, name: str, split: str, run: Path, depth: int, on_bad_line: OnBadLine = "error") -> Path:
+def pooled(
+    collection: str, name: str, split: str, run: Path, depth: int, on_bad_line: OnBadLine = "error",
+    folder: Path | None = None,
+) -> Path:  # fmt: skip
     """Write a BEIR folder with the queries of ``split``, their relevant documents and the top ``depth`` of ``run``.
 
-    Like SpaDE's validation corpus of BM25's top 100 (section 4), a pool stands in for a large collection when many
-    models are compared. Its documents are harder for BM25 than the documents left out.
+    Its ``collection.yaml`` keeps the measures of the split and whether a query's own document is ranked. Like SpaDE's
+    validation corpus of BM25's top 100 (section 4), a pool stands in for a large collection when many models are
+    compared. Its documents are harder for BM25 than the documents left out.
     """
     source = load_collection(collection)
     qrels, queries, hits = source.qrels(split), source.queries(split), read_run(run)
     ids = {id for grades in qrels.values() for id, grade in grades.items() if grade > 0}
     ids |= {id for query in queries for id, _ in hits.get(query.id, ())[:depth]}
-    folder = pool_folder(name, split, depth)
+    folder = folder or pool_folder(name, split, depth)
     count = 0
 
     def chosen() -> Iterator[dict[str, str]]:
@@ -108,7 +123,18 @@ def pooled(collection: str, name: str, split: str, run: Path, depth: int, on_bad
             _log.warning("%s: %d documents of the judgements and the run are not in it", name, len(ids) - count)
         _write(temporary / "queries.jsonl", (json.dumps({"_id": query.id, "text": query.text}) for query in queries))
         _write(temporary / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
+        description = _description(folder.name, source.split(split), split)
+        _write(temporary / DESCRIPTION, [yaml.safe_dump(description, sort_keys=False)])
     return folder
+
+
+def _description(name: str, whole: Split, split: str) -> dict[str, Any]:
+    """The description of a BEIR folder with one split, which has the settings of ``whole``."""
+    files = {"topics": {"files": ["queries.jsonl"]}, "qrels": {"files": [f"qrels/{split}.tsv"]}}
+    settings = {"measures": list(whole.measures), "remove_query": whole.remove_query}
+    return {
+        "name": name, "title": name, "corpus": {"files": ["corpus.jsonl"]}, "splits": {split: {**files, **settings}}
+    }  # fmt: skip
 
 
 def pool_folder(name: str, split: str, depth: int) -> Path:
@@ -175,6 +201,7 @@ def _parser() -> argparse.ArgumentParser:
         add_bad_line_option(sub.add_argument)
     for sub in (export_parser, expand_parser, pieces_parser):
         sub.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder to write")
+    pool_parser.add_argument("--output", type=Path, metavar="DIR", help="folder to write (default: in the home folder)")
     return parser
 
 

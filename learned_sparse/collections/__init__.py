@@ -18,7 +18,7 @@ from learned_sparse.collections.collection import (
     registered_qrels,
     split_names,
 )
-from learned_sparse.collections.descriptions import Source
+from learned_sparse.collections.descriptions import DESCRIPTION, Source, Split
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, add_bad_line_option, read_documents
 from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, segments_for
 from learned_sparse.collections.topics import read_queries
@@ -26,6 +26,7 @@ from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked,
 
 __all__ = [
     "CATALOGUE",
+    "DESCRIPTION",
     "Collection",
     "DocumentReader",
     "Hits",
@@ -36,6 +37,7 @@ __all__ = [
     "SegmentReader",
     "Segmentation",
     "Source",
+    "Split",
     "Which",
     "add_bad_line_option",
     "data_root",

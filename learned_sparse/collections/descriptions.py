@@ -14,6 +14,8 @@ from typing import Any
 
 from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
 
+DESCRIPTION = "collection.yaml"
+"""File of a folder with the description of the collection in the folder."""
 MEASURES = ("nDCG@10", "MRR@10", "R@100", "R@1000")
 MSMARCO_MEASURES = ("MRR@10", "R@1000")
 DEEP_LEARNING_MEASURES = ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
@@ -141,7 +143,9 @@ def described_split(name: str) -> tuple[str, str, Split] | None:
 
 
 def describe_folder(folder: Path) -> Description:
-    """The description of a BEIR or MS MARCO folder, which is recognised by its file names."""
+    """The description in ``collection.yaml``, or of a BEIR or MS MARCO folder, recognised by its file names."""
+    if (folder / DESCRIPTION).is_file():
+        return read_description(folder / DESCRIPTION)
     if _exists(folder, "corpus.jsonl"):
         return _beir(folder)
     corpus = next((name for name in _CORPORA if _exists(folder, name)), None)
@@ -198,12 +202,22 @@ def _parsed(content: Mapping[str, Any], path: Path) -> Description:
 
 
 def _beir(folder: Path) -> Description:
-    """``remove_query`` is off: outside BEIR's own data sets, equal ids of a query and a document are a coincidence."""
+    """A folder named as a data set of BEIR that ships with the package has its ``remove_query``.
+
+    It is off elsewhere: outside BEIR's own data sets, equal ids of a query and a document are a coincidence.
+    """
+    path = folder.resolve()
+    known = {path.name, f"{path.parent.name}-{path.name}"} & descriptions().keys()  # cqadupstack/android
+    splits_of = [shipped_description(name).splits for name in known]
+    own = {name for shipped in splits_of for name, split in shipped.items() if split.remove_query}
     topics = Source(files=("queries.jsonl",))
     matches = (re.fullmatch(r"([^.].*)\.tsv(\.gz)?", file.name) for file in folder.glob("qrels/*"))
     names = sorted({match[1] for match in matches if match})
     splits = {
-        name: Split(topics=topics, qrels=Source(files=(f"qrels/{name}.tsv",)), measures=MEASURES) for name in names
+        name: Split(
+            topics=topics, qrels=Source(files=(f"qrels/{name}.tsv",)), measures=MEASURES, remove_query=name in own
+        )
+        for name in names
     }
     return _of_folder(folder, "corpus.jsonl", splits)
 

@@ -61,6 +61,19 @@ def test_a_pool_holds_relevant_and_retrieved_documents(
     assert [query.id for query in small.queries("test")] == ["q1"]
 
 
+@pytest.mark.parametrize("name", ["arguana", "toy"])
+def test_a_pool_has_the_settings_of_its_split(name: str, collection: Path, tmp_path: Path, tmp_home: Path) -> None:
+    """BEIR removes the document of the query itself in its own data sets, also where they are given by path."""
+    (tmp_path / "beir").mkdir()
+    folder = collection.rename(tmp_path / "beir" / name)
+    run = tmp_path / "run.txt"
+    write_run(run, {"q1": [("d2", 2.0)]}, "x")
+    whole = load_collection(folder).split("test")
+    pool = load_collection(pooled(str(folder), name, "test", run, 1))
+    assert whole.remove_query is pool.split("test").remove_query is (name == "arguana")
+    assert pool.split("test").measures == whole.measures
+
+
 def test_word_pieces_are_counted_in_whole_texts(tiny_bert: Path, tmp_path: Path) -> None:
     output = tmp_path / "pieces"
     assert main(["word-pieces", "--tokenizer", str(tiny_bert), "--output", str(output)]) == 0
