@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -151,6 +152,9 @@ class DocumentEncoding:
         self._file: PartFile
         self._counts: list[Counts] = []
         """Counts of the part that is being written."""
+        self.encoded, self.seconds = 0, 0.0
+        """Documents that ``run`` has encoded, and the time from reading the first of them to the end of writing."""
+        self._began: float | None = None
 
     def run(
         self,
@@ -191,6 +195,8 @@ class DocumentEncoding:
                             progress(len(item.slice.documents) + finished)
                 if writing is not None:
                     writing.result()
+        if self._began is not None:
+            self.seconds = time.perf_counter() - self._began
         if progress is not None and self._finished:
             progress(self._finished)
         return self._finish(manifest)
@@ -220,6 +226,8 @@ class DocumentEncoding:
                     yield self._slice(window, start, size, written=True)
 
     def _slice(self, window: Window, start: int, size: int, *, written: bool) -> Slice:
+        if written and self._began is None:
+            self._began = time.perf_counter()
         end = min(start + size, len(window.documents))
         texts = self._texts(window.documents[start:end])
         return Slice(window, start, end, self._encoder.prepare(texts), written)
@@ -259,6 +267,7 @@ class DocumentEncoding:
             impacts, statistics = manifest.quantizer.quantize(encoded.weights.rows(start, end), ids)
             self._file.add(ids, texts, impacts, self._terms)
             self._counts.append(impact_counts(impacts, statistics))
+        self.encoded += len(documents)
         self._counts.append(encoded.counts)
         if encoded.slice.end == len(window.documents):
             self._open_file.pop_all().close()  # gives the file its name

@@ -17,7 +17,7 @@ DEMO_MODELS = frozenset({"sparterm", "sparterm-literal", "splade", "spade", "uhd
 """Names of the checkpoints of ``make demo``. Without ``--collection`` and ``--input``, these are encoded on pydoc."""
 _NOT_RECORDED = frozenset(
     {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data", "devices"}
-    | {"expanded"}  # recorded if it is given
+    | {"times", "expanded"}  # the latter is recorded if it is given
 )
 """Options without effect on vectors or files, and options that are fields of the manifest."""
 _TASK_VARIABLES = (("WORLD_SIZE", "RANK"), ("SLURM_NTASKS", "SLURM_PROCID"))
@@ -150,6 +150,8 @@ def _parser() -> argparse.ArgumentParser:
         "--shard-id", type=int, metavar="I", help="write parts I, I+N, I+2N, ... (from 0); default: RANK, else "
         "SLURM_PROCID, else 0",
     )  # fmt: skip
+
+    where("--times", type=Path, metavar="FILE", help="write the number of documents encoded and the seconds as JSON")
 
     segments = parser.add_argument_group("long documents").add_argument
     segments("--segment-length", type=int, metavar="TOKENS", help="cut document D into segments D#0, D#1, ...")

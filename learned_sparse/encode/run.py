@@ -31,6 +31,7 @@ from learned_sparse.core import (
     queries_folder,
     sha256,
     vectors_folder,
+    write_json,
 )
 from learned_sparse.encode.documents import DocumentEncoding, Progress, impact_counts
 from learned_sparse.encode.options import recorded_options
@@ -152,7 +153,10 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
         num_shards=options.num_shards,
         shard_id=options.shard_id,
     )
-    return encoding.run(quantizer, describe, resume=options.resume, overwrite=options.overwrite, progress=progress)
+    manifest = encoding.run(quantizer, describe, resume=options.resume, overwrite=options.overwrite, progress=progress)
+    if options.times and encoding.encoded:
+        write_json(options.times, {"documents": encoding.encoded, "seconds": round(encoding.seconds, 3)})
+    return manifest
 
 
 def _lines(file: Path) -> int:

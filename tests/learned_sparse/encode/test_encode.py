@@ -92,6 +92,26 @@ def test_shards_write_the_parts_of_a_complete_run(tmp_path: Path, corpus: Path, 
     assert union == complete
 
 
+def test_times_are_those_of_the_documents_encoded_now(tmp_path: Path, corpus: Path) -> None:
+    arguments = (
+        "--input",
+        corpus,
+        "--part-size",
+        "4",
+        "--output",
+        tmp_path / "out",
+        "--times",
+        tmp_path / "times.json",
+    )
+    encode(*arguments)
+    whole = json.loads((tmp_path / "times.json").read_bytes())
+    assert whole["documents"] == len(TEXTS)
+    assert whole["seconds"] > 0
+    (tmp_path / "out" / "progress" / "part-00002.json").unlink()
+    encode(*arguments, "--resume")
+    assert json.loads((tmp_path / "times.json").read_bytes())["documents"] == 4
+
+
 def test_bad_lines_raise_or_are_counted(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with corpus.open("a") as file:
         file.write('not JSON\n{"_id": "d3", "text": "again"}\n{"_id": "d99", "text": ""}\n')
