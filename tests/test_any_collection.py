@@ -136,7 +136,7 @@ def test_columns_of_a_leaderboard_share_documents(name: str) -> None:
     columns = {
         part: Column(collection=f"{name}/{part}", split=part.replace("/", "-")) for part in ("test", "dev/small")
     }
-    matrix = Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text")})
+    matrix = Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text")}, plain_names=True)
     plan = make_plan(matrix, "m", None)
     assert [step.kind for step in plan.steps if step.kind == "index-bm25"] == ["index-bm25"]
     assert plan.steps[0].command == f"python -m learned_sparse.index --bm25 --collection {name}"

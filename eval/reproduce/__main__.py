@@ -6,25 +6,26 @@ import argparse
 import dataclasses
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import add_bad_line_option, data_root
-from learned_sparse.core import home, locked, positive
+from learned_sparse.core import LearnedSparseError, home, locked, positive, read_json
 
 if TYPE_CHECKING:
     from eval.reproduce.plan import Plan
     from eval.reproduce.runner import Runner
 
 _logger = logging.getLogger(__name__)
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path("results")
+"""Folder of the results of each matrix, below the current folder."""
 EPILOG = """\
 Each step is a command of its own (training, encoding, indexing, searching, measuring). A step that was done with the
 same inputs and settings is skipped, a killed step is resumed, and a step whose settings have changed is run again.
 Existing results at their usual paths, as make demo leaves them, are checked and kept. The output of each step is in
 reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
-The exit status is 1 if a cell failed or is worse than the matrix expects.
+The exit status is 1 if one of the chosen cells failed or is worse than the matrix expects.
 
 examples:
   python -m eval.reproduce --matrix demo
@@ -49,9 +50,12 @@ def main(argv: list[str] | None = None) -> int:
     if options.dry_run:
         _print_steps(plan)
         return 0
-    failed = _run(plan, options.jobs, options.threads)
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
-    return _write(whole, options.output or RESULTS / name, _command_line(options)) or int(failed)
+    chosen = {(cell.row, cell.column) for cell in plan.cells}
+    output = options.output or RESULTS / name
+    _check_results(whole, output, chosen)
+    failed = _run(plan, options.jobs, options.threads)
+    return _write(whole, output, chosen, _command_line(options)) or int(failed)
 
 
 def _run(plan: Plan, jobs: int, threads: int | None) -> bool:
@@ -110,16 +114,41 @@ def _print_commands(plan: Plan) -> None:
         print("\n".join([f"# {cell.row}, {cell.column}{seed}", *commands_by_hand(plan, cell), ""]))
 
 
-def _write(plan: Plan, output: Path, command: str) -> int:
-    """Write the results and the pages; returns 1 if a cell failed or is worse than expected."""
+def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str) -> int:
+    """Write the results and the pages; returns 1 if one of the ``chosen`` cells failed or is worse than expected."""
     from eval.report import write_report
     from eval.reproduce.leaderboard import exit_status, write_leaderboard
 
     with locked(output):
-        status = exit_status(write_leaderboard(plan, output, command))
+        status = exit_status(write_leaderboard(plan, output, command), chosen)
         write_report(output)
     print(f"written: {output}")
     return status
+
+
+def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]]) -> None:
+    """Raise if writing the results of ``plan`` to ``folder`` would lose measured cells, or those of another matrix.
+
+    ``chosen`` cells (row and column) are run first.
+    """
+    from eval.reproduce.leaderboard import RESULTS as FILE
+    from eval.reproduce.steps import status_of
+
+    if not (folder / FILE).is_file():
+        return
+    before = read_json(folder / FILE)
+    way_out = "name another folder with --output"
+    if before["matrix"] != plan.name:
+        raise LearnedSparseError(f"{folder}: has the results of the matrix {before['matrix']!r}; {way_out}")
+    before_done = [(cell["row"], cell["column"]) for cell in before["cells"] if cell["status"] == "done"]
+    done = {(cell.row, cell.column) for cell in plan.cells if status_of(cell.steps)[0] == "done"}
+    known = {(row, column) for row in plan.matrix.rows for column in plan.matrix.columns}
+    lost = [pair for pair in before_done if pair in known - chosen - done]
+    if lost:
+        raise LearnedSparseError(
+            f"{folder}: has {len(before_done)} measured cells, of which {len(lost)} are neither chosen nor done in "
+            f"{home()} (the first: {', '.join(lost[0])}); {way_out}, or run the whole matrix"
+        )
 
 
 def _command_line(options: argparse.Namespace) -> str:
@@ -147,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     add_bad_line_option(add, default=None)
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
     add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
-    add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX of the package)")
+    add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
     add("--jobs", type=positive, default=1, metavar="N", help="steps at the same time (default %(default)s)")
     add("--threads", type=positive, metavar="N", help="threads of each step (default: as each command has it)")
     return parser

@@ -11,7 +11,7 @@ import yaml
 
 from eval.reproduce.matrix import Matrix
 from eval.reproduce.prepare import pool_folder
-from eval.reproduce.steps import Kind, Step
+from eval.reproduce.steps import Kind, Step, json_digest
 from learned_sparse.collections import CATALOGUE, Collection, Source, load_collection, local_file
 from learned_sparse.core import (
     LearnedSparseError,
@@ -32,6 +32,9 @@ _TEXT_BYTES = 400
 _VECTOR_BYTES, _INDEX_BYTES = 14, 3
 """Approximate size of a term of a document: as JSON, and in Lucene."""
 _UNKNOWN_DOCUMENTS = 10_000
+DIGEST = 8
+"""Hexadecimal digits of a digest in a name."""
+_MAX_STEM = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +101,17 @@ class Weights:
     reads: tuple[Path, ...] = ()
     terms: int = MEAN_TERMS
     """Approximate number of terms of an encoded document."""
+    stem: str
+    """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
 
 
 @dataclass(kw_only=True)
 class Builder:
-    """Makes the steps of one matrix; a step that several rows need is made once."""
+    """Makes the steps of one matrix; a step that several rows need is made once.
+
+    Every output is named by a readable stem and a digest of what it is made of. So matrices share what is equal, and
+    whatever differs has another name.
+    """
 
     matrix: Matrix
     data: Path | None
@@ -128,132 +137,185 @@ class Builder:
             )
         return old
 
+    def named(self, stem: str, module: str, words: Iterable[str | Path], **made_of: Any) -> str:
+        """``stem`` with a digest of everything that an output is made of, or with plain names ``stem``.
+
+        ``words`` are the arguments of the command without those that name its output. A file that is missing is
+        named by its absence; its step cannot run.
+        """
+        if self.matrix.plain_names:
+            return stem
+        draft = Step(
+            name="",
+            kind="prepare",
+            title="",
+            module=module,
+            arguments=tuple(map(str, words)),
+            data=self.data,
+            **made_of,
+        )
+        try:
+            content = draft.made_of
+        except LearnedSparseError as error:
+            content = {"error": draft.neutral(str(error)), "arguments": draft.neutral(" ".join(draft.arguments))}
+        return f"{stem[:_MAX_STEM].rstrip('-')}-{json_digest(content)[:DIGEST]}"
+
     def bm25_index(self, target: Target) -> Step:
         """Index the text of a collection."""
-        index = index_folder(target.name, BM25)
+        words: tuple[str | Path, ...] = ("--bm25", "--collection", target.documents_of, *self.bad_lines)
+        made_of = {"needs": target.needs, "reads": target.corpus, "facts": target.documents_facts}
+        index = index_folder(target.name, self.named(BM25, "learned_sparse.index", words, **made_of))
+        words += ("--index", index) if index.name != BM25 else ()
         return self.step(
-            "index-bm25", f"index the text of {target.name}", "learned_sparse.index",
-            ("--bm25", "--collection", target.documents_of, *self.bad_lines), name=_name(index), needs=target.needs,
-            reads=target.corpus, facts=target.documents_facts, writes=(index,), unkeyed_arguments=self._threads(),
-            disk_bytes=target.documents * _TEXT_BYTES,
+            "index-bm25", f"index the text of {target.name}", "learned_sparse.index", words, name=_name(index),
+            writes=(index,), unkeyed_arguments=self._threads(), disk_bytes=target.documents * _TEXT_BYTES, **made_of,
         )  # fmt: skip
 
     def bm25_search(self, target: Target, hits: int) -> Step:
         """Search the text of a collection with BM25."""
-        run = run_file(target.name, target.split, BM25)
-        words = ("--bm25", "--collection", target.collection, "--split", target.split, "--hits", str(hits))
-        return self._search(target, BM25, run, words, (self.bm25_index(target),))
+        index = self.bm25_index(target)
+        words: tuple[str | Path, ...] = ("--bm25",)
+        words += ("--index", index.writes[0]) if index.writes[0].name != BM25 else ()
+        return self.search(BM25, BM25, target, words, (index,), hits=hits)
 
     def pool(self, whole: Target, depth: int) -> Target:
         """Cut a collection to its relevant documents and BM25's top ``depth`` documents of each query."""
         run = self.bm25_search(whole, max(self.matrix.hits, depth))
-        folder = pool_folder(whole.name, whole.split, depth)
         documents = min(whole.documents, whole.queries * depth)
-        words = ("--collection", whole.collection, "--split", whole.split, "--run", run.writes[0])
+        words: tuple[str | Path, ...] = ("pool", "--collection", whole.collection, "--split", whole.split)
+        words += ("--run", run.writes[0], "--depth", str(depth), *self.bad_lines)
+        made_of = {"needs": (run,), "reads": (*whole.corpus, *whole.judged), "facts": whole.facts}
+        stem = pool_folder(whole.name, whole.split, depth)
+        folder = stem.with_name(self.named(stem.name, "eval.reproduce.prepare", words, **made_of))
+        words += ("--output", folder) if folder != stem else ()
         step = self.step(
-            "pool", f"pool {depth} of {whole.name}, {whole.split}", "eval.reproduce.prepare",
-            ("pool", *words, "--depth", str(depth), *self.bad_lines), name=_name(folder), needs=(run,),
-            reads=(*whole.corpus, *whole.judged), writes=(folder,), disk_bytes=documents * _TEXT_BYTES,
+            "pool", f"pool {depth} of {whole.name}, {whole.split}", "eval.reproduce.prepare", words,
+            name=_name(folder), writes=(folder,), disk_bytes=documents * _TEXT_BYTES, **made_of,
         )  # fmt: skip
         return Target(
             collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
             measures=whole.measures, needs=(step,), documents=documents, queries=whole.queries,
+            facts={"remove_query": whole.facts["remove_query"]},
         )  # fmt: skip
 
-    def expanded_index(self, name: str, target: Target, file: Path) -> Step:
+    def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""
+        words: tuple[str | Path, ...] = ("expand", "--input", file, *self.bad_lines)
+        name = self.named(stem, "eval.reproduce.prepare", words, reads=(file,))
         texts, index = home() / "expanded" / target.name / name, index_folder(target.name, name)
         documents = self.step(
-            "prepare", f"expanded text of {target.name}", "eval.reproduce.prepare",
-            ("expand", "--input", file, "--output", texts, *self.bad_lines), name=_name(texts), reads=(file,),
-            writes=(texts,), disk_bytes=target.documents * _TEXT_BYTES,
+            "prepare", f"expanded text of {target.name}", "eval.reproduce.prepare", (*words, "--output", texts),
+            name=_name(texts), reads=(file,), writes=(texts,), disk_bytes=target.documents * _TEXT_BYTES,
         )  # fmt: skip
         return self.step(
-            "index-bm25", f"index {name}, {target.name}", "learned_sparse.index",
+            "index-bm25", f"index {stem}, {target.name}", "learned_sparse.index",
             ("--bm25", "--input", texts, "--index", index), name=_name(index), needs=(documents,), writes=(index,),
             unkeyed_arguments=self._threads(), disk_bytes=target.documents * _TEXT_BYTES,
         )  # fmt: skip
 
     def word_pieces(self) -> Step:
         """Write the checkpoint that counts word pieces."""
-        folder = checkpoint_folder("word-pieces")
+        folder = checkpoint_folder(self.named("word-pieces", "eval.reproduce.prepare", ("word-pieces",)))
         return self.step(
             "prepare", "the tokenizer of BM25 over word pieces", "eval.reproduce.prepare",
             ("word-pieces", "--output", folder), name=_name(folder), writes=(folder,),
         )  # fmt: skip
 
+    def train(
+        self, stem: str, words: Iterable[str | Path], needs: tuple[Step, ...], reads: tuple[Path, ...], recipe: Any
+    ) -> Step:
+        """Train a recipe, which is given as JSON values too."""
+        made_of = {"needs": needs, "reads": reads, "facts": {"recipe": recipe}}
+        folder = checkpoint_folder(self.named(stem, "encoders.train", words, **made_of))
+        return self.step(
+            "train", f"train {folder.name}", "encoders.train", (*words, "--output", folder), name=_name(folder),
+            writes=(folder,), unkeyed_arguments=("--resume",), **made_of,
+            disk_bytes=400_000_000,  # weights, the best weights so far, and the state of the optimiser
+        )  # fmt: skip
+
     def encode(
-        self, name: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...],
+        self, stem: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...],
         *, terms: int,
     ) -> Step:  # fmt: skip
         """Encode the documents; ``terms`` is the expected number of terms per document."""
-        folder = vectors_folder(target.name, name)
+        words = ("--collection", target.documents_of, *self.bad_lines, *words)
+        made_of = {
+            "needs": (*needs, *target.needs), "reads": (*target.corpus, *reads), "facts": target.documents_facts
+        }  # fmt: skip
+        folder = vectors_folder(target.name, self.named(stem, "learned_sparse.encode", words, **made_of))
         return self.step(
-            "encode", f"encode {name}, {target.name}", "learned_sparse.encode",
-            ("--model", name, "--collection", target.documents_of, *self.bad_lines, *words), name=_name(folder),
-            needs=(*needs, *target.needs), reads=(*target.corpus, *reads), facts=target.documents_facts,
-            writes=(folder,), disk_bytes=target.documents * terms * _VECTOR_BYTES,
+            "encode", f"encode {stem}, {target.name}", "learned_sparse.encode", ("--model", folder.name, *words),
+            name=_name(folder), writes=(folder,), disk_bytes=target.documents * terms * _VECTOR_BYTES, **made_of,
         )  # fmt: skip
 
     def encode_queries(
-        self, name: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...]
+        self, stem: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...]
     ) -> Step:
         """Encode the queries of a split."""
+        words = ("--collection", target.collection, *words, "--queries", "--split", target.split)
+        made_of = {"needs": (*needs, *target.needs), "reads": (*target.judged, *reads), "facts": target.facts}
+        name = self.named(stem, "learned_sparse.encode", words, **made_of)
         folder = queries_folder(target.name, target.split, name)
         return self.step(
-            "encode-queries", f"encode queries {name}, {target.name} {target.split}", "learned_sparse.encode",
-            ("--model", name, "--collection", target.collection, *words, "--queries", "--split", target.split),
-            name=_name(folder), needs=(*needs, *target.needs), reads=(*target.judged, *reads), facts=target.facts,
-            writes=(folder,),
+            "encode-queries", f"encode queries {stem}, {target.name} {target.split}", "learned_sparse.encode",
+            ("--model", name, *words), name=_name(folder), writes=(folder,), **made_of,
         )  # fmt: skip
 
-    def index(self, name: str, target: Target, encoded: Step) -> Step:
-        """Index encoded documents; if the matrix says ``verify``, compare the index with them."""
-        folder = index_folder(target.name, name)
-        words = ("--model", name, "--collection", target.documents_of)
+    def index(self, stem: str, target: Target, encoded: Step) -> tuple[Path, Step]:
+        """Index encoded documents under their name; if the matrix says ``verify``, compare the index with them."""
+        name = encoded.writes[0].name
+        folder, words = index_folder(target.name, name), ("--model", name, "--collection", target.documents_of)
         index = self.step(
-            "index", f"index {name}, {target.name}", "learned_sparse.index", words, name=_name(folder),
+            "index", f"index {stem}, {target.name}", "learned_sparse.index", words, name=_name(folder),
             needs=(encoded,), writes=(folder,), unkeyed_arguments=self._threads(),
             disk_bytes=encoded.disk_bytes * _INDEX_BYTES // _VECTOR_BYTES,
         )  # fmt: skip
         if not self.matrix.verify:
-            return index
-        return self.step(
-            "verify", f"verify {name}, {target.name}", "learned_sparse.index",
-            (*words, "--verify", str(self.matrix.verify)), name=f"verified/{target.name}/{name}", needs=(index,),
+            return folder, index
+        checked = (*words, "--verify", str(self.matrix.verify))
+        name = self.named(name, "learned_sparse.index", checked, needs=(index,))
+        return folder, self.step(
+            "verify", f"verify {stem}, {target.name}", "learned_sparse.index", checked,
+            name=f"verified/{target.name}/{name}", needs=(index,),
         )  # fmt: skip
 
-    def search(self, name: str, target: Target, words: Iterable[str], needs: tuple[Step, ...]) -> Step:
-        """Search with a learned model, or in the index of expanded text."""
-        run = run_file(target.name, target.split, name)
-        split = ("--collection", target.collection, "--split", target.split)
-        return self._search(target, name, run, (*words, *split, "--hits", str(self.matrix.hits)), needs)
-
-    def evaluate(self, name: str, target: Target, run: Path, needs: tuple[Step, ...]) -> Step:
-        """Compute the measures of a run."""
-        file = home() / "evaluations" / target.name / target.split / f"{name}.json"
-        words = ("--collection", target.collection, "--split", target.split, "--run", run, "--measures")
+    def search(
+        self, stem: str, model: str, target: Target, words: Iterable[str | Path], needs: tuple[Step, ...], *,
+        hits: int | None = None,
+    ) -> Step:  # fmt: skip
+        """Search; the run has its usual path if that is named ``model``."""
+        words = (*words, "--collection", target.collection, "--split", target.split)
+        words += ("--hits", str(hits or self.matrix.hits))
+        made_of = {"needs": (*needs, *target.needs), "reads": target.judged, "facts": target.facts}
+        run = run_file(target.name, target.split, self.named(stem, "learned_sparse.search", words, **made_of))
+        words += ("--output", run) if run.stem != model else ()
         return self.step(
-            "evaluate", f"evaluate {name}, {target.name} {target.split}", "eval.evaluate",
-            (*words, *target.measures, "--per-query", "--json", "--output", file), name=_name(file),
-            needs=(*needs, *target.needs), reads=(*target.judged, *(() if needs else (run,))), facts=target.facts,
-            writes=(file,),
-        )  # fmt: skip
-
-    def costs(self, name: str, target: Target, words: Iterable[str | Path], needs: tuple[Step, ...]) -> Step:
-        """Measure the costs of a row; ``words`` name its vectors, queries and index."""
-        file = home() / "costs" / target.name / target.split / f"{name}.json"
-        split = ("--collection", target.collection, "--split", target.split, "--hits", str(self.matrix.hits))
-        return self.step(
-            "costs", f"costs of {name}, {target.name} {target.split}", "eval.costs",
-            (*words, *split, "--output", file), name=_name(file), needs=needs, writes=(file,),
-        )  # fmt: skip
-
-    def _search(self, target: Target, name: str, run: Path, words: Iterable[str], needs: tuple[Step, ...]) -> Step:
-        return self.step(
-            "search", f"search {name}, {target.name} {target.split}", "learned_sparse.search", words,
-            name=_name(run), needs=(*needs, *target.needs), reads=target.judged, facts=target.facts, writes=(run,),
+            "search", f"search {stem}, {target.name} {target.split}", "learned_sparse.search", words,
+            name=_name(run), writes=(run,), **made_of,
             unkeyed_arguments=("--threads", str(self.threads or 2), "--batch-size", "64"),
+        )  # fmt: skip
+
+    def evaluate(self, stem: str, target: Target, run: Path, needs: tuple[Step, ...]) -> Step:
+        """Compute the measures of a run."""
+        words: tuple[str | Path, ...] = ("--collection", target.collection, "--split", target.split, "--run", run)
+        words += ("--measures", *target.measures, "--per-query", "--json")
+        reads = (*target.judged, *(() if needs else (run,)))
+        made_of = {"needs": (*needs, *target.needs), "reads": reads, "facts": target.facts}
+        name = self.named(stem, "eval.evaluate", words, **made_of)
+        file = home() / "evaluations" / target.name / target.split / f"{name}.json"
+        return self.step(
+            "evaluate", f"evaluate {stem}, {target.name} {target.split}", "eval.evaluate", (*words, "--output", file),
+            name=_name(file), writes=(file,), **made_of,
+        )  # fmt: skip
+
+    def costs(self, stem: str, target: Target, words: Iterable[str | Path], needs: tuple[Step, ...]) -> Step:
+        """Measure the costs of a row; ``words`` name its vectors, queries and index."""
+        words = (*words, "--collection", target.collection, "--split", target.split, "--hits", str(self.matrix.hits))
+        name = self.named(stem, "eval.costs", words, needs=needs)
+        file = home() / "costs" / target.name / target.split / f"{name}.json"
+        return self.step(
+            "costs", f"costs of {stem}, {target.name} {target.split}", "eval.costs", (*words, "--output", file),
+            name=_name(file), needs=needs, writes=(file,),
         )  # fmt: skip
 
     def _threads(self) -> tuple[str, ...]:

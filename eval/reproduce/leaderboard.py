@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
@@ -14,10 +12,9 @@ from typing import Any, Literal
 from eval.measures import SIGNIFICANT, Differences, Test, differences, p_value, p_values
 from eval.reproduce.matrix import COSTS, Claim, Row, claim_text
 from eval.reproduce.plan import CellPlan, Plan
-from eval.reproduce.steps import HOME, Status, marker_of, status_of
+from eval.reproduce.steps import HOME, Marker, Status, marker_of, status_of, times_of
 from learned_sparse.collections import data_root
 from learned_sparse.core import atomic_write, read_json, write_json
-from learned_sparse.jsonvector import versions
 
 RESULTS, PER_QUERY = "results.json", "per_query.json"
 NOT_MEASURED = "not measured"
@@ -73,9 +70,10 @@ def write_leaderboard(plan: Plan, folder: Path, command: str) -> dict[str, Any]:
     return results
 
 
-def exit_status(results: Mapping[str, Any]) -> int:
-    """1 if a cell failed or a score is worse than expected, else 0."""
-    return int(any(cell["status"] == "failed" or "worse" in cell["verdicts"].values() for cell in results["cells"]))
+def exit_status(results: Mapping[str, Any], chosen: Set[tuple[str, str]]) -> int:
+    """1 if one of the ``chosen`` cells (row and column) failed or is worse than expected, else 0."""
+    cells = [cell for cell in results["cells"] if (cell["row"], cell["column"]) in chosen]
+    return int(any(cell["status"] == "failed" or "worse" in cell["verdicts"].values() for cell in cells))
 
 
 def measured_cells(plan: Plan) -> Cells:
@@ -109,32 +107,25 @@ def measured(cells: Sequence[CellPlan]) -> Measured:
 
 
 def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
-    """The content of ``results.json``."""
+    """The content of ``results.json``; versions and machines are those of the steps when they were run."""
     matrix = plan.matrix
+    done = [cell for cell in plan.cells if cells[cell.row, cell.column].status == "done"]
+    provenance = _distinct(marker.provenance for cell in done for marker in _markers([cell]))
     return {
         "matrix": plan.name,
         "title": matrix.title,
         "about": matrix.about,
         "command": command,
-        "versions": {**versions(), "pyserini": importlib.metadata.version("pyserini")},
-        "processor": processor(),
+        "versions": _versions(provenance),
+        "processor": "; ".join(dict.fromkeys(", ".join([one["processor"], *one["gpus"]]) for one in provenance)),
+        "provenance": provenance,
         "baseline": matrix.baseline,
         "test": matrix.test,
         "columns": [_column(plan, name, cells) for name in matrix.columns],
         "rows": [_row(plan, name, cells) for name in matrix.rows],
-        "cells": [cell for column in matrix.columns for cell in _cell_results(plan, column, cells)],
+        "cells": [cell for column in matrix.columns for cell in _cell_results(plan, column, cells, provenance)],
         "claims": [judged for claim in matrix.claims for judged in _judged(claim, plan, cells)],
     }
-
-
-def processor() -> str:
-    """Name of the processor as the operating system reports it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
 
 
 def score_verdict(
@@ -243,11 +234,15 @@ def _training(plan: Plan, name: str, row: Row, cells: Cells) -> dict[str, Any] |
     return training_budget(Path(str(trained[0]))) if row.recipe is not None and trained else None
 
 
-def _cell_results(plan: Plan, column: str, cells: Cells) -> Iterator[dict[str, Any]]:
+def _cell_results(
+    plan: Plan, column: str, cells: Cells, provenance: Sequence[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
     matrix = plan.matrix
     comparison = _compared(cells, column, matrix.baseline, matrix.test) if matrix.baseline else {}
     for name, row in matrix.rows.items():
         cell = cells.get((name, column), Measured(status="absent"))
+        planned = _planned(plan, name, column)
+        markers = _markers(planned) if cell.status == "done" else []
         published, expected = row.scores.get(column), row.expected.get(column)
         yield {
             "row": name,
@@ -264,7 +259,9 @@ def _cell_results(plan: Plan, column: str, cells: Cells) -> Iterator[dict[str, A
             "difference": comparison.get(name, {}).get("difference", {}),
             "p": comparison.get(name, {}).get("p", {}),
             "costs": cell.costs,
-            "commands": _commands(_planned(plan, name, column)),
+            "commands": _commands(planned),
+            "seconds": round(sum(marker.seconds for marker in markers), 1) if markers else None,
+            "provenance": sorted({provenance.index(marker.provenance) for marker in markers}),
             "error": cell.error,
         }
 
@@ -279,6 +276,25 @@ def _commands(planned: Sequence[CellPlan]) -> list[str]:
     """The commands of all steps, each once, in order, without paths of this machine."""
     steps = [step for cell in planned for step in cell.steps]
     return list(dict.fromkeys(step.neutral(step.command).replace(HOME, _HOME) for step in steps))
+
+
+def _markers(planned: Sequence[CellPlan]) -> list[Marker]:
+    """The markers of all finished steps, each once."""
+    steps = dict.fromkeys(step for cell in planned for step in cell.steps)
+    return [marker for step in steps if (marker := marker_of(step))]
+
+
+def _distinct(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each record once, in a fixed order."""
+    return [json.loads(text) for text in sorted({json.dumps(record, sort_keys=True) for record in records})]
+
+
+def _versions(provenance: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Each version, or all of them if steps were run with different ones; commits are a version too."""
+    known = [{"commit": one["commit"] or "", **one["versions"]} for one in provenance]
+    names = dict.fromkeys(name for one in known for name in one)
+    values = {name: list(dict.fromkeys(one[name] for one in known if one.get(name))) for name in names}
+    return {name: " and ".join(several) for name, several in values.items() if several}
 
 
 def _compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str, dict[str, dict[str, float]]]:
@@ -334,12 +350,12 @@ def _beyond_margin(claim: Claim, values: Differences) -> Differences:
 
 
 def _costs(cell: CellPlan) -> dict[str, Any]:
-    """Output of ``eval.costs``, with ``documents/s`` if the documents were encoded without an interruption."""
+    """Output of ``eval.costs``, with ``documents/s`` of the encoding if no other step ran at the same time."""
     costs: dict[str, Any] = read_json(str(cell.costs))
-    encodings = [marker_of(step) for step in cell.steps if step.kind == "encode"]
-    marker = encodings[-1] if encodings else None
-    if marker and marker.fresh and marker.seconds > 0:
-        costs["costs"]["documents/s"] = round(costs["documents"] / marker.seconds, 2)
+    encodings = [step for step in cell.steps if step.kind == "encode"]
+    times = times_of(encodings[-1]) if encodings else None
+    if times and times["seconds"] > 0:
+        costs["costs"]["documents/s"] = round(times["documents"] / times["seconds"], 2)
     return costs
 
 

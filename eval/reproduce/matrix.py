@@ -148,6 +148,8 @@ class Matrix:
     """Documents of each index whose postings are compared with the encoded vectors."""
     dtype: str | None = None
     """Number type of encoding, as ``learned_sparse.encode --dtype`` takes it."""
+    plain_names: bool = False
+    """Name outputs by their row alone, as ``make demo`` does, and not by a digest of what they are made of as well."""
     on_bad_line: OnBadLine = "error"
     """What all steps that read documents do with malformed lines, as their ``--on-bad-line`` takes it."""
     claims: tuple[Claim, ...] = ()

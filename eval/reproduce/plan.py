@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from encoders.checkpoints import read_notes
 from eval.measures import parse_measure
 from eval.reproduce.builder import BM25, MEAN_TERMS, Builder, Target, Weights, local_files, set_words, target
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
@@ -19,10 +20,7 @@ from learned_sparse.core import (
     checkpoint_folder,
     did_you_mean,
     home,
-    index_folder,
-    queries_folder,
-    run_file,
-    vectors_folder,
+    parse,
 )
 from learned_sparse.jsonvector import TOPICS as ENCODED_TOPICS
 from learned_sparse.search import SEGMENTS_PER_DOCUMENT
@@ -122,7 +120,9 @@ def commands_by_hand(plan: Plan, cell: CellPlan) -> list[str]:
     run = cell.run
     if searched is not None:
         run = folder / "run.txt"
-        lines += [_stock_index(row, cell, folder), _stock_search(row, cell, folder, searched, plan.matrix.hits)]
+        bm25 = row.bm25 is not None or _has_bm25_weights(cell)
+        lines.append(_stock_index(row, cell, folder, bm25=bm25))
+        lines.append(_stock_search(row, cell, folder, searched, plan.matrix.hits, bm25=bm25))
     words = evaluated.arguments
     for measure in words[words.index("--measures") + 1 : words.index("--per-query")]:
         arguments = [*parse_measure(measure).arguments, str(folder / QRELS), str(run)]
@@ -151,13 +151,12 @@ def _cell(builder: Builder, name: str, column: str, on: Target, seed: int | None
         run = Path(row.run.replace("{collection}", on.name).replace("{split}", on.split))
         evaluated = builder.evaluate(slug(name), on, run, ())
     else:
-        folder = folder_name(name, seed)
         if row.bm25 in {"text", "expanded"}:
-            folder, searched, costs = _bm25(builder, name, on)
+            stem, searched, costs = _bm25(builder, name, on)
         else:
-            searched, costs, checkpoint = _learned(builder, name, on, seed)
+            stem, searched, costs, checkpoint = _learned(builder, name, on, seed)
         run = searched.writes[0]
-        evaluated = builder.evaluate(folder, on, run, (searched,))
+        evaluated = builder.evaluate(stem, on, run, (searched,))
     return CellPlan(
         row=name, column=column, seed=seed, run=run, evaluated=evaluated.writes[0],
         steps=tuple(ordered([evaluated, *([costs] if costs else [])])), costs=costs.writes[0] if costs else None,
@@ -166,51 +165,57 @@ def _cell(builder: Builder, name: str, column: str, on: Target, seed: int | None
 
 
 def _bm25(builder: Builder, name: str, on: Target) -> tuple[str, Step, Step]:
-    """Name in paths, search and costs of BM25 over text."""
+    """Stem of names, search and costs of BM25 over text."""
     row = builder.matrix.rows[name]
     if row.backend == "exact":
         raise LearnedSparseError(f"row {name!r}: BM25 over text needs Lucene; leave 'backend: exact' out")
     if row.bm25 == "text":
-        folder, searched = BM25, builder.bm25_search(on, builder.matrix.hits)
+        stem, index, searched = BM25, builder.bm25_index(on), builder.bm25_search(on, builder.matrix.hits)
     else:
-        folder = slug(name)
-        index = builder.expanded_index(folder, on, Path(str(row.expanded).replace("{collection}", on.name)))
-        output = str(run_file(on.name, on.split, folder))
-        searched = builder.search(folder, on, ("--index", str(index.writes[0]), "--output", output), (index,))
-    costs = builder.costs(folder, on, ("--index", index_folder(on.name, folder)), (searched,))
-    return folder, searched, costs
+        stem = slug(name) if builder.matrix.plain_names else f"{BM25}-expanded"
+        index = builder.expanded_index(stem, on, Path(str(row.expanded).replace("{collection}", on.name)))
+        searched = builder.search(stem, "", on, ("--index", index.writes[0]), (index,))
+    return stem, searched, builder.costs(stem, on, ("--index", index.writes[0]), (searched,))
 
 
-def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple[Step, Step, str]:
-    """Search, costs and checkpoint of a learned model, or of BM25 over word pieces."""
-    row, folder = builder.matrix.rows[name], folder_name(name, seed)
-    indexed = folder_name(row.index_of or name, seed)
-    weights = _weights(builder, name, seed)
+def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple[str, Step, Step, str]:
+    """Stem of names, search, costs and checkpoint of a learned model, or of BM25 over word pieces."""
+    row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     encoded = _encoded(builder, row.index_of or name, on, seed)
-    exact = row.backend == "exact"
-    index = encoded if exact else builder.index(indexed, on, encoded)
-    words = _encode_words(folder, weights, builder, row, queries=True)
-    queries = builder.encode_queries(folder, on, words, weights.needs, weights.reads)
-    words = ["--model", indexed, *set_words(row.queries)]
-    words += ["--backend", "exact"] if exact else []
-    words += ["--output", str(run_file(on.name, on.split, folder))] if indexed != folder else []
-    searched = builder.search(folder, on, words, (index,))
-    files: list[str | Path] = ["--vectors", vectors_folder(on.name, indexed)]
-    files += ["--queries", queries_folder(on.name, on.split, folder)]
-    files += [] if exact else ["--index", index_folder(on.name, indexed)]
-    return searched, builder.costs(folder, on, files, (searched, queries)), weights.checkpoint
+    vectors, exact = encoded.writes[0], row.backend == "exact"
+    stem = _stem(builder, name, seed, row.options, row.encode, row.queries)
+    query_stem = _stem(builder, name, seed, row.encode, row.queries)
+    query_words = _encode_words(query_stem, weights, builder, row, queries=True)
+    queries = builder.encode_queries(query_stem, on, query_words, weights.needs, weights.reads)
+    files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0]]
+    words = ["--model", vectors.name, *set_words(row.queries), *(["--backend", "exact"] if exact else [])]
+    if exact:
+        searched = builder.search(stem, vectors.name, on, words, (encoded,))
+    else:
+        folder, index = builder.index(stem, on, encoded)
+        searched, files = builder.search(stem, vectors.name, on, words, (index,)), [*files, "--index", folder]
+    return stem, searched, builder.costs(stem, on, files, (searched, queries)), weights.checkpoint
 
 
 def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
-    row, folder, weights = builder.matrix.rows[name], folder_name(name, seed), _weights(builder, name, seed)
-    words = _encode_words(folder, weights, builder, row, queries=False)
-    return builder.encode(folder, on, words, weights.needs, weights.reads, terms=weights.terms)
+    row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
+    stem = _stem(builder, name, seed, row.options, row.encode)
+    words = _encode_words(stem, weights, builder, row, queries=False)
+    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
 
 
-def _encode_words(folder: str, weights: Weights, builder: Builder, row: Row, *, queries: bool) -> list[str]:
+def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:
+    """Readable beginning of the names of a row's output: its checkpoint and what it changes about the model."""
+    if builder.matrix.plain_names:
+        return folder_name(name, seed)
+    pairs = [[f"{key} {value}" for key, value in part.items()] if isinstance(part, dict) else part for part in settings]
+    return slug(" ".join([_weights(builder, name, seed).stem, *(word for part in pairs for word in part)]))
+
+
+def _encode_words(stem: str, weights: Weights, builder: Builder, row: Row, *, queries: bool) -> list[str]:
     """Arguments of ``learned_sparse.encode`` besides the model and the collection."""
     words: list[str] = []
-    if weights.checkpoint != str(checkpoint_folder(folder)):
+    if weights.checkpoint != str(checkpoint_folder(stem)):
         words += ["--checkpoint", weights.checkpoint]
     if builder.matrix.dtype and "--dtype" not in row.options:
         words += ["--dtype", builder.matrix.dtype]
@@ -222,7 +227,7 @@ def _encode_words(folder: str, weights: Weights, builder: Builder, row: Row, *, 
 
 
 def folder_name(name: str, seed: int | None) -> str:
-    """Name of a row's folders.
+    """Plain name of a row's output.
 
     >>> folder_name("SpaDE k=10", None), folder_name("splade", 1)
     ('spade-k-10', 'splade-seed-1')
@@ -244,10 +249,10 @@ def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
         return _weights(builder, row.model, seed)
     if row.bm25 is not None:
         step = builder.word_pieces()
-        return Weights(checkpoint=str(step.writes[0]), needs=(step,))
+        return Weights(checkpoint=str(step.writes[0]), needs=(step,), stem="word-pieces")
     if row.checkpoint is not None:
         folder = Path(row.checkpoint)
-        return Weights(checkpoint=row.checkpoint, reads=(folder,) if folder.is_dir() else ())
+        return Weights(checkpoint=row.checkpoint, reads=(folder,) if folder.is_dir() else (), stem=slug(folder.name))
     return _trained(builder, name, seed)
 
 
@@ -256,8 +261,9 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     from encoders.training import load_recipe, to_mapping
 
     row, training = builder.matrix.rows[name], builder.matrix.training
-    name_or_file, folder = str(row.recipe), checkpoint_folder(folder_name(name, seed))
+    name_or_file = str(row.recipe)
     changes = [*row.changes, *([] if seed is None else [f"seed={seed}"])]
+    stem = slug(" ".join([Path(name_or_file).stem, *changes]))
     changes += [] if builder.matrix.on_bad_line == "error" else [f"on_bad_line={builder.matrix.on_bad_line}"]
     runs = _negatives(builder, training) if training else {}
     changes += [f"data.{number}.run={step.writes[0]}" for number, step in runs.items()]
@@ -265,16 +271,15 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
         changes.append(f"validation.collection={training.validation}")
     data = training.data if training else ()
     recipe = load_recipe(name_or_file, changes=changes, data=data)
-    words = ["--recipe", name_or_file, "--output", str(folder)]
+    words = ["--recipe", name_or_file]
     words += [word for argument in data for word in ("--data", argument)]
     words += [word for change in changes for word in ("--set", change)]
-    step = builder.step(
-        "train", f"train {folder.name}", "encoders.train", words, name=f"checkpoints/{folder.name}",
-        needs=tuple(runs.values()), reads=_training_files(recipe), writes=(folder,), unkeyed_arguments=("--resume",),
-        facts={"recipe": json.loads(json.dumps(to_mapping(recipe)))},
-        disk_bytes=400_000_000,  # weights, the best weights so far, and the state of the optimiser
+    step = builder.train(
+        folder_name(name, seed) if builder.matrix.plain_names else stem, words, tuple(runs.values()),
+        _training_files(recipe, tuple(runs.values())), json.loads(json.dumps(to_mapping(recipe))),
     )  # fmt: skip
-    return Weights(checkpoint=str(folder), needs=(step,), terms=_TERMS.get(recipe.architecture, MEAN_TERMS))
+    terms = _TERMS.get(recipe.architecture, MEAN_TERMS)
+    return Weights(checkpoint=str(step.writes[0]), needs=(step,), terms=terms, stem=stem)
 
 
 def _negatives(builder: Builder, training: Training) -> dict[int, Step]:
@@ -289,17 +294,18 @@ def _negatives(builder: Builder, training: Training) -> dict[int, Step]:
     }
 
 
-def _training_files(recipe: Recipe) -> tuple[Path, ...]:
-    """Local files that a training reads: collections, and triples."""
-    files: list[Path] = []
+def _training_files(recipe: Recipe, runs: Sequence[Step]) -> tuple[Path, ...]:
+    """Local files that a training reads and that no step writes: collections, triples, runs and the backbone."""
+    files: list[Path] = [Path(recipe.backbone)] if Path(recipe.backbone).is_dir() else []
     for part in recipe.data:
-        files += [path for path in (part.triples, part.topics, part.qrels, part.expanded) if path]
+        files += [path for path in (part.triples, part.topics, part.qrels, part.run, part.expanded) if path]
         files += local_files(part.collection, None if part.topics else part.split) if part.collection else []
     if recipe.validation:
         split = None if recipe.validation.holdout else recipe.validation.split or "dev"
         files += local_files(recipe.validation.collection, split)
         files += [path for path in (recipe.validation.candidates, recipe.validation.expanded) if path]
-    return tuple(dict.fromkeys(files))
+    written = {path for step in runs for path in step.writes}
+    return tuple(path for path in dict.fromkeys(files) if path not in written)
 
 
 def _steps_before_index(cell: CellPlan, searched: Step) -> Iterator[Step]:
@@ -311,7 +317,23 @@ def _steps_before_index(cell: CellPlan, searched: Step) -> Iterator[Step]:
             yield step
 
 
-def _stock_index(row: Row, cell: CellPlan, folder: Path) -> str:
+def _has_bm25_weights(cell: CellPlan) -> bool:
+    """Whether the model of a cell gives term frequencies, which BM25 scores: SparTerm's expansion-only documents."""
+    from encoders import ARCHITECTURES
+
+    trained = [step.facts["recipe"] for step in cell.steps if step.kind == "train"]
+    if trained:
+        name, settings = trained[-1]["architecture"], trained[-1]["settings"]
+    elif cell.checkpoint is not None and Path(cell.checkpoint).is_dir():
+        notes = read_notes(Path(cell.checkpoint))
+        name, settings = notes.architecture, notes.settings
+    else:  # a masked-LM on the Hub
+        return False
+    family = ARCHITECTURES[name]
+    return family.scoring(parse(family.settings, settings, name)) == "bm25"
+
+
+def _stock_index(row: Row, cell: CellPlan, folder: Path, *, bm25: bool) -> str:
     kind, options = "JsonVectorCollection", ["--pretokenized"]
     if row.bm25 == "text":
         kind, source, options = "JsonCollection", folder / DOCUMENTS, []
@@ -319,17 +341,17 @@ def _stock_index(row: Row, cell: CellPlan, folder: Path) -> str:
         kind, source, options = "JsonCollection", _last_output(cell, "prepare"), []
     else:
         source = _last_output(cell, "encode") / "vectors"
-        options += [] if row.bm25 else ["--impact"]
+        options += [] if bm25 else ["--impact"]
     words = ["--collection", kind, "--input", str(source), "--index", str(folder / "index")]
     return _stock("index.lucene", [*words, "--generator", "DefaultLuceneDocumentGenerator", "--threads", "1", *options])
 
 
-def _stock_search(row: Row, cell: CellPlan, folder: Path, searched: Step, hits: int) -> str:
+def _stock_search(row: Row, cell: CellPlan, folder: Path, searched: Step, hits: int, *, bm25: bool) -> str:
     if row.bm25 in {"text", "expanded"}:
         options, topics = ["--bm25"], folder / TOPICS
     else:
         topics = _last_output(cell, "encode-queries") / ENCODED_TOPICS
-        options = ["--bm25", "--pretokenized"] if row.bm25 else ["--impact", "--min-idf", "-1"]
+        options = ["--bm25", "--pretokenized"] if bm25 else ["--impact", "--min-idf", "-1"]
     options += ["--remove-query"] if searched.facts.get("remove_query") else []
     if "--segment-length" in row.options:
         passages = SEGMENTS_PER_DOCUMENT * hits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import os
 import shutil
@@ -17,7 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from eval.reproduce.steps import Step, changes, is_done, log_of, mark_done, mark_failed, marker_of, ordered, unmark
+from eval.reproduce.steps import (
+    Step,
+    changes,
+    examine,
+    is_done,
+    log_of,
+    mark_done,
+    mark_failed,
+    marker_of,
+    ordered,
+    run_words,
+    unmark,
+)
 from learned_sparse.core import LearnedSparseError, home, locked
 from learned_sparse.index import INDEX_MANIFEST
 
@@ -46,10 +59,9 @@ class Runner:
     def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[], None] = lambda: None) -> None:
         """``stop`` ends what ``execute`` has started in other threads; it is called on an error."""
         self._steps, self._execute, self._stop = list(ordered(steps)), execute, stop
-        self.failed: dict[Step, str] = {}
-        self._done = {step for step in self._steps if self._is_done(step)}
+        self._done, self.failed = examine(self._steps)
         self.todo = [step for step in self._steps if step not in self._done and step not in self.failed]
-        """Steps that are not done yet, in order."""
+        """Steps that are not done yet, in order; one whose needs are done again with equal output is skipped later."""
 
     @property
     def done(self) -> int:
@@ -65,7 +77,7 @@ class Runner:
                 while len(running) < jobs and (step := self._next(list(running.values()))):
                     self.todo.remove(step)
                     _logger.info("%s %s ...", self._progress(), step.title)
-                    running[pool.submit(run_step, step, self._execute)] = step
+                    running[pool.submit(run_step, step, self._execute, alone=jobs == 1)] = step
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     self._end(running.pop(future), future.result())
         except KeyboardInterrupt:  # the processes get the signal too and save their state
@@ -76,20 +88,17 @@ class Runner:
         finally:
             pool.shutdown()
 
-    def _is_done(self, step: Step) -> bool:
-        try:
-            return is_done(step)
-        except LearnedSparseError as error:  # an input file is missing
-            self.failed[step] = str(error)
-            return False
-
     def _next(self, running: Sequence[Step]) -> Step | None:
         """The first step that can start now; steps that need a failed step fail here."""
         for step in list(self.todo):
             if broken := next((need for need in step.needs if need in self.failed), None):
                 self.todo.remove(step)
                 self.failed[step] = self.failed[broken]
-            elif all(need in self._done for need in step.needs):
+            elif self._done.issuperset(step.needs):
+                if is_done(step):  # its needs were done again, with the output they had before
+                    self.todo.remove(step)
+                    self._done.add(step)
+                    continue
                 has_costs = any(other.kind == "costs" for other in (step, *running))
                 if not (has_costs and running):
                     return step
@@ -121,12 +130,12 @@ class OwnProcess:
         """Run the command; the error holds the last lines of the log."""
         log = log_of(step)
         log.parent.mkdir(parents=True, exist_ok=True)
-        quiet = ["--quiet"] if step.kind == "train" else []  # no progress bar in a log
         with log.open("a", encoding="utf-8", newline="\n") as file:
             file.write(f"$ {step.command}\n")
             file.flush()
+            words = run_words(step, quiet=True)
             process = subprocess.Popen(
-                [sys.executable, "-m", step.module, *step.words, *quiet], stdin=subprocess.DEVNULL, stdout=file,
+                [sys.executable, "-m", step.module, *words], stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT, env=self._environment, pass_fds=self._inherited,
             )  # fmt: skip
         self._running.add(process)
@@ -163,16 +172,15 @@ class _CallingThread(Executor):
         return future
 
 
-def run_step(step: Step, execute: Execute) -> Outcome:
+def run_step(step: Step, execute: Execute, *, alone: bool = True) -> Outcome:
     """Run a step whose needs are done, and mark it as done or failed.
 
-    Output of the step with other inputs is renamed first, and removed when the step is done. Output without a marker
-    stays: the command confirms it, resumes it, or refuses it if it was made with other settings. An exception of
-    ``execute`` leaves no marker, so the step is tried again next time.
+    Output of the step with other inputs is renamed first, and removed when the step is done, except a checkpoint,
+    which is never removed. Output without a marker stays: the command confirms it, resumes it, or refuses it if it was
+    made with other settings. An exception of ``execute`` leaves no marker, so the step is tried again next time.
     """
-    started = time.perf_counter()
+    started, inputs = time.perf_counter(), step.inputs  # as they are now: a file may change while the step runs
     _set_outdated_aside(step)
-    fresh = not any(path.exists() for path in step.writes)
     error = None if _is_complete_index(step) else execute(step)
     seconds = time.perf_counter() - started
     missing = [path for path in step.writes if not path.exists()]
@@ -180,25 +188,31 @@ def run_step(step: Step, execute: Execute) -> Outcome:
         error = f"{missing[0]}: not written, although the command ended well"
     outdated = [path for path in map(_aside, step.writes) if path.exists()]
     if error is None:
-        mark_done(step, seconds, fresh=fresh)
+        mark_done(step, inputs, seconds, alone=alone)
         for path in outdated:
             _remove(path)
     else:
         error += f"\nearlier output is kept as {', '.join(map(str, outdated))}" if outdated else ""
-        mark_failed(step, error)
+        mark_failed(step, error, seconds)
     return Outcome(seconds=seconds, error=error)
 
 
 def in_this_process(step: Step) -> str | None:
     """Run the command's ``main`` in this process, so that its imports are shared by all steps; print the command."""
     print(f"\n$ {step.command}", flush=True)
-    module = importlib.import_module(step.module)
-    if hasattr(module, "__path__"):  # a package: its command is in __main__
-        module = importlib.import_module(f"{step.module}.__main__")
-    status = module.main(list(step.words))
+    status = command_of(step.module)(run_words(step, quiet=False))
     if status:
         raise LearnedSparseError(f"python -m {step.module}: exit status {status}; see above")
     return None
+
+
+def command_of(name: str) -> Callable[[list[str]], int]:
+    """The ``main`` of ``python -m name``."""
+    module = importlib.import_module(name)
+    if hasattr(module, "__path__"):  # a package: its command is in __main__
+        module = importlib.import_module(f"{name}.__main__")
+    main: Callable[[list[str]], int] = module.main
+    return main
 
 
 @contextmanager
@@ -255,7 +269,11 @@ def _set_outdated_aside(step: Step) -> None:
         return
     _logger.info("  %s: done again: %s", step.title, "; ".join(changes(marker, step)[:3]))
     for path in step.writes:
-        if path.exists():
+        if path.exists() and step.kind == "train":
+            kept = _unused(path.with_name(f"{path.name}-{marker.key[:8]}"))
+            path.rename(kept)
+            _logger.info("  %s: the earlier checkpoint is now %s", step.title, kept)
+        elif path.exists():
             _remove(_aside(path))
             path.rename(_aside(path))
     unmark(step)
@@ -264,6 +282,12 @@ def _set_outdated_aside(step: Step) -> None:
 def _aside(path: Path) -> Path:
     """Name of outdated output until its step is done again."""
     return path.with_name(f".{path.name}.outdated")
+
+
+def _unused(path: Path) -> Path:
+    """``path``, or with a number if there is such a path."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in itertools.chain([path], numbered) if not name.exists())
 
 
 def _remove(path: Path) -> None:

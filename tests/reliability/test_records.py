@@ -44,7 +44,7 @@ def save_state(folder: Path) -> Path:
 
 def save_marker(_: Path) -> Path:
     """The marker of a step that is done."""
-    mark_done(step(), 1.0, fresh=True)
+    mark_done(step(), step().inputs, 1.0, alone=True)
     return home() / "reproduce" / "done" / "search.json"
 
 

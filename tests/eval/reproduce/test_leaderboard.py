@@ -12,6 +12,7 @@ import pytest
 import scipy.stats
 
 from eval.reproduce import leaderboard as leaderboard_module
+from eval.reproduce import steps as steps_module
 from eval.reproduce.leaderboard import (
     NOT_MEASURED,
     PER_QUERY,
@@ -28,7 +29,7 @@ from eval.reproduce.matrix_file import fill_data
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
 from learned_sparse.collections import data_root
-from learned_sparse.core import home
+from learned_sparse.core import home, write_json
 
 Values = Mapping[str, list[float]]
 """Measure → value of each query."""
@@ -82,7 +83,7 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
                 return result
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content), encoding="utf-8")
-            mark_done(result, 8.0 if seed == 2 else 4.0, fresh=seed != 2)  # 8 seconds in total
+            mark_done(result, result.inputs, 5.0, alone=seed != 2)
             return result
 
         scores = {
@@ -97,7 +98,7 @@ def cell(tmp_home: Path) -> Callable[..., CellPlan]:
             "costs", {"costs": content, "documents": 120} if costs and not broken else None, needs=(encoded,)
         )
         if broken:
-            mark_failed(counted, f"{home()}/costs: no room")
+            mark_failed(counted, f"{home()}/costs: no room", 1.0)
         return CellPlan(
             row=row, column=column, seed=seed, run=home() / "run.txt", collection="toy",
             steps=(encoded, evaluated, *((counted,) if costs or broken else ())), evaluated=evaluated.writes[0],
@@ -124,6 +125,9 @@ class Written:
 def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     """A leaderboard with cells of every kind."""
     monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {"of": checkpoint.name})
+    for seed in (1, 2):
+        path = home() / "reproduce" / "times" / "encode" / "toy" / f"ours-{seed}.json"
+        write_json(path, {"documents": 120, "seconds": 4.0})
     cells = (
         cell("BM25", BM25, seed=None, ms=2.0),
         cell("ours", FIRST, seed=1, FLOPS=2.0, ms=5.0),
@@ -153,8 +157,6 @@ def test_rows_and_columns_are_described(written: Written) -> None:
         "matrix": "small", "title": "Small", "about": "Four rows.", "baseline": "BM25", "test": "t-test",
         "command": "python -m eval.reproduce --matrix small",
     }  # fmt: skip
-    assert {"learned_sparse", "python", "pyserini"} <= set(results["versions"])
-    assert results["processor"]
     assert results["columns"] == [
         {"name": "toy", "collection": "toy", "split": "test", "measures": ["MRR@10", "R@100"], "documents": 120,
          "queries": 6, "pool": None},
@@ -167,6 +169,28 @@ def test_rows_and_columns_are_described(written: Written) -> None:
     ]  # fmt: skip
     assert [row["training"] for row in results["rows"]] == [None, {"of": "checkpoint-1"}, None, None]
     assert (results["rows"][1]["curve"], results["rows"][1]["note"]) == ("ours", "two seeds")
+
+
+def test_provenance_is_that_of_the_time_when_a_step_ran(
+    cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps_module, "processor", lambda: "processor of the run")
+    monkeypatch.setattr(steps_module, "versions", lambda: {"torch": "1"})
+    cells = [cell("BM25", BM25)]
+    monkeypatch.setattr(steps_module, "processor", lambda: "processor of the report")
+    monkeypatch.setattr(steps_module, "versions", lambda: {"torch": "2"})
+    cells.append(cell("BM25", {"nDCG@10": [0.5, 0.75]}, column="other"))
+    matrix = dataclasses.replace(MATRIX, rows={"BM25": Row(bm25="text")}, claims=())
+    plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=tuple(cells))
+    results = leaderboard(plan, measured_cells(plan), "")
+    stored = results["provenance"]
+    used = {cell["column"]: [stored[number] for number in cell["provenance"]] for cell in results["cells"]}
+    assert [(one["processor"], one["versions"]["torch"]) for one in used["toy"]] == [("processor of the run", "1")]
+    assert [(one["processor"], one["versions"]["torch"]) for one in used["other"]] == [("processor of the report", "2")]
+    assert used["toy"][0].keys() == {"commit", "versions", "host", "processor", "gpus"}
+    assert results["versions"]["torch"] == "2 and 1"
+    assert results["processor"] == "processor of the report; processor of the run"
+    assert [cell["seconds"] for cell in results["cells"]] == [10.0, 10.0]
 
 
 def test_cells_are_means_over_seeds(written: Written) -> None:
@@ -208,7 +232,8 @@ def test_published_scores_are_unchanged(written: Written) -> None:
     cells = written.cells
     assert cells["SPLADE", "toy"] == {
         "row": "SPLADE", "column": "toy", "status": "published", "scores": SPLADE, "spread": None, "expected": None,
-        "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None,
+        "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None, "seconds": None,
+        "provenance": [],
     }  # fmt: skip
     assert cells["SPLADE", "other"]["status"] == "absent"
 
@@ -219,7 +244,8 @@ def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
         assert (cells[row, "other"]["status"], cells[row, "other"]["error"]) == (status, error)
         assert cells[row, "other"]["scores"] == {}
         assert cells[row, "other"]["commands"] != []
-    assert exit_status(written.results) == 1
+    assert exit_status(written.results, {("half", "other")}) == 1
+    assert exit_status(written.results, {("BM25", "toy"), ("half", "toy")}) == 0  # another row's failure
 
 
 def test_cells_outside_the_columns_of_a_row_are_left_out(
@@ -278,10 +304,12 @@ def test_expected_scores_decide_the_exit_status(written: Written) -> None:
     bm25 = written.cells["BM25", "toy"]
     assert bm25["verdicts"] == {"MRR@10": "equal", "R@100": "better"}  # 2.45 / 6 and 4 / 6
     assert bm25["expected"] == {"MRR@10": 0.4083, "R@100": 0.6}
-    assert exit_status({"cells": [bm25]}) == 0
-    assert exit_status({"cells": [bm25 | {"verdicts": {"MRR@10": "worse"}}]}) == 1
-    assert exit_status({"cells": [bm25 | {"status": "failed"}]}) == 1
-    assert exit_status({"cells": [bm25 | {"status": "absent", "verdicts": {}}]}) == 0
+    chosen = {("BM25", "toy")}
+    assert exit_status({"cells": [bm25]}, chosen) == 0
+    assert exit_status({"cells": [bm25 | {"verdicts": {"MRR@10": "worse"}}]}, chosen) == 1
+    assert exit_status({"cells": [bm25 | {"status": "failed"}]}, chosen) == 1
+    assert exit_status({"cells": [bm25 | {"status": "failed"}]}, set()) == 0
+    assert exit_status({"cells": [bm25 | {"status": "absent", "verdicts": {}}]}, chosen) == 0
 
 
 @pytest.mark.parametrize(

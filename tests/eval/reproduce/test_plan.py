@@ -12,6 +12,7 @@ from encoders.training import recipe_file
 from eval.reproduce.builder import set_words
 from eval.reproduce.matrix import Column, Matrix, Row, Training
 from eval.reproduce.plan import Plan, make_plan
+from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
 from learned_sparse.core import home, parse_changes
 from learned_sparse.core.errors import LearnedSparseError
@@ -28,14 +29,15 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _recipes(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = save_recipes(tmp_path / "recipes", ["small-splade", "small-spade"], tmp_path)
+    folder = save_recipes(tmp_path / "recipes", ["small-splade", "small-spade"], tmp_path / "backbone")
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
 
 def plan_of(data: Path, rows: dict[str, Row], **options: Any) -> Plan:
     columns = options.pop("columns", {"toy": Column(collection=str(data / "toy"), split="test")})
     training = Training(data=(f"{data}/toy:train",), negatives=5, validation=str(data / "toy"))
-    return make_plan(Matrix(title="", columns=columns, rows=rows, **{"training": training, **options}), "m", data)
+    options = {"training": training, "plain_names": True, **options}
+    return make_plan(Matrix(title="", columns=columns, rows=rows, **options), "m", data)
 
 
 def kinds(plan: Plan) -> list[str]:
@@ -75,11 +77,11 @@ def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
     steps = by_name(plan)
     trained = steps["checkpoints/splade"]
     run = home() / "runs" / "toy" / "train" / "bm25.txt"
-    assert trained.arguments[4:] == ("--data", f"{data}/toy:train", "--set", f"data.0.run={run}")
+    assert trained.arguments[2:-2] == ("--data", f"{data}/toy:train", "--set", f"data.0.run={run}")
     assert trained.needs == (steps["runs/toy/train/bm25.txt"],)
     assert trained.facts["recipe"]["data"][0]["run"] == str(run)
     validated = steps["checkpoints/spade"].arguments
-    assert validated[-6:] == (
+    assert validated[-8:-2] == (
         "--set", "seed=7", "--set", f"data.0.run={run}", "--set", f"validation.collection={data}/toy",
     )  # fmt: skip
     order = [step.name for step in plan.cells[0].steps]
@@ -120,9 +122,8 @@ def test_rows_share_checkpoints_and_indexes(data: Path) -> None:
     assert "vectors/toy/few" not in steps
     assert steps["queries/toy/test/few"].arguments[-5:] == ("--set", "query_k=null", "--queries", "--split", "test")
     searched = steps["runs/toy/test/few.txt"]
-    assert searched.arguments[:6] == (
-        "--model", "spade", "--set", "query_k=null", "--output", str(home() / "runs" / "toy" / "test" / "few.txt"),
-    )  # fmt: skip
+    assert searched.arguments[:4] == ("--model", "spade", "--set", "query_k=null")
+    assert searched.arguments[-2:] == ("--output", str(home() / "runs" / "toy" / "test" / "few.txt"))
     assert searched.needs == (steps["verified/toy/spade"],)
     assert steps["verified/toy/spade"].needs == (steps["indexes/toy/spade"],)
     assert "indexes/toy/exact" not in steps
@@ -138,7 +139,7 @@ def test_each_seed_is_a_training(data: Path) -> None:
     plan = plan_of(data, rows)
     assert [(cell.row, cell.seed) for cell in plan.cells] == [("splade", 1), ("splade", 2), ("small", 1), ("small", 2)]
     steps = by_name(plan)
-    assert steps["checkpoints/splade-seed-2"].arguments[-1] == f"data.0.run={home()}/runs/toy/train/bm25.txt"
+    assert steps["checkpoints/splade-seed-2"].arguments[-3] == f"data.0.run={home()}/runs/toy/train/bm25.txt"
     assert "seed=2" in steps["checkpoints/splade-seed-2"].arguments
     assert steps["vectors/toy/small-seed-2"].needs == (steps["checkpoints/splade-seed-2"],)
     assert kinds(plan).count("train") == 2
@@ -200,35 +201,66 @@ def test_two_steps_with_one_output_are_refused(data: Path) -> None:
         plan_of(data, {"BM25": Row(bm25="text"), **rows}, columns=columns, hits=10)
 
 
-def test_keys_depend_on_everything_that_changes_the_result(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_depend_on_everything_that_changes_the_result(data: Path, tmp_path: Path) -> None:
     rows = {"spade": Row(recipe="small-spade")}
-    before = {step.name: step.key for step in plan_of(data, rows).steps}
-    assert before == {step.name: step.key for step in plan_of(data, rows).steps}
+
+    def plan(rows: dict[str, Row], **options: Any) -> Plan:
+        return plan_of(data, rows, plain_names=False, **options)
+
+    before = by_name(plan(rows)).keys()
+    assert before == by_name(plan(rows)).keys()
 
     def changed(plan: Plan) -> set[str]:
-        return {step.name for step in plan.steps if before[step.name] != step.key}
+        return {step.kind for step in plan.steps if step.name not in before}
 
-    of_model = {name for name in before if "bm25" not in name}
-    assert changed(plan_of(data, {"spade": Row(recipe="small-spade", changes=("seed=3",))})) == of_model
-    assert changed(plan_of(data, {"spade": Row(recipe="small-spade", encode={"k": 2})})) == of_model - {
-        "checkpoints/spade"
-    }
-    assert changed(plan_of(data, rows, hits=9)) == {
-        "runs/toy/test/spade.txt", "evaluations/toy/test/spade.json", "costs/toy/test/spade.json",
-    }  # fmt: skip
+    measured = {"search", "evaluate", "costs"}
+    encoded = {"encode", "encode-queries", "index", *measured}
+    assert changed(plan({"spade": Row(recipe="small-spade", changes=("seed=3",))})) == {"train", *encoded}
+    assert changed(plan({"spade": Row(recipe="small-spade", encode={"k": 2})})) == encoded
+    assert changed(plan(rows, hits=9)) == measured
     recipe = tmp_path / "recipes" / "small-spade.yaml"
     recipe.write_text(recipe.read_text("utf-8").replace("\nseed: 0\n", "\nseed: 5\n"), "utf-8")
-    assert changed(plan_of(data, rows)) == of_model
+    assert changed(plan(rows)) == {"train", *encoded}
+    corpus = data / "toy" / "corpus.jsonl"
+    corpus.write_text(corpus.read_text("utf-8").replace("python", "cobra"), "utf-8")
+    assert changed(plan(rows)) == {"index-bm25", "train", *encoded}
 
 
-def test_keys_do_not_depend_on_paths(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrices_share_what_is_equal_whatever_their_rows_are_called(data: Path) -> None:
+    """The second plan has the training, the vectors and the index of the first, and trains another recipe elsewhere."""
+    first = plan_of(data, {"SpaDE": Row(recipe="small-spade")}, plain_names=False)
+    trained: list[str] = []
+
+    def execute(step: Step) -> str | None:
+        trained.extend([step.name] if step.kind == "train" else [])
+        for path in step.writes:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(step.name, encoding="utf-8")
+        return None
+
+    Runner(first.steps, execute).run()
+    rows = {
+        "the same": Row(recipe="small-spade"), "SpaDE": Row(recipe="small-spade", changes=("seed=1",)),
+        "k=2": Row(model="the same", encode={"k": 2}),
+    }  # fmt: skip
+    second = plan_of(data, rows, plain_names=False, hits=20)
+    runner = Runner(second.steps, execute)
+    assert [step.kind for step in second.cells[0].steps if step in runner.todo] == ["search", "evaluate", "costs"]
+    runner.run()
+    assert len(trained) == 2
+    assert trained[0].startswith("checkpoints/small-spade-")
+    assert trained[1].startswith("checkpoints/small-spade-seed-1-")
+    assert any(step.name.startswith("vectors/toy/small-spade-k-2-") for step in second.steps)
+    assert not Runner(first.steps, execute).todo
+
+
+def test_keys_and_names_do_not_depend_on_paths(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {"spade": Row(recipe="small-spade"), "pieces": Row(bm25="word-pieces")}
-    before = {step.name: step.key for step in plan_of(data, rows).steps}
+    before = {step.name: step.key for step in plan_of(data, rows, plain_names=False).steps}
     data.rename(tmp_path / "elsewhere")
     monkeypatch.setenv("LEARNED_SPARSE_HOME", str(tmp_path / "another home"))
-    assert before == {step.name: step.key for step in plan_of(tmp_path / "elsewhere", rows).steps}
+    after = plan_of(tmp_path / "elsewhere", rows, plain_names=False)
+    assert before == {step.name: step.key for step in after.steps}
 
 
 def test_steps_for_documents_are_the_same_on_every_split(data: Path) -> None:

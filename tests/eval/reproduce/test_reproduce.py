@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ def test_results_without_markers_are_kept(done: Toy) -> None:
     assert not [line for line in lines if "FAILED" in line]
     after = done.times()
     assert after.keys() == before.keys()
-    kept = [path for path in before if path.startswith(("checkpoints/tiny", "vectors", "indexes"))]
+    kept = [path for path in before if path.startswith(("checkpoints/small-splade", "vectors", "indexes"))]
     assert len(kept) > 20
     for path in kept:
         if not path.endswith("manifest.json"):  # confirmed steps write their manifest again
@@ -156,12 +157,15 @@ def test_results_without_markers_are_kept(done: Toy) -> None:
 
 
 @pytest.mark.jvm
-def test_a_changed_setting_is_reported_and_runs_again(copied: Toy) -> None:
+def test_a_changed_setting_makes_new_files_and_changes_none(copied: Toy) -> None:
     before = copied.times()
     copied.change(tiny={"options": ["--bits", "4"]})
-    assert "  encode tiny, toy: done again: nothing before, --bits 4 now" in copied.run()
-    changed = {path.split("/")[0] for path, time in copied.times().items() if before.get(path) != time}
-    assert changed == {"vectors", "indexes", "runs", "evaluations", "costs"}
+    copied.run()
+    after = copied.times()
+    assert {path: after[path] for path in before} == before
+    assert {path.split("/")[0] for path in after.keys() - before} == {
+        "vectors", "indexes", "runs", "evaluations", "costs",
+    }  # fmt: skip
 
 
 @pytest.mark.jvm
@@ -170,6 +174,7 @@ def test_a_broken_row_does_not_affect_other_rows(copied: Toy) -> None:
     broken.mkdir()
     (broken / "learned_sparse.json").write_text("{", encoding="utf-8")
     copied.change(broken={"checkpoint": str(broken)}, worse={"model": "tiny", "expected": {"toy": {"R@100": 2.0}}})
+    assert copied.run("--row", "tiny") != []  # another row's failure is not that of a row that is named
     lines = copied.run(status=1)
     failed = [line for line in lines if "FAILED" in line]
     assert len(failed) == 2  # documents, queries
@@ -181,29 +186,74 @@ def test_a_broken_row_does_not_affect_other_rows(copied: Toy) -> None:
     assert cells["tiny"]["status"] == "done"
 
 
-@pytest.mark.jvm
-def test_the_displayed_commands_of_a_cell_reproduce_its_run(new_leaderboard: Toy, done: Toy, tmp_path: Path) -> None:
-    toy = new_leaderboard.copy(tmp_path / "by-hand")
-    scores = {cell["row"]: cell["scores"] for cell in done.results_json()["cells"]}
-    for row, name in (("BM25", "bm25"), ("tiny", "tiny"), ("pieces", "pieces")):
+def check_by_hand(toy: Toy, done: Toy, rows: Mapping[str, float]) -> None:
+    """Run the displayed commands in ``toy``; their hits are those of ``done``, scores differ by a tolerance."""
+    cells = {cell["row"]: cell for cell in done.results_json()["cells"]}
+    for row, tolerance in rows.items():
         means: list[float] = []
+        by_hand: Path | None = None
         for line in toy.run("--row", row, "--display-commands"):
             if not line.startswith("python "):
                 continue
             _, option, module, *arguments = shlex.split(line)
             assert option == "-m"
             output = toy.start(module, *arguments)
+            if "search.lucene" in arguments:
+                by_hand = Path(arguments[arguments.index("--output") + 1])
             if "trec_eval" in line:
                 means.append(float(output[-1].split()[-1]))
-        by_hand = read_run(toy.home / "by-hand" / "toy" / "test" / name / "run.txt")
-        ours = read_run(done.home / "runs" / "toy" / "test" / f"{name}.txt")
-        assert by_hand.keys() == ours.keys()
+        assert means == list(cells[row]["scores"].values())
+        if by_hand is None:  # a given run
+            continue
+        ours = read_run(run_of(done, cells[row]))
+        hits_by_hand = read_run(by_hand)
+        assert hits_by_hand.keys() == ours.keys()
         for query, hits in ours.items():
-            assert [id for id, _ in by_hand[query]] == [id for id, _ in hits]
-            tolerance = 0 if row == "tiny" else 1e-4  # stock rounds BM25's scores to four decimals
-            assert [score for _, score in by_hand[query]] == pytest.approx([score for _, score in hits], abs=tolerance)
+            assert [id for id, _ in hits_by_hand[query]] == [id for id, _ in hits]
+            scores = [score for _, score in hits_by_hand[query]]
+            assert scores == pytest.approx([score for _, score in hits], abs=tolerance)
         assert sum(map(len, ours.values())) > 12
-        assert means == list(scores[row].values())
+
+
+def run_of(toy: Toy, cell: dict[str, Any]) -> Path:
+    """The run that a cell evaluates."""
+    words = next(words for words in map(shlex.split, cell["commands"]) if "eval.evaluate" in words)
+    return toy.home / Path(words[words.index("--run") + 1]).relative_to("learned_sparse_home")
+
+
+@pytest.mark.jvm
+def test_the_displayed_commands_of_a_cell_reproduce_its_run(new_leaderboard: Toy, done: Toy, tmp_path: Path) -> None:
+    toy = new_leaderboard.copy(tmp_path / "by-hand")
+    check_by_hand(toy, done, {"BM25": 1e-4, "tiny": 0, "pieces": 1e-4})  # stock rounds BM25's scores to four decimals
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+def test_the_displayed_commands_of_every_other_kind_of_row(
+    new_leaderboard: Toy, tiny_headless: Path, tmp_path: Path
+) -> None:
+    """Slow: five commands that start Java for each of six rows."""
+    recipes = save_recipes(tmp_path / "recipes", ["small-sparterm"], tiny_headless, -0.5)
+    gate = "stages=[{name: gate, objective: gate, steps: 2, batch_size: 4}]"
+    sparterm = {"recipe": str(recipes / "small-sparterm.yaml")}
+    toy = new_leaderboard.copy(tmp_path / "by-hand")
+    corpus = toy.data / "toy" / "corpus.jsonl"
+    run = tmp_path / "given.txt"
+    run.write_text("".join(f"q{i} Q0 d{(i * 7) % 12} {i + 1} {12 - i} given\n" for i in range(12)), encoding="utf-8")
+    rows = {
+        "expansion-only": {
+            **sparterm, "changes": ["settings.mode=expansion-only", "settings.query=tf", gate, "validation=null"]
+        },
+        "expanded": {"bm25": "expanded", "expanded": str(corpus)},
+        "segments": {"model": "tiny", "options": ["--segment-length", "2"]},
+        "exact": {"model": "tiny", "backend": "exact"},
+        "fewer bits": {"model": "tiny", "options": ["--bits", "3"]},
+        "given": {"run": str(run)},
+    }  # fmt: skip
+    toy.change(**rows)
+    done = toy.copy(tmp_path / "done")
+    done.run("--row", "tiny", *rows)
+    check_by_hand(toy, done, dict.fromkeys(rows, 0) | {"expansion-only": 1e-4, "expanded": 1e-4})
 
 
 def test_wrong_options_are_errors(new_leaderboard: Toy, tmp_home: Path) -> None:
@@ -220,3 +270,30 @@ def test_a_dry_run_does_nothing(new_leaderboard: Toy, tmp_home: Path, capsys: py
     assert ", 0 done; about " in lines[-1]
     assert "to do       index the text of toy" in lines
     assert not (tmp_home / "indexes").exists()
+
+
+@pytest.mark.jvm
+def test_results_are_never_replaced_by_fewer(copied: Toy, tmp_path: Path) -> None:
+    before = (copied.results / "results.json").read_bytes()
+    copied.run("--row", "BM25")  # all rows are done: the results are the same
+    assert (copied.results / "results.json").read_bytes() == before
+    shutil.rmtree(copied.home)
+    (line,) = copied.run("--row", "BM25", status=2)
+    assert line.startswith(f"error: {copied.results}: has 3 measured cells, of which 2 are neither chosen nor done in ")
+    assert "(the first: tiny, toy); name another folder with --output, or run the whole matrix" in line
+    assert not (copied.home / "indexes").exists()
+    assert (copied.results / "results.json").read_bytes() == before
+    another = copied.matrix.rename(copied.folder / "another.yaml")
+    where = ["--matrix", str(another), "--data", str(copied.data), "--output", str(copied.results)]
+    (line,) = copied.start("eval.reproduce", *where, status=2)
+    assert line == f"error: {copied.results}: has the results of the matrix 'toy'; name another folder with --output"
+
+
+def test_results_are_below_the_current_folder(
+    new_leaderboard: Toy, tmp_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "_run", lambda *_: False)
+    written: list[Path] = []
+    monkeypatch.setattr(reproduce, "_write", lambda plan, output, *_: written.append(output))
+    reproduce.main(["--matrix", str(new_leaderboard.matrix), "--data", str(new_leaderboard.data)])
+    assert written == [Path("results/toy")]
