@@ -13,6 +13,7 @@ from torch.nn import functional
 from encoders.encoding import LoadedModel, architecture_named
 from encoders.models import Objective, TermWeighers, Tokens
 from encoders.training.recipe import Rank, Regularizer, Stage
+from learned_sparse.core import LearnedSparseError
 
 
 class RankingObjective(Objective):
@@ -43,7 +44,12 @@ def make_objective(stage: Stage, model: LoadedModel, *, pairwise: bool = False) 
     part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
     if pairwise:
         return RankingObjective(replace(stage.rank, loss="pairwise"), part, towers)
-    return family.objective(RankingObjective(stage.rank, part, towers), stage, part)
+    objective = family.objective(RankingObjective(stage.rank, part, towers), stage, part)
+    if stage.regularizer.kind != "none" and not objective.ranks:
+        raise LearnedSparseError(
+            f"stage {stage.name}: objective: {stage.objective} has no weights to regularise; leave regularizer out"
+        )
+    return objective
 
 
 def total_loss(

@@ -187,8 +187,8 @@ class Stage:
             raise LearnedSparseError(f"{where}: 'validate_every' needs validate: true; leave one of them out")
         if self.objective == "rank":
             self._check_ranking(where, hard_negatives)
-        elif self.component is not None or self.cotraining is not None or self.pruning is not None:
-            raise LearnedSparseError(f"{where}: 'component', 'cotraining' and 'pruning' go with objective: rank")
+        elif self.component is not None or self.cotraining is not None or self.pruning is not None or self.joint:
+            raise LearnedSparseError(f"{where}: 'component', 'cotraining', 'pruning', 'joint' go with objective: rank")
         if self.cotraining is not None:
             if self.component is not None or self.joint:
                 raise LearnedSparseError(f"{where}: 'cotraining' excludes 'component' and 'joint'; leave them out")

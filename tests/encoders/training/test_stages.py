@@ -152,6 +152,20 @@ def test_the_gates_of_both_sides_are_trained(tiny_recipe: Recipes, trained: Trai
         assert ("query_gate_loss" in run.log()[0]) == (name != "rank" and "query_gate" in gates)
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"regularizer": {"kind": "flops", "lambda_query": 1.0}}, "objective: gate has no weights to regularise"),
+        ({"joint": True}, "'joint' go with objective: rank"),
+    ],
+)
+def test_options_that_a_gate_stage_would_ignore_are_refused(
+    tiny_recipe: Recipes, first_stage: Any, option: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        first_stage(tiny_recipe({**GATE, **option}, architecture="sparterm"))
+
+
 def test_learning_rates_of_heads_and_components(spade_recipe: Recipes) -> None:
     stage = {
         "learning_rate": 1e-3,
