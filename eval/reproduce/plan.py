@@ -353,7 +353,7 @@ def _stock_search(row: Row, cell: CellPlan, folder: Path, searched: Step, hits: 
         topics = _last_output(cell, "encode-queries") / ENCODED_TOPICS
         options = ["--bm25", "--pretokenized"] if bm25 else ["--impact", "--min-idf", "-1"]
     options += ["--remove-query"] if searched.facts.get("remove_query") else []
-    if "--segment-length" in row.options:
+    if "--segment-length" in row.options and not {"sum", "decay"} & set(row.options):
         passages = SEGMENTS_PER_DOCUMENT * hits
         options += ["--max-passage", "--max-passage-hits", str(hits), "--hits", str(passages)]
     else:

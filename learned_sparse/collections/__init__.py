@@ -19,8 +19,14 @@ from learned_sparse.collections.collection import (
     split_names,
 )
 from learned_sparse.collections.descriptions import DESCRIPTION, Source, Split
-from learned_sparse.collections.documents import DocumentReader, OnBadLine, add_bad_line_option, read_documents
-from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, segments_for
+from learned_sparse.collections.documents import (
+    DocumentReader,
+    Expansions,
+    OnBadLine,
+    add_bad_line_option,
+    read_documents,
+)
+from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, check_segment_length, segments_for
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked, read_qrels, read_run, write_run
 
@@ -29,6 +35,7 @@ __all__ = [
     "DESCRIPTION",
     "Collection",
     "DocumentReader",
+    "Expansions",
     "Hits",
     "OnBadLine",
     "Qrels",
@@ -40,6 +47,7 @@ __all__ = [
     "Split",
     "Which",
     "add_bad_line_option",
+    "check_segment_length",
     "data_root",
     "filed_under",
     "load_collection",

@@ -12,7 +12,9 @@ from learned_sparse.core import Document, Encoder, LearnedSparseError, Word
 
 WordsOf = Callable[[Sequence[str]], list[list[Word]]]
 """Texts to ``(start, end, tokens)`` of each word: offsets in characters, number of tokens."""
-Which = Literal["first", "all"]
+Which = Literal["first", "all", "sum", "decay"]
+"""Segments that are encoded: the first or all of them, each a document of its own; or all of them, added up to the
+vector of their document (HDCT; Dai and Callan, 2020). ``decay``: the one at position i, from 1, counts 1/i."""
 SPECIAL_TOKENS = 2
 """``[CLS]`` and ``[SEP]``, which the encoder adds to each segment."""
 _CHUNK_SIZE = 256  # documents in one call of the tokenizer
@@ -41,6 +43,15 @@ class Segmentation:
             raise LearnedSparseError(
                 f"--segment-delimiter {self.delimiter!r}: give at least one character, without white space and digits"
             )
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the segments of a document become one vector."""
+        return self.which in ("sum", "decay")
+
+    def factor(self, number: int) -> float:
+        """Factor of segment ``number``, from 0, in the vector of its document."""
+        return 1 / (number + 1) if self.which == "decay" else 1.0
 
     @classmethod
     def recorded(cls, options: Mapping[str, Any]) -> Segmentation | None:
@@ -141,10 +152,15 @@ class SegmentReader(Iterator[Document]):
 
 def segments_for(encoder: Encoder, reader: DocumentReader, segmentation: Segmentation) -> SegmentReader:
     """The segments of ``reader``'s documents by the tokenizer of ``encoder``."""
+    check_segment_length(encoder, segmentation)
+    return SegmentReader(reader, segmentation, encoder.word_spans)
+
+
+def check_segment_length(encoder: Encoder, segmentation: Segmentation) -> None:
+    """Raise if a segment may be longer than what ``encoder`` reads."""
     max_length = encoder.description.get("max_length")
     if isinstance(max_length, int) and segmentation.length + SPECIAL_TOKENS > max_length:
         raise LearnedSparseError(
             f"--segment-length {segmentation.length}: the encoder reads {max_length} tokens, of which "
             f"{SPECIAL_TOKENS} are special tokens; give at most {max_length - SPECIAL_TOKENS}, or a larger --max-length"
         )
-    return SegmentReader(reader, segmentation, encoder.word_spans)

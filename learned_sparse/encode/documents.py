@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from learned_sparse.collections import DocumentReader, SegmentReader
+from learned_sparse.collections import DocumentReader, Segmentation, SegmentReader, check_segment_length
 from learned_sparse.core import (
     Document,
     Encoder,
@@ -104,7 +104,9 @@ class Slice:
     start: int
     end: int
     prepared: Any
-    """Result of ``Encoder.prepare``."""
+    """Result of ``Encoder.prepare``, for the documents or for their segments."""
+    factors: Any
+    """``scipy.sparse.csr_array`` (documents, segments) that adds up the vectors of segments; None for documents."""
     written: bool
     """False for the first slice of another shard, which only calibrates the quantiser."""
 
@@ -140,7 +142,12 @@ class DocumentEncoding:
         *,
         num_shards: int = 1,
         shard_id: int = 0,
+        adding_up: Segmentation | None = None,
     ) -> None:
+        """``adding_up``: the vector of a document is the sum of those of its segments."""
+        if adding_up is not None:
+            check_segment_length(encoder, adding_up)
+        self._adding_up = adding_up
         self._parts, self._reader, self._encoder = parts, reader, encoder
         self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
         self._terms = LuceneTerms(encoder.terms)
@@ -229,8 +236,10 @@ class DocumentEncoding:
         if written and self._began is None:
             self._began = time.perf_counter()
         end = min(start + size, len(window.documents))
-        texts = self._texts(window.documents[start:end])
-        return Slice(window, start, end, self._encoder.prepare(texts), written)
+        documents, factors = window.documents[start:end], None
+        if self._adding_up is not None:
+            documents, factors = _segments(documents, self._adding_up, self._encoder)
+        return Slice(window, start, end, self._encoder.prepare(self._texts(documents)), factors, written)
 
     def _texts(self, documents: Sequence[Document]) -> list[str]:
         """What the encoder reads of ``documents``."""
@@ -242,10 +251,16 @@ class DocumentEncoding:
         texts = self._texts(documents)
         truncated, dropped = encoder.truncated, encoder.dropped
         weights = encoder.encode_prepared(item.prepared)
-        if len(weights) != len(documents):
-            raise RuntimeError(f"the encoder returned {len(weights)} vectors for {len(documents)} texts")
+        expected = len(documents) if item.factors is None else item.factors.shape[1]
+        if len(weights) != expected:
+            raise RuntimeError(f"the encoder returned {len(weights)} vectors for {expected} texts")
         if weights.terms is not encoder.terms and list(weights.terms) != list(encoder.terms):
             raise RuntimeError("the encoder returned a batch with terms other than Encoder.terms")
+        if item.factors is not None:
+            total = item.factors @ weights.to_scipy()
+            total.sort_indices()
+            indices = total.indices.astype(np.int32)
+            weights = SparseBatch(total.indptr.astype(np.int64), indices, total.data.astype(np.float32), weights.terms)
         counts = Counts(
             read=len(documents),
             empty_texts=sum(not text.strip() for text in texts),
@@ -294,6 +309,22 @@ class DocumentEncoding:
             )
         warnings = segments.warnings() if segments else ()
         return self._parts.finish(manifest, records, counts, warnings)
+
+
+def _segments(
+    documents: Sequence[Document], segmentation: Segmentation, encoder: Encoder
+) -> tuple[list[Document], Any]:
+    """The segments of ``documents``, and the factors (documents, segments) that add their vectors up."""
+    from scipy.sparse import csr_array
+
+    segments, factors, ends = [], [], [0]
+    for document, words in zip(documents, encoder.word_spans([d.text for d in documents]), strict=True):
+        for number, (start, end) in enumerate(segmentation.spans(words) or [(0, len(document.text))]):
+            segments.append(Document(document.id, document.text[start:end], document.expanded))
+            factors.append(segmentation.factor(number))
+        ends.append(len(segments))
+    shape = len(documents), len(segments)
+    return segments, csr_array((np.array(factors), np.arange(len(segments)), np.array(ends)), shape=shape)
 
 
 def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:

@@ -6,9 +6,9 @@ import argparse
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from learned_sparse.collections import Segmentation, add_bad_line_option
+from learned_sparse.collections import Segmentation, Which, add_bad_line_option
 from learned_sparse.core import LearnedSparseError, add_set_option, parse_changes, positive
 from learned_sparse.encode.documents import PART_SIZE
 
@@ -81,6 +81,8 @@ def _check(options: argparse.Namespace) -> None:
     if options.split is not None and options.input is not None:
         raise LearnedSparseError("--split belongs to a collection; --input names the file of queries itself")
     segments = (options.segments, options.segment_overlap, options.segment_delimiter)
+    if options.segments in {"sum", "decay"} and options.segment_delimiter is not None:
+        raise LearnedSparseError(f"--segments {options.segments}: documents keep their ids; omit --segment-delimiter")
     if options.segment_length is None and segments != (None, None, None):
         raise LearnedSparseError("--segments, --segment-overlap and --segment-delimiter need --segment-length")
 
@@ -155,7 +157,10 @@ def _parser() -> argparse.ArgumentParser:
 
     segments = parser.add_argument_group("long documents").add_argument
     segments("--segment-length", type=int, metavar="TOKENS", help="cut document D into segments D#0, D#1, ...")
-    segments("--segments", choices=["first", "all"], help="segments to encode; default: all")
+    segments(
+        "--segments", choices=get_args(Which), help="segments to encode, default: all; sum and "
+        "decay add those of a document up to one vector, with decay the i-th at 1/i (HDCT)",
+    )  # fmt: skip
     segments("--segment-overlap", type=int, metavar="TOKENS", help="tokens that neighbours share; default: 0")
     segments("--segment-delimiter", metavar="TEXT", help="instead of #, if ids of documents contain #")
 

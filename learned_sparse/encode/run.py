@@ -67,9 +67,8 @@ class Source:
 
     def described(self) -> tuple[dict[str, Any], ...]:
         """``Manifest.input``: the files, and last the digest of the queries."""
-        entries: list[dict[str, Any]] = [
-            {"file": str(file), "bytes": file.stat().st_size} for file in (*self.files, *self.expansions)
-        ]
+        entries: list[dict[str, Any]] = [{"file": str(file), "bytes": file.stat().st_size} for file in self.files]
+        entries += [{"expanded": str(file), "bytes": file.stat().st_size} for file in self.expansions]
         if self.queries:
             digest = Window(0, [Document(query.id, query.text) for query in self.queries]).digest
             entries.append({"queries": len(self.queries), "sha256": digest})
@@ -147,9 +146,12 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     segmentation = Segmentation.recorded(vars(options))
     encoding = DocumentEncoding(
         PartFolder(source.output, compress=options.gzip),
-        segments_for(encoder, source.reader, segmentation) if segmentation else source.reader,
+        segments_for(encoder, source.reader, segmentation)
+        if segmentation and not segmentation.adds_up
+        else source.reader,
         encoder,
         options.part_size,
+        adding_up=segmentation if segmentation and segmentation.adds_up else None,
         num_shards=options.num_shards,
         shard_id=options.shard_id,
     )

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import Segmentation, load_collection, read_documents
+from learned_sparse.collections import Expansions, Segmentation, load_collection, read_documents
 from learned_sparse.core import (
     RESERVED,
     Document,
@@ -132,6 +132,8 @@ class IndexInspector:
         document = self._find_document(manifest, name)
         encoder = self._document_encoder(manifest)
         if segmentation := Segmentation.recorded(manifest.options):
+            if segmentation.adds_up:
+                raise LearnedSparseError("its weights are added up over segments, which have sources of their own")
             spans = segmentation.spans(encoder.word_spans([document.text])[0]) or [(0, len(document.text))]
             start, end = spans[int(name.rpartition(segmentation.delimiter)[2])]
             document = Document(name, document.text[start:end], document.expanded)
@@ -162,8 +164,9 @@ class IndexInspector:
         Documents come from the encoded files if these still exist and no collection is named, else from the collection.
         """
         segmentation = Segmentation.recorded(manifest.options)
-        wanted = name.rpartition(segmentation.delimiter)[0] if segmentation else name
-        files = [Path(entry["file"]) for entry in manifest.input]
+        wanted = name.rpartition(segmentation.delimiter)[0] if segmentation and not segmentation.adds_up else name
+        files = [Path(entry["file"]) for entry in manifest.input if "file" in entry]
+        expanded = manifest.options.get("expanded")
         source = ", ".join(map(str, files)) or "its input"
         if files and self._collection is None and self._data is None and all(file.is_file() for file in files):
             documents = chain.from_iterable(read_documents(file, on_bad_line="skip") for file in files)
@@ -174,7 +177,7 @@ class IndexInspector:
             raise LearnedSparseError(f"{source}: the encoded documents are not there; name them with --collection")
         for document in documents:
             if document.id == wanted:
-                return document
+                return Expansions(Path(expanded)).joined(document, source) if expanded else document
         raise LearnedSparseError(
             f"document {wanted!r} is not in {source}; name the collection that was encoded with --collection, --data"
         )

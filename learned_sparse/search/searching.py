@@ -39,9 +39,9 @@ class MaxP:
 
     @classmethod
     def from_note(cls, note: IndexNote) -> MaxP | None:
-        """Segmentation recorded in the note of an index; None for an index of whole documents."""
+        """Segmentation recorded in the note of an index; None for an index of whole documents or of sums."""
         recorded = Segmentation.recorded(note.manifests[0].options) if note.manifests else None
-        if recorded is None:
+        if recorded is None or recorded.adds_up:
             return None
         max_segments = max(manifest.counts.largest_segments for manifest in note.manifests)
         return cls(recorded.delimiter, max_segments, sum(manifest.counts.written for manifest in note.manifests))

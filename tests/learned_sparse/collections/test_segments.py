@@ -19,9 +19,12 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import parse_arguments
+from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Manifest, read_vectors
+from learned_sparse.search.searching import MaxP
 from tests.fake_encoder import FakeEncoder
 
+FACTOR = ["--quantization-factor", "100"]
 DOCUMENTS = {"d1": "w1 w2  w3 w4 w5", "d2": "w1", "d3": "w6 w7 w8 w9"}
 
 
@@ -48,7 +51,8 @@ def encode(folder: Path, *options: str, output: str = "out") -> Manifest:
     lines = (json.dumps({"id": name, "text": text, "expanded": "more"}) for name, text in DOCUMENTS.items())
     corpus.write_text("".join(f"{line}\n" for line in lines))
     named = ["--model", "fake", "--checkpoint", "nowhere", "--input", str(corpus), "--output", str(folder / output)]
-    assert main([*named, "--bits", "8", *options]) == 0
+    quantizer = [] if FACTOR[0] in options else ["--bits", "8"]
+    assert main([*named, *quantizer, *options]) == 0
     return Manifest.load(folder / output)
 
 
@@ -74,6 +78,33 @@ def test_first_segments_with_another_delimiter(tmp_path: Path) -> None:
     manifest = encode(tmp_path, "--segment-length", "3", "--segments", "first", "--segment-delimiter", "%")
     assert contents(tmp_path / "out") == {"d1%0": "w1 w2  w3", "d2%0": "w1", "d3%0": "w6 w7 w8"}
     assert manifest.counts.largest_segments == 1
+
+
+@pytest.mark.parametrize("which", ["sum", "decay"])
+def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: Path) -> None:
+    manifest = encode(tmp_path, "--segment-length", "2", "--segments", which, "--part-size", "2", *FACTOR)
+    impacts = dict(read_vectors(tmp_path / "out"))
+    assert contents(tmp_path / "out") == DOCUMENTS
+    cut = {"d1": ["w1 w2", "w3 w4", "w5"], "d2": ["w1"], "d3": ["w6 w7", "w8 w9"]}
+    encoder = _WordEncoder("document")
+    for name, texts in cut.items():
+        total: dict[str, float] = {}
+        for number, text in enumerate(texts):
+            for term, weight in encoder.encode([text]).row(0).items():
+                total[term] = total.get(term, 0.0) + weight / (number + 1 if which == "decay" else 1)
+        assert impacts[name] == {term: round(100 * weight) for term, weight in total.items()}
+    assert (manifest.counts.segmented, manifest.counts.written) == (0, 3)
+    assert list(manifest.problems(tmp_path / "out")) == []
+    shards = ["--num-shards", "2", "--part-size", "2", "--segment-length", "2", "--segments", which, *FACTOR]
+    for shard in range(2):
+        encode(tmp_path, *shards, "--shard-id", str(shard), output=f"s{shard}")
+    assert dict(read_vectors(tmp_path / "s0")) | dict(read_vectors(tmp_path / "s1")) == impacts
+
+
+def test_an_index_of_sums_is_searched_by_document(tmp_path: Path) -> None:
+    for which, found in (("sum", False), ("all", True)):
+        manifest = encode(tmp_path, "--segment-length", "2", "--segments", which, output=which)
+        assert (MaxP.from_note(IndexNote("impact", (manifest,), {})) is not None) is found
 
 
 def test_shards_of_segments_add_up_to_all_segments(tmp_path: Path) -> None:
@@ -123,6 +154,10 @@ def test_an_encoder_without_word_positions_is_an_error(tmp_path: Path, monkeypat
         ("--segment-length 3 --segment-delimiter=", "without white space"),
         ("--segment-length 3 --segment-delimiter=-0", "without white space and digits"),
         ("--segments first", "need --segment-length"),
+        (
+            "--segment-length 3 --segments sum --segment-delimiter %",
+            "documents keep their ids; omit --segment-delimiter",
+        ),
         ("--segment-overlap 1", "need --segment-length"),
         ("--segment-length 3 --queries", "for documents"),
     ],

@@ -135,7 +135,7 @@ def test_predicted_queries_of_a_file_are_joined_by_id_in_any_order(
     assert encoded == [f"hives{EXPANDED}itchy skin", f"wing{EXPANDED}lift drag", "rash"]
     assert manifest.counts.expanded == 2
     assert manifest.options["expanded"] == str(file)
-    assert manifest.input[-1] == {"file": str(file), "bytes": file.stat().st_size}
+    assert manifest.input[-1] == {"expanded": str(file), "bytes": file.stat().st_size}
     unused = 1 if name == "queries.txt" else 0
     source = tmp_path / "corpus.jsonl"
     message = (

@@ -39,9 +39,12 @@ def indexed(request: pytest.FixtureRequest, tiny_bert: Path, tmp_path_factory: p
                 parameter.mul_(10).add_(0.3 if parameter.dim() == 1 else 0)
     save_checkpoint(folder / "checkpoint", model)
     documents = {f"d{number}": text for number, text in enumerate(TEXTS)}
-    save_beir(folder / "toy", documents, {"q": QUERY}, {"test": [("q", "d0", 1)]}, dict.fromkeys(documents, EXPANDED))
-    segments = ["--segment-length", "3"] if request.param == "splade" else []
-    words = ["--model", request.param, "--checkpoint", str(folder / "checkpoint"), "--bits", "8", *segments]
+    expanded = None if request.param == "spade" else dict.fromkeys(documents, EXPANDED)  # SpaDE has it from a file
+    save_beir(folder / "toy", documents, {"q": QUERY}, {"test": [("q", "d0", 1)]}, expanded)
+    predicted = folder / "predicted.tsv"
+    predicted.write_text("".join(f"{name}\t{EXPANDED}\n" for name in documents), encoding="utf-8")
+    options = {"splade": ["--segment-length", "3"], "spade": ["--expanded", str(predicted)]}.get(request.param, [])
+    words = ["--model", request.param, "--checkpoint", str(folder / "checkpoint"), "--bits", "8", *options]
     encode.main([*words, "--collection", str(folder / "toy"), "--output", str(folder / "vectors")])
     index.main(["--input", str(folder / "vectors"), "--index", str(folder / "index")])
     return folder
