@@ -248,6 +248,10 @@ def test_buckets_are_trained_one_at_a_time_and_validation_sets_their_weights(
     assert len(chosen) == 2
     assert run.logged("mixture") == [{"bucket_weights": chosen}]
     assert run.logged("MRR@10")[-1] >= max(run.logged("MRR@10")[:-1]) - 1e-6
+    unvalidated = [{**stage, "validate": False} for stage in stages]
+    once = trained(uhd(recipe_values, unvalidated, validation=validation), "once")
+    assert once.logged("mixture") == run.logged("mixture")
+    assert len(once.logged("MRR@10")) == 1
     first = trained(uhd(recipe_values, stages[:1], validation=validation, mix=False), "first")
     assert run.moved_since(first) == {"bucket-2"}
 
