@@ -6,7 +6,7 @@ import argparse
 import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from learned_sparse.collections import (
     load_collection,
     read_documents,
     read_run,
+    split_names,
 )
 from learned_sparse.core import atomic_write, check_name, home, new_folder, positive
 
@@ -114,7 +115,8 @@ def pooled(
         for document in source.documents(on_bad_line):
             if document.id in ids:
                 count += 1
-                yield {"_id": document.id, "title": "", "text": document.text}
+                expanded = {"expanded": document.expanded} if document.expanded else {}
+                yield {"_id": document.id, "title": "", "text": document.text, **expanded}
 
     judged = [f"{query}\t{id}\t{grade}" for query in qrels for id, grade in qrels[query].items() if id in ids]
     with new_folder(folder) as temporary:
@@ -123,15 +125,19 @@ def pooled(
             _log.warning("%s: %d documents of the judgements and the run are not in it", name, len(ids) - count)
         _write(temporary / "queries.jsonl", (json.dumps({"_id": query.id, "text": query.text}) for query in queries))
         _write(temporary / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
-        description = _description(folder.name, source.split(split), split)
+        description = _description(folder.name, source.split(split), split, split_names(collection, split))
         _write(temporary / DESCRIPTION, [yaml.safe_dump(description, sort_keys=False)])
     return folder
 
 
-def _description(name: str, whole: Split, split: str) -> dict[str, Any]:
-    """The description of a BEIR folder with one split, which has the settings of ``whole``."""
+def _description(name: str, whole: Split, split: str, parents: Sequence[str]) -> dict[str, Any]:
+    """The description of a BEIR folder with one split: the settings of ``whole``, queries of the splits ``parents``."""
     files = {"topics": {"files": ["queries.jsonl"]}, "qrels": {"files": [f"qrels/{split}.tsv"]}}
-    settings = {"measures": list(whole.measures), "remove_query": whole.remove_query}
+    settings = {
+        "measures": list(whole.measures),
+        "remove_query": whole.remove_query,
+        "contains_queries_of": list(parents),
+    }
     return {
         "name": name, "title": name, "corpus": {"files": ["corpus.jsonl"]}, "splits": {split: {**files, **settings}}
     }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from learned_sparse.collections import catalogue, pydoc
 from learned_sparse.collections.descriptions import (
+    DESCRIPTION,
     Description,
     Source,
     Split,
@@ -147,7 +148,8 @@ def named_split(name: str, collection: Collection, default: str) -> str:
 def split_names(name: str, split: str) -> tuple[str, ...]:
     """``COLLECTION:SPLIT``, the same for all names of a split, and the splits that some of its queries are taken from.
 
-    Nothing but descriptions is read, so the data need not exist. A folder stands for the collection of the same name.
+    Nothing but descriptions is read, so the data need not exist. A folder without one stands for the collection of the
+    same name.
 
     >>> split_names("data/msmarco-mini", "train"), split_names("ir_datasets:msmarco-passage/dev/small", "dev")
     (('msmarco-mini:train', 'msmarco-v1-passage:dev'), ('msmarco-v1-passage:dev',))
@@ -160,6 +162,8 @@ def split_names(name: str, split: str) -> tuple[str, ...]:
     path = Path(name)
     if path.suffix in {".yaml", ".yml"} and path.exists():
         description = read_description(path)
+    elif (path / DESCRIPTION).is_file():
+        description = read_description(path / DESCRIPTION)
     elif path.name in descriptions():
         description = shipped_description(path.name)
     else:
