@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -115,16 +115,17 @@ class Validator:
         stores = stores or TextStores()
         collection = load_collection(settings.collection)
         expanded = settings.expanded or (held_out.expanded if held_out is not None else None)
-        documents = stores.texts(collection, expanded=expanded)
+        documents = stores.documents(collection, expanded=expanded)  # several times: all of them may not fit in memory
+        known = dict.fromkeys(document.id for document in documents)
         extra: Sequence[Document] = ()
         if held_out is None:
-            self._queries, self.positives = _of_split(settings, collection, documents, seed)
+            self._queries, self.positives = _of_split(settings, collection, known, seed)
         else:
             self._queries, self.positives, extra = _of_training(held_out, documents)
-        run = self._run(settings, collection.name, documents, if_main)
+        run = self._run(settings, collection.name, documents, known, if_main)
         relevant = {id for ids in self.positives.values() for id in ids}
         if run is None:
-            ids = set(draw(documents.ids, settings.pool, relevant, [seed, 2])) | relevant
+            ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
         else:
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
         self._pool = TextStore(chain(documents, extra), keep=ids)
@@ -141,7 +142,12 @@ class Validator:
         return digest.hexdigest()
 
     def _run(
-        self, settings: Validation, name: str, documents: TextStore, if_main: IfMain
+        self,
+        settings: Validation,
+        name: str,
+        documents: Iterable[Document],
+        known: Container[str],
+        if_main: IfMain,
     ) -> dict[str, list[str]] | None:
         """The documents that BM25 or a given run has for each query; None if the pool is drawn at random."""
         if settings.candidates is not None:
@@ -155,12 +161,12 @@ class Validator:
             return None
         where = settings.candidates or "BM25"
         hits = {query: [id for id, _ in run.get(query, ())] for query in self._queries}
-        if (unknown := next((id for ids in hits.values() for id in ids if id not in documents), None)) is not None:
+        if (unknown := next((id for ids in hits.values() for id in ids if id not in known), None)) is not None:
             raise LearnedSparseError(f"{where}: document {unknown!r} is not in the validation collection {name}")
         if empty := sum(not ids for ids in hits.values()):
             message = f"{where}: no documents for {empty:,} of {len(hits):,} validation queries"
             if empty == len(hits):
-                raise LearnedSparseError(f"{message}; it is a run of other queries")
+                raise LearnedSparseError(f"{message}; it is a run of other queries (bm25: N makes one)")
             _logger.warning(message)
         return hits
 
@@ -211,17 +217,17 @@ class Validator:
 
 
 def _of_split(
-    settings: Validation, collection: Collection, documents: TextStore, seed: int
+    settings: Validation, collection: Collection, known: Container[str], seed: int
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Queries drawn from the split of ``settings``, and their relevant documents, by query id."""
     split = settings.split or named_split(settings.collection, collection, "dev")
     qrels = collection.qrels(split)
     texts = {query.id: query.text for query in collection.queries(split)}
-    unknown = sum(grade > 0 and id not in documents for query in texts for id, grade in qrels.get(query, {}).items())
+    unknown = sum(grade > 0 and id not in known for query in texts for id, grade in qrels.get(query, {}).items())
     if unknown:
         _logger.warning("validation: left out %d judgements whose document is not in the collection", unknown)
     positives = {
-        query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in documents]
+        query: [id for id, relevance in sorted(qrels[query].items()) if relevance > 0 and id in known]
         for query in sorted(texts.keys() & qrels.keys())
     }
     judged = [query for query, ids in positives.items() if ids]
@@ -232,7 +238,7 @@ def _of_split(
 
 
 def _of_training(
-    held_out: HeldOut, documents: TextStore
+    held_out: HeldOut, documents: Iterable[Document]
 ) -> tuple[dict[str, str], dict[str, list[str]], list[Document]]:
     """Held-out queries, their relevant documents by id, and those of them that are not in the collection.
 

@@ -145,7 +145,13 @@ def call(action: Callable[[], object]) -> None:
 
 
 def bm25_run(
-    queries: Sequence[Query], texts: TextStore, depth: int, *, collection: str, run: Path, if_main: IfMain = call
+    queries: Sequence[Query],
+    texts: Iterable[Document],
+    depth: int,
+    *,
+    collection: str,
+    run: Path,
+    if_main: IfMain = call,
 ) -> Run:
     """``queries`` searched in ``texts`` with BM25 (Lucene, k1 = 0.9, b = 0.4); the file ``run`` keeps the results.
 
@@ -171,7 +177,7 @@ def bm25_run(
             from learned_sparse.lucene import search_bm25
 
             if not _is_made_from(index, texts_only):
-                documents = (Document(id, texts[id].partition(EXPANDED)[0]) for id in texts.ids)
+                documents = (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts)
                 _provenance(index).unlink(missing_ok=True)
                 build_bm25_index(documents, index, overwrite=True)
                 write_json(_provenance(index), texts_only)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 
 from learned_sparse.collections import Collection, OnBadLine
@@ -84,14 +84,30 @@ class TextStores:
 
         ``expanded``: file with their predicted queries.
         """
+        documents = self.documents(collection, expanded=expanded)
+        if isinstance(documents, TextStore):
+            return documents
+        store = TextStore(documents, keep)
+        if keep is None:
+            self._stores[_key(collection, expanded)] = store
+        return store
+
+    def documents(self, collection: Collection, *, expanded: Path | None = None) -> Iterable[Document]:
+        """All documents of ``collection``, from the store if there is one, else read anew in each iteration."""
         if expanded is not None and not self._reads_expanded:
             raise LearnedSparseError(f"expanded: {expanded}: this model does not read expanded text; leave it out")
-        key = collection.name, repr(collection.description.corpus), f"{collection.root} {expanded}"
-        if key in self._stores:
-            return self._stores[key]
-        documents = collection.documents(self.on_bad_line, expanded)
-        texts = (Document(d.id, d.with_expanded if self._reads_expanded else d.text) for d in documents)
-        store = TextStore(texts, keep)
-        if keep is None:
-            self._stores[key] = store
-        return store
+        return self._stores.get(_key(collection, expanded)) or _Reading(
+            lambda: collection.documents(self.on_bad_line, expanded), self._reads_expanded
+        )
+
+
+class _Reading(Iterable[Document]):
+    def __init__(self, read: Callable[[], Iterable[Document]], expanded: bool) -> None:
+        self._read, self._expanded = read, expanded
+
+    def __iter__(self) -> Iterator[Document]:
+        return (Document(d.id, d.with_expanded if self._expanded else d.text) for d in self._read())
+
+
+def _key(collection: Collection, expanded: Path | None) -> tuple[str, str, str]:
+    return collection.name, repr(collection.description.corpus), f"{collection.root} {expanded}"

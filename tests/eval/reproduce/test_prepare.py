@@ -10,7 +10,7 @@ import pytest
 from encoders.encoding import load_encoder
 from eval.reproduce import pooled
 from eval.reproduce.prepare import main
-from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.trec import write_run
 from tests.tiny_models import TEXTS
 from tests.toy_data import save_beir
@@ -54,6 +54,8 @@ def test_a_pool_holds_relevant_and_retrieved_documents(
     pool = load_collection(capsys.readouterr().out.strip())
     assert pool.name == "toy-test-pool-1"
     assert [document.id for document in pool.documents()] == ["d1", "d2", "d3"]  # relevant, retrieved, relevant
+    assert [document.expanded for document in pool.documents()] == ["", "warm", ""]
+    assert split_names(str(pool.root), "test") == ("toy-test-pool-1:test", "toy:test")
     (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td3\t1\nq1\td1\t0\n", "utf-8")
     small = load_collection(str(pooled(str(collection), "toy", "test", run, 1)))
     assert [document.id for document in small.documents()] == ["d2", "d3"]
