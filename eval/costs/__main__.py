@@ -17,7 +17,7 @@ from learned_sparse.core import EMPTY_TERM, LearnedSparseError, positive, run_ma
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
 from learned_sparse.jsonvector import check_queries, read_topics
 from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
-from learned_sparse.search import ExactSearcher
+from learned_sparse.search import ExactSearcher, add_bm25_options, bm25_parameters
 
 EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
@@ -56,7 +56,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     documents = count_documents(*options.vectors) if exact else _index_terms(path, note, query_terms)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
-    times = time_searches(path, note, timed, options.hits, exact)
+    times = time_searches(path, note, timed, options.hits, exact, bm25_parameters(options))
     costs = {
         "FLOPS": round(expected_flops(documents, query_terms), 6),
         "terms/document": round(documents.postings / documents.texts, 4),
@@ -135,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="maximum number of timed queries (default: %(default)s)",
     )
+    add_bm25_options(add)
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file")
     return parser
 

@@ -37,16 +37,22 @@ def encode_milliseconds(index: Path, queries: Sequence[Query]) -> float:
 
 
 def time_searches(
-    path: Path, note: IndexNote, queries: Mapping[str, Any], k: int, exact: ExactSearcher | None = None
+    path: Path,
+    note: IndexNote,
+    queries: Mapping[str, Any],
+    k: int,
+    exact: ExactSearcher | None = None,
+    bm25: Mapping[str, float] | None = None,
 ) -> Milliseconds:
     """Time the search for the ``k`` best documents of each query.
 
     ``queries``: query id → impacts, or text for an index of plain text. ``exact``: a searcher to use instead of the
-    index at ``path``. An index of segments is searched to the depth of the first search for ``k`` documents.
+    index at ``path``. ``bm25``: ``k1`` and ``b``. An index of segments is searched to the depth of the first search for
+    ``k`` documents.
     """
     if maxp := MaxP.from_note(note):
         k = maxp.first_depth(k)
-    with open_searcher(path, note.scoring, exact=exact) as search:
+    with open_searcher(path, note.scoring, exact=exact, bm25=bm25) as search:
         return milliseconds(lambda query: search({query: queries[query]}, k, 1), list(queries))
 
 

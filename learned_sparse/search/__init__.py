@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
 from learned_sparse.search.query_encoder import QueryEncoder, encoder_named, find_checkpoint
-from learned_sparse.search.searching import SEGMENTS_PER_DOCUMENT, MaxP, Rows, open_searcher, queries_by_id
+from learned_sparse.search.searching import (
+    SEGMENTS_PER_DOCUMENT,
+    MaxP,
+    Rows,
+    add_bm25_options,
+    bm25_parameters,
+    open_searcher,
+    queries_by_id,
+)
 
 __all__ = [
     "SEGMENTS_PER_DOCUMENT",
@@ -16,7 +24,9 @@ __all__ = [
     "MaxP",
     "QueryEncoder",
     "Rows",
+    "add_bm25_options",
     "best_rows",
+    "bm25_parameters",
     "encoder_named",
     "find_checkpoint",
     "open_searcher",

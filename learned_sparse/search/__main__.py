@@ -29,7 +29,9 @@ from learned_sparse.search.searching import (
     Hits,
     MaxP,
     Rows,
+    add_bm25_options,
     best_segments,
+    bm25_parameters,
     open_searcher,
     queries_by_id,
     search_all,
@@ -64,7 +66,8 @@ def main(argv: list[str] | None = None) -> int:
     queries, output, remove_query = _queries(options, collection, path)
     rows = _encode(queries, path, index_note, options)
     scoring, check = index_note.scoring, not options.no_check
-    with open_searcher(path, scoring, heap=options.heap, exact=exact, check=check) as search:
+    bm25 = bm25_parameters(options)
+    with open_searcher(path, scoring, heap=options.heap, exact=exact, check=check, bm25=bm25) as search:
         if exact is None and (path / INDEX_MANIFEST).is_file() and IndexNote.load(path) != index_note:
             raise LearnedSparseError(f"{path}: was replaced while the queries were encoded; run the search again")
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
@@ -127,6 +130,7 @@ def parser() -> argparse.ArgumentParser:
         "--batch-size", type=positive, default=CHUNK_SIZE, metavar="N",
         help="queries searched before their hits are written (default %(default)s)",
     )  # fmt: skip
+    add_bm25_options(how)
     how("--remove-query", action="store_true", help="drop hits with the id of their query (some collections record it)")
     how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
     how("--max-passage", action="store_true", help="rank documents by the best of their segments among --hits segments")

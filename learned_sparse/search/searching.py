@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections import Segmentation
-from learned_sparse.core import Query
+from learned_sparse.core import LearnedSparseError, Query
 from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import topic_text
 from learned_sparse.search.exact_searcher import ExactSearcher
@@ -86,15 +88,35 @@ def best_segments(hits: Hits, delimiter: str) -> list[tuple[str, float]]:
     return list(documents.items())
 
 
+def add_bm25_options(add: Callable[..., Any]) -> None:
+    """Add ``--k1`` and ``--b``, for ``bm25_parameters``."""
+    add("--k1", type=_not_negative, metavar="X", help="BM25's k1 (default 0.9, Pyserini's)")
+    add("--b", type=_share, metavar="X", help="BM25's b, from 0 to 1 (default 0.4, Pyserini's)")
+
+
+def bm25_parameters(options: argparse.Namespace) -> dict[str, float]:
+    """The given ones of ``--k1`` and ``--b``, as ``open_searcher`` takes them."""
+    return {name: value for name in ("k1", "b") if (value := getattr(options, name)) is not None}
+
+
 @contextlib.contextmanager
 def open_searcher(
-    index: Path, scoring: str, *, heap: str | None = None, exact: ExactSearcher | None = None, check: bool = False
+    index: Path,
+    scoring: str,
+    *,
+    heap: str | None = None,
+    exact: ExactSearcher | None = None,
+    check: bool = False,
+    bm25: Mapping[str, float] | None = None,
 ) -> Iterator[BatchSearch]:
     """The searcher of an index with this ``scoring`` (see ``IndexNote``), or ``exact`` if given.
 
     ``heap`` is the size of Java's memory, such as ``4g``. With ``check``, the files of the index are first compared
-    with their checksums. Neither Pyserini nor torch is imported.
+    with their checksums. ``bm25``: ``k1`` and ``b`` in place of Pyserini's defaults. Neither Pyserini nor torch is
+    imported.
     """
+    if bm25 and (scoring == "impact" or exact is not None):
+        raise LearnedSparseError(f"{index}: scored by dot products; k1 and b are parameters of BM25")
     if exact is not None:
         yield exact.search_batch
         return
@@ -107,12 +129,12 @@ def open_searcher(
         with ImpactSearcher(index) as impacts:
             yield impacts.search_batch
     elif scoring == "bm25":
-        with Bm25Searcher(index, pretokenized=True) as terms:
+        with Bm25Searcher(index, **(bm25 or {}), pretokenized=True) as terms:
             yield lambda queries, k, threads: terms.search_batch(
                 {name: topic_text(row) for name, row in queries.items()}, k, threads
             )
     else:
-        with Bm25Searcher(index) as texts:
+        with Bm25Searcher(index, **(bm25 or {})) as texts:
             yield texts.search_batch
 
 
@@ -149,3 +171,15 @@ def search_all(
             if remove_query:
                 hits = [hit for hit in hits if hit[0] != name][:k]
             yield name, hits
+
+
+def _not_negative(text: str) -> float:
+    if not 0 <= (number := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: give 0 or more")
+    return number
+
+
+def _share(text: str) -> float:
+    if not 0 <= (number := float(text)) <= 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a number from 0 to 1")
+    return number

@@ -63,7 +63,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     recorded: list[tuple[Any, ...]] = []
 
     @contextlib.contextmanager
-    def open_searcher(path: Path, scoring: str, *, exact: ExactSearcher | None) -> Iterator[Any]:
+    def open_searcher(path: Path, scoring: str, *, exact: ExactSearcher | None, bm25: Any) -> Iterator[Any]:
         def search(queries: Mapping[str, Any], hits: int, threads: int) -> dict[str, Any]:
             recorded.append((dict(queries), hits, threads))
             return {}

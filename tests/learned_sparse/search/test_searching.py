@@ -234,7 +234,7 @@ def test_unusual_queries_and_an_index_from_another_tool(
 
 @pytest.mark.jvm
 def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[str, Any]) -> None:
-    """Hits and order equal those of stock; stop words and symbols of pretokenised terms are kept."""
+    """Hits and order equal those of stock, with any k1 and b; stop words and symbols of pretokenised terms are kept."""
     texts = {f"d{number}": text_of(VECTORS[name]) for number, name in enumerate(list(VECTORS)[:60])}
     texts |= {"d60": "hives and wings", "d61": "##ing the the"}
     build_bm25_index([Document(name, text) for name, text in texts.items()], tmp_path / "text" / "index")
@@ -246,14 +246,15 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[
     write_topics(topics, {"q1": {"t1": 2, "t5": 1}, "q2": {"##ing": 1, "the": 1}, "q3": {"hive": 1}, "q4": {"x": 1}})
     names = {}
     for kind, options in (("text", ["--bm25"]), ("terms", ["--bm25", "--pretokenized"])):
-        index, stock = tmp_path / kind / "index", tmp_path / "stock.txt"
-        where = ["--index", str(index), "--topics", str(topics), "--output", str(stock)]
-        assert pyserini.run("search.lucene", [*where, "--hits", "50", *options]) == 0
-        results = read_run(run(index, topics, "--hits", "50", "--threads", "2"))
-        names[kind] = set(results)
-        for name, hits in read_run(stock).items():
-            assert [document for document, _ in results[name]] == [document for document, _ in hits]
-            assert dict(results[name]) == pytest.approx(dict(hits), abs=1e-3)
+        for parameters in ([], ["--k1", "0.82", "--b", "0.68"]):
+            index, stock = tmp_path / kind / "index", tmp_path / "stock.txt"
+            where = ["--index", str(index), "--topics", str(topics), "--output", str(stock), *parameters]
+            assert pyserini.run("search.lucene", [*where, "--hits", "50", *options]) == 0
+            results = read_run(run(index, topics, "--hits", "50", "--threads", "2", *parameters))
+            names[kind] = set(results)
+            for name, hits in read_run(stock).items():
+                assert [document for document, _ in results[name]] == [document for document, _ in hits]
+                assert dict(results[name]) == pytest.approx(dict(hits), abs=1e-3)
     assert names == {"text": {"q1", "q2", "q3"}, "terms": {"q1", "q2"}}
 
 
@@ -284,7 +285,7 @@ TOPICS = ["--topics", "y", "--output", "z"]
         (["--index", "x", *TOPICS, "--enc", "e"], "--enc: the index records its encoder"),
         (["--index", "x", *TOPICS, "--o=e"], "--o=e: the index records its encoder"),
         (["--enc=e", "--index", "x", *TOPICS], "--enc=e: the index records its encoder"),
-        (["--index", "x", *TOPICS, "--rocchio", "--b=1"], "then run .*pyserini search.lucene .* --rocchio --b=1"),
+        (["--index", "x", *TOPICS, "--rocchio", "--rm3=1"], "then run .*pyserini search.lucene .* --rocchio --rm3=1"),
         (["--index", "gone", *TOPICS], "make the index with learned_sparse.index"),
         (["--backend", "exact", "--index", "x"], "reads vectors, no index"),
         (["--backend", "exact", "--bm25"], "reads vectors, no index"),
@@ -298,7 +299,15 @@ def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None
         search.main(arguments)
 
 
-@pytest.mark.parametrize("words", [["--hits", "0"], ["--threads", "-1"], ["--output-format", "kilt"]])
+@pytest.mark.jvm
+def test_impacts_have_no_k1(index: Path, topics: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="scored by dot products; k1 and b are parameters of BM25"):
+        run(index, topics, "--k1", "0.82")
+
+
+@pytest.mark.parametrize(
+    "words", [["--hits", "0"], ["--threads", "-1"], ["--output-format", "kilt"], ["--k1", "-1"], ["--b", "1.5"]]
+)
 def test_values_out_of_range(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         search.main(["--index", "x", *words])
