@@ -99,7 +99,8 @@ def _row(cell: CellPlan) -> list[Cell]:
     costs: dict[str, Any] = read_json(str(cell.costs))["costs"]
     encoding = None
     if cell.checkpoint is not None:
-        encoding = encode_milliseconds(index_folder(COLLECTION, name), load_collection(COLLECTION).queries(SPLIT))
+        queries = load_collection(COLLECTION).queries(SPLIT)
+        encoding = encode_milliseconds(index_folder(COLLECTION, name), queries).median
     sparsity = [costs["FLOPS"], costs["terms/document"], costs["terms/query"]]
     return [name, *evaluated["scores"].values(), *sparsity, encoding, costs["ms/query"]]
 

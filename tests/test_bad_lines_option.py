@@ -13,8 +13,9 @@ from encoders.training.data import TextStores, load_source
 from encoders.training.recipe import Validation
 from encoders.training.validation import Validator
 from eval.reproduce import prepare
+from eval.reproduce.by_hand import commands_by_hand
 from eval.reproduce.matrix import Column, Matrix, Row, Training
-from eval.reproduce.plan import commands_by_hand, make_plan
+from eval.reproduce.plan import make_plan
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index

@@ -10,18 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from eval.costs.latency import time_searches
+from eval.costs.latency import encode_milliseconds, time_searches
 from eval.costs.sparsity import TermCounts, count_documents, count_terms, expected_flops
 from eval.measures import add_collection_options, load_split
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError, positive, run_main, write_json
+from learned_sparse.collections import read_queries
+from learned_sparse.core import (
+    EMPTY_TERM,
+    LearnedSparseError,
+    add_set_option,
+    parse_changes,
+    positive,
+    run_main,
+    write_json,
+)
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
 from learned_sparse.jsonvector import check_queries, read_topics
 from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
 from learned_sparse.search import ExactSearcher, add_bm25_options, bm25_parameters
 
+_ENCODED = 200  # queries whose encoding is timed
 EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
-of learned_sparse.search, one query at a time on one thread, warm, without the encoding of queries.
+of learned_sparse.search, one query at a time on one thread, warm, without the encoding of queries unless a time says
+so. SPLADE's paper estimates FLOPS from about 100,000 queries of MS MARCO's whole development set: encode those with
+learned_sparse.encode --queries --topics FILE, and name them with --flops-queries.
 
 examples:
   python -m eval.costs --index INDEX --queries QUERIES                what learned_sparse.encode --queries wrote
@@ -50,23 +62,54 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     else:
         path, (note, exact) = options.vectors[0], _load_vectors(options.vectors)
     queries = _load_queries(options, note)
-    query_terms = count_terms(analyze(queries.values()) if note.scoring == "bm25-text" else queries.values())
+    query_terms = _count(queries, note)
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
-    documents = count_documents(*options.vectors) if exact else _index_terms(path, note, query_terms)
+    flops_terms = _count(_flops_queries(options, note), note) if options.flops_queries else query_terms
+    documents = count_documents(*options.vectors) if exact else _index_terms(path, note, flops_terms)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
     times = time_searches(path, note, timed, options.hits, exact, bm25_parameters(options))
+    encoding = _encoding_milliseconds(options, path, note)
     costs = {
-        "FLOPS": round(expected_flops(documents, query_terms), 6),
+        "FLOPS": round(expected_flops(documents, flops_terms), 6),
         "terms/document": round(documents.postings / documents.texts, 4),
         "terms/query": round(query_terms.postings / query_terms.texts, 4),
         "index bytes": None if exact else index_bytes(path),
         "ms/query": round(times.median, 4),
+        "mean ms/query": round(times.mean, 4),
         "p99 ms/query": round(times.p99, 4),
+        "mean ms/query with encoding": None if encoding is None else round(times.mean + encoding, 4),
     }
     sizes = {"documents": documents.texts, "queries": query_terms.texts, "timed": len(timed), "hits": options.hits}
-    return {"costs": costs, **sizes}
+    return {"costs": costs, **sizes, "FLOPS queries": flops_terms.texts}
+
+
+def _count(queries: Mapping[str, Any], note: IndexNote) -> TermCounts:
+    return count_terms(analyze(queries.values()) if note.scoring == "bm25-text" else queries.values())
+
+
+def _flops_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
+    """The queries that FLOPS are estimated from: texts for an index of plain text, otherwise impacts."""
+    if note.scoring == "bm25-text":
+        return {query.id: query.text for query in read_queries(options.flops_queries)}
+    for manifest in note.manifests[:1]:
+        check_queries(options.flops_queries, manifest)
+    return read_topics(options.flops_queries)
+
+
+def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexNote) -> float | None:
+    """Mean time to encode a query; 0 for text, which Lucene analyses itself; None without the texts of the queries."""
+    if note.scoring == "bm25-text":
+        return 0.0
+    if not options.encoding:
+        return None
+    if not options.collection:
+        raise LearnedSparseError("--encoding: give the queries to encode with --collection and --split")
+    collection, split = load_split(options)
+    queries = collection.queries(split)
+    timed = [queries[i] for i in evenly_spaced(len(queries), min(options.timed, _ENCODED))]
+    return encode_milliseconds(path, timed, note, parse_changes(options.set)).mean
 
 
 def _load_vectors(folders: Sequence[Path]) -> tuple[IndexNote, ExactSearcher]:
@@ -126,6 +169,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
+    add(
+        "--flops-queries",
+        type=Path,
+        metavar="DIR|FILE",
+        help="queries that FLOPS are estimated from: encoded, or topics for plain text (default: the queries)",
+    )
     add_collection_options(parser)
     add("--hits", type=positive, default=1000, metavar="K", help="documents per query (default: %(default)s)")
     add(
@@ -136,6 +185,8 @@ def _parser() -> argparse.ArgumentParser:
         help="maximum number of timed queries (default: %(default)s)",
     )
     add_bm25_options(add)
+    add("--encoding", action="store_true", help=f"also time the encoding of at most {_ENCODED} queries")
+    add_set_option(parser, "with --encoding: a changed setting that only queries depend on, such as query_k=100")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file")
     return parser
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,14 +26,18 @@ class Milliseconds:
     """Times of a set of queries, one query at a time."""
 
     median: float
+    mean: float
+    """What papers report."""
     p99: float
     """99th percentile (interpolated as NumPy does)."""
 
 
-def encode_milliseconds(index: Path, queries: Sequence[Query]) -> float:
-    """Median time to encode one query with the encoder of an index."""
-    encoder = QueryEncoder.from_index(index)
-    return milliseconds(lambda query: encoder.encode(query.text), queries).median
+def encode_milliseconds(
+    index: Path, queries: Sequence[Query], note: IndexNote | None = None, settings: Mapping[str, Any] | None = None
+) -> Milliseconds:
+    """Times to encode one query with the encoder of an index, or of vectors with this ``note``."""
+    encoder = QueryEncoder.from_index(index, note=note, settings=settings)
+    return milliseconds(lambda query: encoder.encode(query.text), queries)
 
 
 def time_searches(
@@ -57,12 +61,12 @@ def time_searches(
 
 
 def milliseconds(function: Callable[[T], object], arguments: Sequence[T]) -> Milliseconds:
-    """Time ``function`` for each argument: the median of ``ROUNDS`` calls after the warm-up."""
+    """Time ``function`` for each argument (the median of ``ROUNDS`` calls after the warm-up)."""
     for number in range(max(WARM_UP, len(arguments))):
         function(arguments[number % len(arguments)])
     rounds = [[_seconds(function, argument) for argument in arguments] for _ in range(ROUNDS)]
     times = [1000 * median(of_argument) for of_argument in zip(*rounds, strict=True)]
-    return Milliseconds(median(times), float(np.quantile(times, 0.99)))
+    return Milliseconds(median(times), mean(times), float(np.quantile(times, 0.99)))
 
 
 def _seconds(function: Callable[[T], object], argument: T) -> float:

@@ -23,6 +23,7 @@ _SCORES = "scores"
 _TRADEOFFS = {
     "tradeoff-flops": next(cost for cost in COSTS if cost.key == "FLOPS"),
     "tradeoff-ms-per-query": next(cost for cost in COSTS if cost.key == "ms/query"),
+    "tradeoff-pisa": next(cost for cost in COSTS if cost.key == "PISA ms/query"),
 }
 NAMES = tuple(f"{name}.{suffix}" for name in (_SCORES, *_TRADEOFFS) for suffix in ("svg", "png"))
 """Every file that ``figures`` may draw."""

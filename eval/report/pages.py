@@ -24,12 +24,6 @@ from learned_sparse.core import atomic_write
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("report.js", "report_table.js", "report_charts.js", "report_plots.js")
-_CLAIMS = {
-    "holds": "hold",
-    "does not hold": "do not hold",
-    "not significant": "not significant",
-    "not measured": "not measured",
-}
 _STATUSES = {"done": "done", "failed": "failed", "absent": "not run", "published": "published"}
 """Statuses that are counted; a cell with any other status is left out by the matrix."""
 
@@ -143,15 +137,12 @@ def code(text: str) -> str:
 
 
 def facts(results: Results) -> list[str]:
-    """Size of the matrix, and counts of cells, claims and comparisons with expected scores by outcome."""
+    """Size of the matrix, and counts of cells and of comparisons with expected scores by outcome."""
     cells = results.content["cells"]
     published = {row["name"] for row in results.rows if row["kind"] == "published"}
     statuses = Counter(cell["status"] for cell in cells if cell["status"] != "absent" or cell["row"] not in published)
-    claims = Counter(claim["verdict"] for claim in results.content["claims"])
     expected = Counter(word for cell in cells for word in (cell.get("verdicts") or {}).values())
     lines = [f"{len(results.rows)} rows × {len(results.columns)} columns: {_counts(statuses, _STATUSES)}"]
-    if claims:
-        lines.append(f"claims: {_counts(claims, _CLAIMS)}")
     if expected:
         words = ("equal", "within tolerance", "worse", "better")
         lines.append(f"against expected scores: {_counts(expected, dict(zip(words, words, strict=True)))}")

@@ -17,7 +17,7 @@ PerQuery = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 
 VERDICTS = {
     "holds": ("✓", "good"),
-    "does not hold": ("✗", "bad"),
+    "not reproduced at this scale": ("✗", "bad"),
     "not significant": ("○", "unsure"),
     "not measured": ("–", "soft"),
     "equal": ("=", "good"),
@@ -61,10 +61,15 @@ COSTS = (
     Quantity(key="FLOPS", heading="FLOPS", digits=3, best="lowest"),
     Quantity(key="terms/document", heading="terms/doc.", digits=1, best=None),
     Quantity(key="terms/query", heading="terms/query", digits=1, best=None),
-    Quantity(key="index bytes", heading="index MB", digits=2, best="lowest", scale=1e-6),
-    Quantity(key="ms/query", heading="ms/query", digits=2, best="lowest"),
-    Quantity(key="p99 ms/query", heading="p99 ms", digits=2, best="lowest"),
+    Quantity(key="index bytes", heading="Lucene index MB", digits=2, best="lowest", scale=1e-6),
+    Quantity(key="ms/query", heading="Lucene ms/query, median", digits=2, best="lowest"),
+    Quantity(key="mean ms/query", heading="Lucene ms/query, mean", digits=2, best="lowest"),
+    Quantity(key="p99 ms/query", heading="Lucene ms/query, p99", digits=2, best="lowest"),
+    Quantity(key="mean ms/query with encoding", heading="ms/query with encoding, mean", digits=2, best="lowest"),
     Quantity(key="documents/s", heading="documents/s", digits=1, best="highest"),
+    Quantity(key="PISA ms/query", heading="PISA ms/query, mean (published)", digits=0, best=None),
+    Quantity(key="PISA index GB", heading="PISA index GB (published)", digits=1, best=None),
+    Quantity(key="published ms/query with encoding", heading="ms/query with encoding (published)", digits=0, best=None),
 )
 
 
@@ -167,8 +172,8 @@ def mark(cell: Json, key: str) -> str:
 def verdict(word: str) -> str:
     """A verdict with its sign.
 
-    >>> verdict("does not hold")
-    '✗ does not hold'
+    >>> verdict("not significant")
+    '○ not significant'
     """
     return f"{VERDICTS[word][0]} {word}"
 

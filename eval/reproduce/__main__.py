@@ -107,7 +107,7 @@ def _summary(plan: Plan, runner: Runner) -> str:
 
 
 def _print_commands(plan: Plan) -> None:
-    from eval.reproduce.plan import commands_by_hand
+    from eval.reproduce.by_hand import commands_by_hand
 
     for cell in plan.cells:
         seed = "" if cell.seed is None else f", seed {cell.seed}"

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from eval.reproduce.matrix import Matrix
-from eval.reproduce.prepare import pool_folder
+from eval.reproduce.prepare import OVERLAPS, pool_folder
 from eval.reproduce.steps import Kind, Step, json_digest
 from learned_sparse.collections import CATALOGUE, Collection, Source, load_collection, local_file
 from learned_sparse.core import (
@@ -27,7 +27,7 @@ BM25 = "bm25"
 """Name of the index and the runs of ``learned_sparse.index --bm25`` and ``learned_sparse.search --bm25``."""
 MEAN_TERMS = 120
 """Approximate number of terms of an encoded document, for estimates of disk space."""
-_TEXT_BYTES = 400
+TEXT_BYTES = 400
 """Approximate size of a document as text, in a pool or a BM25 index."""
 _VECTOR_BYTES, _INDEX_BYTES = 14, 3
 """Approximate size of a term of a document: as JSON, and in Lucene."""
@@ -61,6 +61,10 @@ class Target:
     documents: int = _UNKNOWN_DOCUMENTS
     """Approximate number of documents; ``queries`` likewise."""
     queries: int = 1000
+    overlap: Step | None = None
+    """Writes the judgements of ``measured_class``."""
+    measured_class: str | None = None
+    """Class of SpaDE's Table 4 whose queries alone are measured; None: all queries."""
 
 
 def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Target:
@@ -79,7 +83,7 @@ def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Targe
         corpus=corpus,
         judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
         facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
-        documents=loaded.description.documents or size // _TEXT_BYTES or _UNKNOWN_DOCUMENTS,
+        documents=loaded.description.documents or size // TEXT_BYTES or _UNKNOWN_DOCUMENTS,
         queries=described.queries or 1000,
     )
 
@@ -168,15 +172,15 @@ class Builder:
         words += ("--index", index) if index.name != BM25 else ()
         return self.step(
             "index-bm25", f"index the text of {target.name}", "learned_sparse.index", words, name=_name(index),
-            writes=(index,), unkeyed_arguments=self._threads(), disk_bytes=target.documents * _TEXT_BYTES, **made_of,
+            writes=(index,), unkeyed_arguments=self._threads(), disk_bytes=target.documents * TEXT_BYTES, **made_of,
         )  # fmt: skip
 
-    def bm25_search(self, target: Target, hits: int) -> Step:
-        """Search the text of a collection with BM25."""
+    def bm25_search(self, target: Target, hits: int, stem: str = BM25, parameters: tuple[str, ...] = ()) -> Step:
+        """Search the text of a collection with BM25; ``parameters`` are words such as ``--k1 0.82``."""
         index = self.bm25_index(target)
         words: tuple[str | Path, ...] = ("--bm25",)
         words += ("--index", index.writes[0]) if index.writes[0].name != BM25 else ()
-        return self.search(BM25, BM25, target, words, (index,), hits=hits)
+        return self.search(stem, BM25, target, (*words, *parameters), (index,), hits=hits)
 
     def pool(self, whole: Target, depth: int) -> Target:
         """Cut a collection to its relevant documents and BM25's top ``depth`` documents of each query."""
@@ -190,7 +194,7 @@ class Builder:
         words += ("--output", folder) if folder != stem else ()
         step = self.step(
             "pool", f"pool {depth} of {whole.name}, {whole.split}", "eval.reproduce.prepare", words,
-            name=_name(folder), writes=(folder,), disk_bytes=documents * _TEXT_BYTES, **made_of,
+            name=_name(folder), writes=(folder,), disk_bytes=documents * TEXT_BYTES, **made_of,
         )  # fmt: skip
         return Target(
             collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
@@ -205,12 +209,12 @@ class Builder:
         texts, index = home() / "expanded" / target.name / name, index_folder(target.name, name)
         documents = self.step(
             "prepare", f"expanded text of {target.name}", "eval.reproduce.prepare", (*words, "--output", texts),
-            name=_name(texts), reads=(file,), writes=(texts,), disk_bytes=target.documents * _TEXT_BYTES,
+            name=_name(texts), reads=(file,), writes=(texts,), disk_bytes=target.documents * TEXT_BYTES,
         )  # fmt: skip
         return self.step(
             "index-bm25", f"index {stem}, {target.name}", "learned_sparse.index",
             ("--bm25", "--input", texts, "--index", index), name=_name(index), needs=(documents,), writes=(index,),
-            unkeyed_arguments=self._threads(), disk_bytes=target.documents * _TEXT_BYTES,
+            unkeyed_arguments=self._threads(), disk_bytes=target.documents * TEXT_BYTES,
         )  # fmt: skip
 
     def word_pieces(self) -> Step:
@@ -298,8 +302,11 @@ class Builder:
     def evaluate(self, stem: str, target: Target, run: Path, needs: tuple[Step, ...]) -> Step:
         """Compute the measures of a run."""
         words: tuple[str | Path, ...] = ("--collection", target.collection, "--split", target.split, "--run", run)
-        words += ("--measures", *target.measures, "--per-query", "--json")
         reads = (*target.judged, *(() if needs else (run,)))
+        if target.overlap:
+            qrels = target.overlap.writes[0] / OVERLAPS[str(target.measured_class)]
+            stem, words, needs = f"{stem}-{qrels.stem}", (*words, "--qrels", qrels), (*needs, target.overlap)
+        words += ("--measures", *target.measures, "--per-query", "--json")
         made_of = {"needs": (*needs, *target.needs), "reads": reads, "facts": target.facts}
         name = self.named(stem, "eval.evaluate", words, **made_of)
         file = home() / "evaluations" / target.name / target.split / f"{name}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -9,8 +10,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
-from eval.measures import SIGNIFICANT, Differences, Test, differences, p_value, p_values
-from eval.reproduce.matrix import COSTS, Claim, Row, claim_text
+from eval.measures import Test, p_values
+from eval.reproduce.claims import COSTS, Claim, Verdict, claim_text, correct, judge, judge_cost
+from eval.reproduce.matrix import Column, Row, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME, Marker, Status, marker_of, status_of, times_of
 from learned_sparse.collections import data_root
@@ -43,24 +45,13 @@ Cells = Mapping[tuple[str, str], Measured]
 """By row and column."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A claim compared with our numbers."""
-
-    difference: float
-    """``better`` minus ``worse``."""
-    p: float | None
-    """Two-sided p-value of the mean difference from the margin; None for costs."""
-    holds: Literal["holds", "does not hold", "not significant"]
-
-
 def write_leaderboard(plan: Plan, folder: Path, command: str) -> dict[str, Any]:
     """Write ``results.json`` and ``per_query.json`` of the whole matrix; returns the content of the first."""
     cells = measured_cells(plan)
     results = leaderboard(plan, cells, command)
     per_query: dict[str, dict[str, Any]] = {column: {} for column in plan.matrix.columns}
     for (row, column), cell in cells.items():
-        if cell.status == "done":
+        if cell.status == "done" and column in per_query:
             per_query[column][row] = cell.per_query
     write_json(folder / RESULTS, results)
     with atomic_write(folder / PER_QUERY) as file:
@@ -77,9 +68,13 @@ def exit_status(results: Mapping[str, Any], chosen: Set[tuple[str, str]]) -> int
 
 
 def measured_cells(plan: Plan) -> Cells:
-    """Every row that is not published on every column; a pair without a planned cell is absent."""
+    """Every row that is not published on every column and average; a pair without a planned cell is absent."""
     rows = [name for name, row in plan.matrix.rows.items() if row.kind != "published"]
-    return {(row, column): measured(_planned(plan, row, column)) for row in rows for column in plan.matrix.columns}
+    cells = {(row, column): measured(_planned(plan, row, column)) for row in rows for column in plan.matrix.columns}
+    for name in plan.matrix.averages:
+        weights = columns_of_average(plan.matrix, name)
+        cells |= {(row, name): averaged({column: cells[row, column] for column in weights}, weights) for row in rows}
+    return cells
 
 
 def measured(cells: Sequence[CellPlan]) -> Measured:
@@ -106,6 +101,31 @@ def measured(cells: Sequence[CellPlan]) -> Measured:
     )
 
 
+def averaged(cells: Mapping[str, Measured], weights: Mapping[str, float]) -> Measured:
+    """The weighted mean of one row over columns; without numbers unless all cells are done.
+
+    Values of queries are weighted so that their mean is that of the columns' means, whatever their numbers of queries.
+    """
+    for status in ("failed", "absent"):
+        if broken := [cell for cell in cells.values() if cell.status == status]:
+            return Measured(status=broken[0].status, error=broken[0].error)
+    first, *others = (cell.scores for cell in cells.values())
+    names = [name for name in first if all(name in scores for scores in others)]
+    queries = {name: sum(len(cell.per_query[name]) for cell in cells.values()) for name in names}
+    return Measured(
+        status="done",
+        scores={name: round(sum(weights[at] * cells[at].scores[name] for at in cells), DIGITS) for name in names},
+        per_query={
+            name: {
+                f"{at}/{query}": value * weights[at] * queries[name] / len(cells[at].per_query[name])
+                for at in cells
+                for query, value in cells[at].per_query[name].items()
+            }
+            for name in names
+        },
+    )
+
+
 def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
     """The content of ``results.json``; versions and machines are those of the steps when they were run."""
     matrix = plan.matrix
@@ -121,10 +141,14 @@ def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
         "provenance": provenance,
         "baseline": matrix.baseline,
         "test": matrix.test,
-        "columns": [_column(plan, name, cells) for name in matrix.columns],
+        "columns": [_column(plan, name, cells) for name in (*matrix.columns, *matrix.averages)],
         "rows": [_row(plan, name, cells) for name in matrix.rows],
-        "cells": [cell for column in matrix.columns for cell in _cell_results(plan, column, cells, provenance)],
-        "claims": [judged for claim in matrix.claims for judged in _judged(claim, plan, cells)],
+        "cells": [
+            cell
+            for name in (*matrix.columns, *matrix.averages)
+            for cell in _cell_results(plan, name, cells, provenance)
+        ],
+        "claims": _judged_claims(plan, cells),
     }
 
 
@@ -141,37 +165,6 @@ def score_verdict(
     if abs(score - expected) <= tolerance + _ROUNDING:
         return "within tolerance"
     return "worse" if score < expected else "better"
-
-
-def judge(
-    claim: Claim, better: Mapping[str, float], worse: Mapping[str, float], test: Test = "randomization"
-) -> Verdict:
-    """The verdict on a claim about a measure, from the scores of each query.
-
-    The margin is subtracted before the test. ``not lower`` without a margin holds unless it is significantly lower,
-    which says little with few queries; with a margin it is a test of non-inferiority.
-
-    >>> claim = Claim(source="", better="a", worse="b", quantity="MRR@10")
-    >>> judge(claim, {"1": 1.0, "2": 0.5}, {"1": 1.0, "2": 0.25}).holds
-    'not significant'
-    """
-    values = differences(better, worse)
-    beyond = _beyond_margin(claim, values)
-    p, direction = p_value(beyond, test), float(beyond.mean())
-    if claim.kind == "not lower" and not claim.margin:
-        holds = not (direction < 0 and p < SIGNIFICANT)
-    elif p >= SIGNIFICANT:
-        return Verdict(difference=float(values.mean()), p=p, holds="not significant")
-    else:
-        holds = direction > 0
-    return Verdict(difference=float(values.mean()), p=p, holds="holds" if holds else "does not hold")
-
-
-def judge_cost(claim: Claim, better: float, worse: float) -> Verdict:
-    """The verdict on a claim about a cost, one number for each row."""
-    limit = worse * (1 + claim.margin if claim.kind == "higher" else 1 - claim.margin)
-    holds = {"higher": better > limit, "not lower": better >= limit, "less": better < limit}[claim.kind]
-    return Verdict(difference=better - worse, p=None, holds="holds" if holds else "does not hold")
 
 
 def training_budget(checkpoint: Path) -> dict[str, Any]:
@@ -197,7 +190,7 @@ def _planned(plan: Plan, row: str, column: str) -> list[CellPlan]:
 
 
 def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
-    column = plan.matrix.columns[name]
+    column = plan.matrix.columns.get(name, Column(collection="", split=""))
     done = [cell for (_, where), cell in cells.items() if where == name and cell.status == "done"]
     per_query = done[0].per_query if done else {}
     return {
@@ -208,6 +201,10 @@ def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
         "documents": next((cell.documents for cell in done if cell.documents is not None), None),
         "queries": len(next(iter(per_query.values()), {})),
         "pool": column.pool,
+        "sample": None if column.sample is None else dataclasses.asdict(column.sample),
+        "overlap": column.overlap,
+        "published_queries": column.queries,
+        "average": list(plan.matrix.averages.get(name, ())),
     }
 
 
@@ -216,11 +213,11 @@ def _row(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     return {
         "name": name,
         "kind": row.kind,
-        "source": _without_data_folder(plan, getattr(row, row.kind)),
+        "source": _without_data_folder(plan, ", ".join(row.best_of or ()) or getattr(row, row.kind)),
         "curve": row.curve,
         "note": row.note,
         "training": _training(plan, name, row, cells),
-        "seeds": list(plan.matrix.rows[row.model].seeds if row.model else row.seeds),
+        "seeds": list(seeds_of(plan.matrix, name)),
     }
 
 
@@ -247,7 +244,7 @@ def _cell_results(
         yield {
             "row": name,
             "column": column,
-            "status": _status(row, column, cell),
+            "status": _status(plan, row, column, cell),
             "scores": dict(cell.scores if published is None else published),
             "spread": cell.spread,
             "expected": expected,
@@ -266,10 +263,11 @@ def _cell_results(
         }
 
 
-def _status(row: Row, column: str, cell: Measured) -> str:
+def _status(plan: Plan, row: Row, column: str, cell: Measured) -> str:
     if column in row.scores:
         return "published"
-    return cell.status if row.published is not None or row.runs_on(column) else "left out"
+    measured_there = all(map(row.runs_on, columns_of_average(plan.matrix, column)))
+    return cell.status if row.published is not None or measured_there else "left out"
 
 
 def _commands(planned: Sequence[CellPlan]) -> list[str]:
@@ -315,38 +313,50 @@ def _compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str,
     }
 
 
-def _judged(claim: Claim, plan: Plan, cells: Cells) -> Iterator[dict[str, Any]]:
-    """The verdict on each column that the claim is about and that measures its quantity."""
-    for column in claim.columns or plan.matrix.columns:
-        better, worse = cells[claim.better, column], cells[claim.worse, column]
-        done = better.status == worse.status == "done"
-        if done and claim.quantity not in {*COSTS, *better.scores}:
-            continue
-        verdict = _verdict(claim, better, worse, plan.matrix.test) if done else None
-        yield {
+def _judged_claims(plan: Plan, cells: Cells) -> list[dict[str, Any]]:
+    judged = [(claim, *one) for claim in plan.matrix.claims for one in _judged(claim, plan, cells)]
+    return [
+        {
             "claim": claim_text(claim),
             "source": claim.source,
             "column": column,
+            "published": claim.published,
+            "margin": claim.least,
             "difference": None if verdict is None else round(verdict.difference, DIGITS),
             "p": None if verdict is None or verdict.p is None else round(verdict.p, DIGITS),
             "verdict": NOT_MEASURED if verdict is None else verdict.holds,
         }
+        for (claim, column, _), verdict in zip(judged, correct(judged), strict=True)
+    ]
+
+
+def _judged(claim: Claim, plan: Plan, cells: Cells) -> Iterator[tuple[str, Verdict | None]]:
+    """The verdict on each column that the claim is about and that measures its quantity."""
+    for column in claim.columns or plan.matrix.columns:
+        better, worse = (_side(plan, cells, row, column) for row in (claim.better, claim.worse))
+        done = better.status == worse.status == "done"
+        if done and claim.quantity not in {*COSTS, *better.scores}:
+            continue
+        yield column, _verdict(claim, better, worse, plan.matrix.test) if done else None
+
+
+def _side(plan: Plan, cells: Cells, row: str, column: str) -> Measured:
+    """A row on a column; a published row has scores, and no values of queries."""
+    if (row, column) in cells:
+        return cells[row, column]
+    scores = plan.matrix.rows[row].scores.get(column, {})
+    return Measured(status="done", scores=scores, costs={name: scores.get(name) for name in COSTS})
 
 
 def _verdict(claim: Claim, better: Measured, worse: Measured, test: Test) -> Verdict | None:
-    """None if the cost of a row is unknown."""
+    """None if the cost of a row is unknown. A published mean is compared as the value of every query."""
     name = claim.quantity
     if name not in COSTS:
-        return judge(claim, better.per_query[name], worse.per_query[name], test)
+        queries = better.per_query.get(name) or worse.per_query[name]
+        high, low = (cell.per_query.get(name) or dict.fromkeys(queries, cell.scores[name]) for cell in (better, worse))
+        return judge(claim, high, low, test)
     cost, other = ((cell.costs or {}).get(name) for cell in (better, worse))
     return None if cost is None or other is None else judge_cost(claim, cost, other)
-
-
-def _beyond_margin(claim: Claim, values: Differences) -> Differences:
-    """Differences from the margin, positive in the claimed direction."""
-    if claim.kind == "less":
-        return -values - claim.margin
-    return values + claim.margin if claim.kind == "not lower" else values - claim.margin
 
 
 def _costs(cell: CellPlan) -> dict[str, Any]:

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from eval.reproduce.claims import Claim
 from learned_sparse.collections import OnBadLine
+from learned_sparse.core import LearnedSparseError
 
 DATA = "{data}"
 """Placeholder for the folder of ``--data`` in the paths of a matrix."""
-COSTS = ("FLOPS", "terms/document", "terms/query", "index bytes", "ms/query", "p99 ms/query", "documents/s")
-"""Costs that a claim can compare, besides measures: one number per row instead of one per query."""
+PUBLISHED_COSTS = ("PISA ms/query", "PISA index GB", "published ms/query with encoding")
+"""Costs of published rows alone: SpaDE's mean times without encoding of queries and index sizes in PISA (Tables 2 and
+6), and UHD-BERT's mean times with it, from engines and machines of several papers (Table 3)."""
+_ANY_ENGINE = ("FLOPS", "terms/document", "terms/query")
+COSTS_OF_PUBLISHED = (*_ANY_ENGINE, *PUBLISHED_COSTS)
+"""What a published row can have among its ``scores``: nothing published stands in a column that is measured here."""
 
 Scores = dict[str, dict[str, float]]
 """``{column: {measure: score}}``."""
 
-Kind = Literal["bm25", "recipe", "model", "checkpoint", "run", "published"]
-KINDS: tuple[Kind, ...] = ("bm25", "recipe", "model", "checkpoint", "run", "published")
+Kind = Literal["bm25", "recipe", "model", "checkpoint", "cross_encoder", "best_of", "run", "published"]
+KINDS: tuple[Kind, ...] = (
+    "bm25", "recipe", "model", "checkpoint", "cross_encoder", "best_of", "run", "published",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A seeded random sample of a collection: some of its queries and documents.
+
+    The queries are drawn from those with a relevant document. The documents are the relevant ones of these queries,
+    those of the column's ``pool``, and others drawn at random up to ``documents``.
+    """
+
+    queries: int | None = None
+    """None: all queries."""
+    documents: int | None = None
+    """None: all documents, or those of the pool if the column has one."""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.queries is None and self.documents is None:
+            raise LearnedSparseError("a sample needs a number of queries or of documents")
+        for name in ("queries", "documents"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise LearnedSparseError(f"{name} {number}; give at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +62,14 @@ class Column:
     """Empty: the measures of the split."""
     pool: int | None = None
     """Reduce the collection to its relevant documents and the top ``pool`` documents of BM25 for each query."""
+    sample: Sample | None = None
+    """Reduce the collection to a sample, whose documents include those of ``pool``."""
+    overlap: Literal["Match <= 1", "Match > 1", "Match all"] | None = None
+    """Measure only the queries of one class of SpaDE's Table 4 (see ``eval.breakdown``)."""
+    queries: int | None = None
+    """Published number of queries, shown beside ours."""
+    rows: tuple[str, ...] = ()
+    """Rows that are run on the column; empty: all that do not name other columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +86,22 @@ class Row:
     """A folder or a name on the Hub."""
     run: str | None = None
     """A run file in TREC's format; ``{data}``, ``{collection}`` and ``{split}`` are filled in."""
+    cross_encoder: str | None = None
+    """A sequence classifier of transformers, a folder or a name on the Hub; it re-ranks row ``rerank``."""
+    best_of: tuple[str, ...] | None = None
+    """Rows of which each query takes the run with its highest score in ``best_by``: an upper bound, not a system."""
     published: str | None = None
     """Source of published ``scores``, such as ``SPLADE, Table 1``; nothing is run."""
+
+    rerank: str | None = None
+    """Row whose run is re-ranked by the exact dot products of this row's model; no index is made and searched."""
+    depth: int | None = None
+    """Number of documents of each query that are re-ranked; the others keep their order below them."""
+    best_by: str | None = None
+    """Measure of ``best_of``."""
+    k1: float | None = None
+    """Parameters of BM25; None: Pyserini's defaults, 0.9 and 0.4."""
+    b: float | None = None
 
     columns: tuple[str, ...] = ()
     """Columns on which the row is run; empty: all."""
@@ -59,11 +112,11 @@ class Row:
     encode: dict[str, Any] = field(default_factory=dict)
     """Changed settings of the model, for documents and queries."""
     queries: dict[str, Any] = field(default_factory=dict)
-    """Changed settings of the model, for queries only."""
+    """Changed settings of the model, for queries only; a row with ``rerank`` has them in ``encode``."""
     index_of: str | None = None
     """Row whose index is searched: only queries differ, so both rows have the same ``encode``."""
     options: tuple[str, ...] = ()
-    """Further arguments of ``python -m learned_sparse.encode``, such as ``--bits 4``."""
+    """Further arguments of ``learned_sparse.encode``, such as ``--bits 4``, or of ``eval.rerank``."""
     expanded: str | None = None
     """File of documents with docT5query's queries; ``{data}`` and ``{collection}`` are filled in."""
     backend: Literal["lucene", "exact"] = "lucene"
@@ -71,7 +124,7 @@ class Row:
     """Line of the trade-off figure that the row is a point of."""
 
     scores: Scores = field(default_factory=dict)
-    """Published scores: measures and, if the source has them, costs (``COSTS``)."""
+    """Published scores: measures and, if the source has them, costs (``COSTS_OF_PUBLISHED``)."""
     expected: Scores = field(default_factory=dict)
     """Scores that our own scores are compared with."""
     tolerance: float = 0.0005
@@ -81,6 +134,12 @@ class Row:
     def runs_on(self, column: str) -> bool:
         """Whether the row is run on a column."""
         return self.published is None and (not self.columns or column in self.columns)
+
+    @property
+    def bm25_words(self) -> tuple[str, ...]:
+        """``--k1`` and ``--b`` of ``learned_sparse.search`` and of stock search, where the row has them."""
+        given = (("--k1", self.k1), ("--b", self.b))
+        return tuple(word for option, value in given if value is not None for word in (option, str(value)))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -107,30 +166,6 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A claim of a paper: row ``better`` against row ``worse`` in ``quantity``, a measure or one of ``COSTS``.
-
-    ``higher`` and ``less``: ``better`` has more of the quantity, or less. ``not lower``: it has no less. "Less cost at
-    equal quality" is two claims: ``less`` of the cost and ``not lower`` in the measure.
-    """
-
-    source: str
-    """Paper and table."""
-    better: str
-    worse: str
-    quantity: str
-    kind: Literal["higher", "not lower", "less"] = "higher"
-    columns: tuple[str, ...] = ()
-    """Columns the claim is about; empty: all."""
-    margin: float = 0.0
-    """Least difference for ``higher`` and ``less``; greatest tolerated loss for ``not lower``.
-
-    In the unit of a measure (0.01: a point of MRR); for a cost a fraction of the cost of ``worse`` (0.5: less than
-    half of it).
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
 class Matrix:
     """A leaderboard: every row is measured on every column, unless the row names its columns."""
 
@@ -138,6 +173,8 @@ class Matrix:
     columns: dict[str, Column]
     rows: dict[str, Row]
     about: str = ""
+    averages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further columns: unweighted means over columns, or over earlier averages."""
     training: Training | None = None
     baseline: str | None = None
     """Row that every other row is compared with."""
@@ -155,17 +192,6 @@ class Matrix:
     claims: tuple[Claim, ...] = ()
 
 
-def claim_text(claim: Claim) -> str:
-    """The claim in words.
-
-    >>> claim_text(Claim(source="", better="a", worse="b", quantity="FLOPS", kind="less", margin=0.5))
-    'a: FLOPS less than b by more than 50 %'
-    """
-    margin = f"{100 * claim.margin:g} %" if claim.quantity in COSTS else f"{claim.margin:g}"
-    text = f"{claim.better}: {claim.quantity} {claim.kind} than {claim.worse}"
-    return f"{text} by more than {margin}" if claim.margin else text
-
-
 def slug(row: str) -> str:
     """Name of a row in paths.
 
@@ -173,3 +199,36 @@ def slug(row: str) -> str:
     ('uhd-separate-tuned', 'spade-k-10')
     """
     return re.sub(r"[^a-z0-9]+", "-", row.lower()).strip("-")
+
+
+def columns_of_average(matrix: Matrix, name: str) -> dict[str, float]:
+    """The columns of an average and their weights, which add up to 1; an average of averages weighs each equally."""
+    if name in matrix.columns:
+        return {name: 1.0}
+    weights: dict[str, float] = {}
+    for part in matrix.averages[name]:
+        for column, weight in columns_of_average(matrix, part).items():
+            weights[column] = weights.get(column, 0.0) + weight / len(matrix.averages[name])
+    return weights
+
+
+def only_rows(matrix: Matrix) -> Matrix:
+    """``matrix`` with the columns of each row written out as its columns' ``rows`` want them."""
+    open_to = {name: column.rows for name, column in matrix.columns.items() if column.rows}
+
+    def of_row(name: str, row: Row) -> Row:
+        if row.published is not None or not open_to:
+            return row
+        named = row.columns or tuple(column for column in matrix.columns if column not in open_to)
+        added = (column for column, rows in open_to.items() if name in rows and column not in named)
+        return dataclasses.replace(row, columns=(*named, *added))
+
+    return dataclasses.replace(matrix, rows={name: of_row(name, row) for name, row in matrix.rows.items()})
+
+
+def seeds_of(matrix: Matrix, name: str) -> tuple[int, ...]:
+    """The seeds of a row's trainings: its own or its model's, or else those of the row that it re-ranks."""
+    row = matrix.rows[name]
+    if row.model is not None:
+        return matrix.rows[row.model].seeds
+    return row.seeds or (seeds_of(matrix, row.rerank) if row.rerank is not None else ())

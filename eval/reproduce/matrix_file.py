@@ -10,27 +10,51 @@ from typing import Any
 
 from encoders.training import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
-from eval.reproduce.matrix import COSTS, DATA, KINDS, Claim, Column, Kind, Matrix, Row, Scores, Training, slug
+from eval.reproduce.claims import COSTS, Claim
+from eval.reproduce.matrix import (
+    COSTS_OF_PUBLISHED,
+    DATA,
+    KINDS,
+    Column,
+    Kind,
+    Matrix,
+    Row,
+    Scores,
+    Training,
+    columns_of_average,
+    only_rows,
+    seeds_of,
+    slug,
+)
 from learned_sparse.collections import data_root, load_collection, split_names
 from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
 
 MATRICES = Path(__file__).parent.parent / "matrices"
 _TRAINED: tuple[Kind, ...] = ("recipe", "checkpoint")
 _LEARNED: tuple[Kind, ...] = (*_TRAINED, "model")
+_OURS: tuple[Kind, ...] = ("bm25", *_LEARNED, "cross_encoder", "best_of", "run")
 _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
-    "columns": ("bm25", *_LEARNED, "run"),
+    "columns": _OURS,
     "changes": ("recipe",),
     "seeds": ("recipe",),
     "encode": _LEARNED,
     "queries": _LEARNED,
     "index_of": _LEARNED,
-    "options": ("bm25", *_LEARNED),
+    "options": ("bm25", *_LEARNED, "cross_encoder"),
     "expanded": ("bm25",),
-    "backend": ("bm25", *_LEARNED),
+    "k1": ("bm25",),
+    "b": ("bm25",),
+    "backend": _LEARNED,
+    "rerank": (*_LEARNED, "cross_encoder"),
+    "depth": (*_LEARNED, "cross_encoder"),
+    "best_by": ("best_of",),
     "scores": ("published",),
-    "expected": ("bm25", *_LEARNED, "run"),
+    "expected": _OURS,
+    "tolerance": _OURS,
 }
 """The kinds of rows that a setting applies to."""
+_OF_SEARCHES = ("queries", "index_of", "backend")
+"""Settings that a row with ``rerank`` cannot have."""
 _EMPTY = Row()
 
 Measures = Mapping[str, tuple[str, ...] | None]
@@ -50,7 +74,7 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     """
     path = _find(str(name))
     values = read_yaml(path)
-    matrix = parse(Matrix, values, str(path))
+    matrix = only_rows(_with_known_rows(parse(Matrix, values, str(path)), str(path)))
     _check_matrix(matrix, str(path))
     filled = fill_data(matrix, data or data_root())
     if data is None:
@@ -101,6 +125,15 @@ def _located(where: str) -> Iterator[None]:
         raise LearnedSparseError(f"{where}: {error}") from error
 
 
+def _with_known_rows(matrix: Matrix, where: str) -> Matrix:
+    """``matrix``; raise if a column names a row that it has not, or that is not run."""
+    runnable = [name for name, row in matrix.rows.items() if row.published is None]
+    for name, column in matrix.columns.items():
+        for row in column.rows:
+            _check_known(row, runnable, f"{where}: columns: {name}: no row {row!r} to run")
+    return matrix
+
+
 def _check_folders(matrix: Matrix, filled: Matrix, where: str) -> None:
     """Raise if a collection below ``{data}`` is not in the default folder."""
     for name, column in matrix.columns.items():
@@ -116,15 +149,38 @@ def _check_matrix(matrix: Matrix, where: str) -> None:
         _check_names(names, f"{where}: {part}")
     for name, column in matrix.columns.items():
         _check_column(column, matrix.hits, f"{where}: columns: {name}")
-    measures = {name: column_measures(column) for name, column in matrix.columns.items()}
+    _check_averages(matrix, f"{where}: averages")
+    measures = _all_measures(matrix)
     for name, row in matrix.rows.items():
         _check_row(name, row, matrix, f"{where}: rows: {name}")
-        _check_scores(row.scores, measures, f"{where}: rows: {name}: scores", COSTS)
+        _check_other_rows(name, row, matrix, f"{where}: rows: {name}")
+        _check_scores(row.scores, measures, f"{where}: rows: {name}: scores", COSTS_OF_PUBLISHED)
         _check_scores(row.expected, measures, f"{where}: rows: {name}: expected", ())
     if matrix.baseline is not None:
         _check_has_runs(matrix.baseline, matrix, f"{where}: baseline")
     for number, claim in enumerate(matrix.claims):
         _check_claim(claim, matrix, measures, f"{where}: claims[{number}]")
+
+
+def _check_averages(matrix: Matrix, where: str) -> None:
+    _check_names([*matrix.columns, *matrix.averages], where)
+    known = list(matrix.columns)
+    for name, parts in matrix.averages.items():
+        if len(parts) < 2 or len(set(parts)) < len(parts):
+            raise LearnedSparseError(f"{where}: {name}: an average is over two or more different columns")
+        for part in parts:
+            _check_known(part, known, f"{where}: {name}: no column and no earlier average {part!r}")
+        known.append(name)
+
+
+def _all_measures(matrix: Matrix) -> dict[str, tuple[str, ...] | None]:
+    """The measures of every column, and of every average those that all its columns have."""
+    measures = {name: column_measures(column) for name, column in matrix.columns.items()}
+    for name, parts in matrix.averages.items():
+        lists = [of_part for part in parts if (of_part := measures[part]) is not None]
+        known = len(lists) == len(parts)
+        measures[name] = tuple(one for one in lists[0] if all(one in other for other in lists)) if known else None
+    return measures
 
 
 def _check_names(names: Iterable[str], where: str) -> None:
@@ -173,6 +229,10 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
         raise LearnedSparseError(f"{where}: a published row needs 'scores'")
     if row.tolerance < 0:
         raise LearnedSparseError(f"{where}: tolerance {row.tolerance}; give 0 or more")
+    if row.options and row.bm25 in {"text", "expanded"}:
+        raise LearnedSparseError(f"{where}: 'options' are of encoding, and 'bm25: {row.bm25}' encodes nothing")
+    if not 0 <= (row.k1 or 0.0) < float("inf") or not 0 <= (row.b or 0.0) <= 1:
+        raise LearnedSparseError(f"{where}: k1 {row.k1}, b {row.b}; k1 is 0 or more, and b from 0 to 1")
     if row.model is not None:
         trained = [other for other, its in matrix.rows.items() if set(its.kinds) & set(_TRAINED)]
         _check_known(row.model, trained, f"{where}: model: no row {row.model!r} with a recipe or a checkpoint")
@@ -212,11 +272,36 @@ def _check_splits(row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tu
                     )
 
 
+def _check_other_rows(name: str, row: Row, matrix: Matrix, where: str) -> None:
+    """Check the rows whose runs this row re-ranks, or chooses from."""
+    if (row.cross_encoder is not None or row.depth is not None) and row.rerank is None:
+        raise LearnedSparseError(f"{where}: name the row that is re-ranked: rerank: ROW")
+    if (row.best_of is None) != (row.best_by is None) or len(row.best_of or ("", "")) < 2:
+        raise LearnedSparseError(f"{where}: 'best_of: [ROW, ROW, ...]' and 'best_by: MEASURE' belong together")
+    run_by = [one for one, its in matrix.rows.items() if its.kind not in {"published", "best_of"}]
+    usable = [one for one in run_by if matrix.rows[one].rerank is None] if row.rerank else run_by
+    for other in row.best_of or ((row.rerank,) if row.rerank is not None else ()):
+        _check_known(other, usable, f"{where}: no row {other!r} with a run to use here")
+        if left_out := [c for c in matrix.columns if row.runs_on(c) and not matrix.rows[other].runs_on(c)]:
+            raise LearnedSparseError(f"{where}: {other!r} is not run on {left_out[0]!r}; name this row's columns")
+        if seeds_of(matrix, other) not in ((), seeds_of(matrix, name)):
+            raise LearnedSparseError(f"{where}: {other!r} has trainings with seeds that this row has not")
+    if row.best_by is not None:
+        with _located(where):
+            parse_measure(row.best_by)
+    if row.rerank is not None:
+        if row.depth is None or not 1 <= row.depth <= matrix.hits:
+            raise LearnedSparseError(f"{where}: depth {row.depth}; give 1 to {matrix.hits}, the documents of a run")
+        for key in _OF_SEARCHES:
+            if getattr(row, key) != getattr(_EMPTY, key):
+                raise LearnedSparseError(f"{where}: {key!r} means nothing in a row that re-ranks: it searches no index")
+
+
 def _check_index_of(name: str, row: Row, index_of: str, matrix: Matrix, where: str) -> None:
     indexed = [
         other
         for other, its in matrix.rows.items()
-        if other != name and its.index_of is None and set(its.kinds) & set(_LEARNED)
+        if other != name and its.index_of is None and its.rerank is None and set(its.kinds) & set(_LEARNED)
     ]
     _check_known(index_of, indexed, f"{where}: no row {index_of!r} with an index of its own")
     other = matrix.rows[index_of]
@@ -261,14 +346,21 @@ def _check_has_runs(name: str, matrix: Matrix, where: str) -> None:
 
 
 def _check_claim(claim: Claim, matrix: Matrix, measures: Measures, where: str) -> None:
-    for side in (claim.better, claim.worse):
-        _check_has_runs(side, matrix, where)
+    sides = (claim.better, claim.worse)
+    for side in sides:
+        _check_known(side, matrix.rows, f"{where}: no row {side!r}")
     if claim.better == claim.worse:
         raise LearnedSparseError(f"{where}: {claim.better!r} is compared with itself")
+    published = [side for side in sides if matrix.rows[side].published is not None]
+    if len(published) == len(sides):
+        raise LearnedSparseError(f"{where}: {claim.better!r} and {claim.worse!r} are published; one row must be ours")
     for column in claim.columns or matrix.columns:
-        _check_known(column, matrix.columns, f"{where}: no column {column!r}")
-        for side in (claim.better, claim.worse):
-            if not matrix.rows[side].runs_on(column):
+        _check_known(column, measures, f"{where}: no column {column!r}")
+        for side in published:
+            if claim.quantity not in matrix.rows[side].scores.get(column, {}):
+                raise LearnedSparseError(f"{where}: {side!r} has no {claim.quantity} on {column!r}")
+        for side in set(sides) - set(published):
+            if not all(map(matrix.rows[side].runs_on, columns_of_average(matrix, column))):
                 raise LearnedSparseError(f"{where}: {side!r} is not run on {column!r}; name the claim's columns")
         if claim.quantity not in COSTS:
             _check_measured(claim.quantity, measures[column], f"{where}: {column}", COSTS)

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoders.checkpoints import read_notes
-from eval.measures import parse_measure
-from eval.reproduce.builder import BM25, MEAN_TERMS, Builder, Target, Weights, local_files, set_words, target
-from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
-from eval.reproduce.prepare import DOCUMENTS, QRELS, TOPICS
+from eval.reproduce.builder import (
+    BM25,
+    MEAN_TERMS,
+    TEXT_BYTES,
+    Builder,
+    Target,
+    Weights,
+    local_files,
+    set_words,
+    target,
+)
+from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training, seeds_of, slug
 from eval.reproduce.steps import Step, ordered
 from learned_sparse.core import (
     LearnedSparseError,
     checkpoint_folder,
     did_you_mean,
     home,
-    parse,
+    run_file,
 )
-from learned_sparse.jsonvector import TOPICS as ENCODED_TOPICS
-from learned_sparse.search import SEGMENTS_PER_DOCUMENT
 
 if TYPE_CHECKING:
     from encoders.training import Recipe
 
+_PREPARE = "eval.reproduce.prepare"
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
 _TERMS = {"uhd": 500, "spade": 250, "sparterm": 30}
 """Approximate number of terms of an encoded document by architecture; other architectures: ``MEAN_TERMS``."""
-_STOCK = "learned_sparse.pyserini"
-"""Runs stock Pyserini modules on a suitable Java; with Java 21 installed, ``python -m pyserini.MODULE`` is the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,80 +106,158 @@ def make_plan(
     return Plan(name=name, matrix=matrix, data=data, steps=steps, cells=cells)
 
 
-def commands_by_hand(plan: Plan, cell: CellPlan) -> list[str]:
-    """Commands that reproduce a cell: ours up to the vectors, stock Pyserini and trec_eval for the rest.
-
-    The output of our commands has its usual path, other output is below ``home()/by-hand``.
-    """
-    row = plan.matrix.rows[cell.row]
-    evaluated = next(step for step in cell.steps if cell.evaluated in step.writes)
-    searched = next((step for step in cell.steps if cell.run in step.writes), None)
-    folder = home() / "by-hand" / cell.evaluated.relative_to(home() / "evaluations").with_suffix("")
-    commands = [] if searched is None else [step.command for step in _steps_before_index(cell, searched)]
-    export = ["python", "-m", "eval.reproduce.prepare", "export", *evaluated.arguments[:4]]  # --collection, --split
-    if row.bm25 == "text":
-        bad_lines = [] if plan.matrix.on_bad_line == "error" else ["--on-bad-line", plan.matrix.on_bad_line]
-        export += ["--documents", *bad_lines]
-    lines = [*commands, shlex.join([*export, "--output", str(folder)])]
-    run = cell.run
-    if searched is not None:
-        run = folder / "run.txt"
-        bm25 = row.bm25 is not None or _has_bm25_weights(cell)
-        lines.append(_stock_index(row, cell, folder, bm25=bm25))
-        lines.append(_stock_search(row, cell, folder, searched, plan.matrix.hits, bm25=bm25))
-    words = evaluated.arguments
-    for measure in words[words.index("--measures") + 1 : words.index("--per-query")]:
-        arguments = [*parse_measure(measure).arguments, str(folder / QRELS), str(run)]
-        lines.append(_stock("eval.trec_eval", arguments))
-    return lines
-
-
 def _target(builder: Builder, column: Column) -> Target:
-    full = target(column.collection, column.split, column.measures)
-    return builder.pool(full, column.pool) if column.pool else full
+    on = target(column.collection, column.split, column.measures)
+    if column.sample:
+        on = _sample_of(builder, on, column.sample, column.pool)
+    elif column.pool:
+        on = builder.pool(on, column.pool)
+    return _only_overlap(builder, on, column.overlap) if column.overlap else on
+
+
+def _sample_of(builder: Builder, whole: Target, sample: Sample, pool: int | None) -> Target:
+    """A sample of a collection, which holds BM25's top ``pool`` documents of each of its queries."""
+    run = builder.bm25_search(whole, max(builder.matrix.hits, pool)) if pool else None
+    words: list[str | Path] = ["sample", "--collection", whole.collection, "--split", whole.split]
+    words += ["--seed", str(sample.seed), *builder.bad_lines]
+    words += ["--queries", str(sample.queries)] if sample.queries is not None else []
+    words += ["--documents", str(sample.documents)] if sample.documents is not None else []
+    words += ["--run", run.writes[0], "--depth", str(pool)] if run else []
+    made_of: dict[str, Any] = {"needs": (run,) if run else whole.needs, "facts": whole.facts}
+    made_of["reads"] = (*whole.corpus, *whole.judged)
+    sizes = [f"{number}-{unit}" for unit in ("queries", "documents") if (number := getattr(sample, unit))]
+    stem = "-".join([whole.name, whole.split, "sample", *sizes, *([f"pool-{pool}"] if pool else [])])
+    folder = home() / "data" / builder.named(f"{stem}-seed-{sample.seed}", _PREPARE, words, **made_of)
+    queries = sample.queries or whole.queries
+    documents = sample.documents or (queries * pool if pool else whole.documents)
+    step = builder.step(
+        "pool", f"sample of {whole.name}, {whole.split}", _PREPARE, (*words, "--output", folder),
+        name=f"data/{folder.name}", writes=(folder,), disk_bytes=documents * TEXT_BYTES, **made_of,
+    )  # fmt: skip
+    return Target(
+        collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
+        measures=whole.measures, needs=(step,), documents=documents, queries=queries,
+        facts={"remove_query": whole.facts["remove_query"]},
+    )  # fmt: skip
+
+
+def _only_overlap(builder: Builder, on: Target, name: str) -> Target:
+    """``on``, measured on one class of SpaDE's Table 4; documents, indexes and runs are those of all queries."""
+    words = ("overlap", "--collection", on.collection, "--split", on.split)
+    made_of: dict[str, Any] = {"needs": on.needs, "reads": (*on.corpus, *on.judged), "facts": on.facts}
+    folder = home() / "data" / builder.named(f"{on.name}-{on.split}-overlap", _PREPARE, words, **made_of)
+    step = builder.step(
+        "pool", f"queries of {on.name}, {on.split}, by overlap", _PREPARE, (*words, "--output", folder),
+        name=f"data/{folder.name}", writes=(folder,), **made_of,
+    )  # fmt: skip
+    return dataclasses.replace(on, overlap=step, measured_class=name)
 
 
 def _cells(builder: Builder, name: str, targets: dict[str, Target]) -> Iterator[CellPlan]:
     row = builder.matrix.rows[name]
-    seeds = builder.matrix.rows[row.model].seeds if row.model else row.seeds
     for column, on in targets.items():
         if row.runs_on(column):
-            for seed in seeds or (None,):
+            for seed in seeds_of(builder.matrix, name) or (None,):
                 yield _cell(builder, name, column, on, seed)
 
 
 def _cell(builder: Builder, name: str, column: str, on: Target, seed: int | None) -> CellPlan:
     """The steps of a row on a target, by the kind of the row."""
-    row, costs, checkpoint = builder.matrix.rows[name], None, None
-    if row.run is not None:
-        run = Path(row.run.replace("{collection}", on.name).replace("{split}", on.split))
-        evaluated = builder.evaluate(slug(name), on, run, ())
-    else:
-        if row.bm25 in {"text", "expanded"}:
-            stem, searched, costs = _bm25(builder, name, on)
-        else:
-            stem, searched, costs, checkpoint = _learned(builder, name, on, seed)
-        run = searched.writes[0]
-        evaluated = builder.evaluate(stem, on, run, (searched,))
+    its, costs = _run_of(builder, name, on, seed), None
+    evaluated = builder.evaluate(its.stem, on, its.run, (its.step,) if its.step else ())
+    if its.costs:
+        costs = its.costs.writes[0]
     return CellPlan(
-        row=name, column=column, seed=seed, run=run, evaluated=evaluated.writes[0],
-        steps=tuple(ordered([evaluated, *([costs] if costs else [])])), costs=costs.writes[0] if costs else None,
-        collection=on.collection, checkpoint=checkpoint,
+        row=name, column=column, seed=seed, run=its.run, evaluated=evaluated.writes[0],
+        steps=tuple(ordered([evaluated, *([its.costs] if its.costs else [])])), costs=costs,
+        collection=on.collection, checkpoint=its.checkpoint,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """The run of a row, the step that makes it (None for a given run), and its costs if they are measured."""
+
+    stem: str
+    """Readable beginning of names."""
+    run: Path
+    step: Step | None = None
+    costs: Step | None = None
+    checkpoint: str | None = None
+
+
+def _run_of(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
+    """The run of a row on a target, by the kind of the row."""
+    row = builder.matrix.rows[name]
+    if row.run is not None:
+        return _Run(stem=slug(name), run=Path(row.run.replace("{collection}", on.name).replace("{split}", on.split)))
+    if row.rerank is not None:
+        return _reranked(builder, name, on, seed)
+    if row.best_of is not None:
+        return _best_of(builder, name, on, seed)
+    if row.bm25 in {"text", "expanded"}:
+        stem, searched, costs = _bm25(builder, name, on)
+        return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs)
+    stem, searched, costs, checkpoint = _learned(builder, name, on, seed)
+    return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs, checkpoint=checkpoint)
+
+
+def _reranked(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
+    """Another row's run, re-ranked by the row's model or cross-encoder; it is in the folder that the step writes."""
+    row, matrix = builder.matrix.rows[name], builder.matrix
+    first = _run_of(builder, str(row.rerank), on, seed if seeds_of(matrix, str(row.rerank)) else None)
+    if row.cross_encoder is not None:
+        local = Path(row.cross_encoder)
+        weights = Weights(
+            checkpoint=row.cross_encoder, reads=(local,) if local.is_dir() else (), stem=slug(local.name)
+        )  # fmt: skip
+        words, stem = ["--cross-encoder", row.cross_encoder], weights.stem
+    else:
+        weights, stem = _weights(builder, name, seed), _stem(builder, name, seed, row.encode)
+        words = ["--checkpoint", weights.checkpoint, *set_words(row.encode)]
+    words += [*row.options, *(["--dtype", str(matrix.dtype)] if _needs_dtype(builder, row) else [])]
+    where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
+    words = [*where, "--depth", str(row.depth), *words]
+    made_of: dict[str, Any] = {"needs": (*weights.needs, *([first.step] if first.step else []), *on.needs)}
+    made_of["reads"] = (*on.corpus, *on.judged, *weights.reads, *(() if first.step else (first.run,)))
+    made_of["facts"] = on.facts
+    stem = folder_name(name, seed) if matrix.plain_names else f"{first.stem}-top-{row.depth}-{stem}"
+    folder = home() / "reranked" / on.name / on.split / builder.named(stem, "eval.rerank", words, **made_of)
+    step = builder.step(
+        "rerank", f"re-rank {stem}, {on.name} {on.split}", "eval.rerank", (*words, "--output", folder),
+        name=folder.relative_to(home()).as_posix(), writes=(folder,), **made_of,
+    )  # fmt: skip
+    checkpoint = None if row.cross_encoder else weights.checkpoint
+    return _Run(stem=stem, run=folder / f"first-top{row.depth}.txt", step=step, checkpoint=checkpoint)
+
+
+def _best_of(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
+    """A run that takes the best of several runs for each query."""
+    row, stem = builder.matrix.rows[name], folder_name(name, seed)
+    parts = [_run_of(builder, part, on, seed) for part in row.best_of or ()]
+    words: list[str | Path] = ["best", "--collection", on.collection, "--split", on.split]
+    words += ["--measure", str(row.best_by), "--run", *(part.run for part in parts)]
+    made_of: dict[str, Any] = {"needs": (*(part.step for part in parts if part.step), *on.needs), "facts": on.facts}
+    made_of["reads"] = (*on.judged, *(part.run for part in parts if not part.step))
+    run = run_file(on.name, on.split, builder.named(stem, _PREPARE, words, **made_of))
+    step = builder.step(
+        "rerank", f"choose {stem}, {on.name} {on.split}", _PREPARE, (*words, "--output", run),
+        name=run.relative_to(home()).as_posix(), writes=(run,), **made_of,
+    )  # fmt: skip
+    return _Run(stem=stem, run=run, step=step)
 
 
 def _bm25(builder: Builder, name: str, on: Target) -> tuple[str, Step, Step]:
     """Stem of names, search and costs of BM25 over text."""
     row = builder.matrix.rows[name]
-    if row.backend == "exact":
-        raise LearnedSparseError(f"row {name!r}: BM25 over text needs Lucene; leave 'backend: exact' out")
     if row.bm25 == "text":
-        stem, index, searched = BM25, builder.bm25_index(on), builder.bm25_search(on, builder.matrix.hits)
+        stem, index = slug(name) if row.bm25_words else BM25, builder.bm25_index(on)
+        searched = builder.bm25_search(on, builder.matrix.hits, stem, row.bm25_words)
     else:
         stem = slug(name) if builder.matrix.plain_names else f"{BM25}-expanded"
         index = builder.expanded_index(stem, on, Path(str(row.expanded).replace("{collection}", on.name)))
-        searched = builder.search(stem, "", on, ("--index", index.writes[0]), (index,))
-    return stem, searched, builder.costs(stem, on, ("--index", index.writes[0]), (searched,))
+        searched = builder.search(stem, "", on, ("--index", index.writes[0], *row.bm25_words), (index,))
+    return stem, searched, builder.costs(stem, on, ("--index", index.writes[0], *row.bm25_words), (searched,))
 
 
 def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple[str, Step, Step, str]:
@@ -187,8 +269,10 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
     query_stem = _stem(builder, name, seed, row.encode, row.queries)
     query_words = _encode_words(query_stem, weights, builder, row, queries=True)
     queries = builder.encode_queries(query_stem, on, query_words, weights.needs, weights.reads)
-    files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0]]
-    words = ["--model", vectors.name, *set_words(row.queries), *(["--backend", "exact"] if exact else [])]
+    files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words]
+    files += ["--encoding", *set_words(row.queries)]
+    words = ["--model", vectors.name, *set_words(row.queries), *row.bm25_words]
+    words += ["--backend", "exact"] if exact else []
     if exact:
         searched = builder.search(stem, vectors.name, on, words, (encoded,))
     else:
@@ -217,13 +301,16 @@ def _encode_words(stem: str, weights: Weights, builder: Builder, row: Row, *, qu
     words: list[str] = []
     if weights.checkpoint != str(checkpoint_folder(stem)):
         words += ["--checkpoint", weights.checkpoint]
-    if builder.matrix.dtype and "--dtype" not in row.options:
-        words += ["--dtype", builder.matrix.dtype]
+    words += ["--dtype", str(builder.matrix.dtype)] if _needs_dtype(builder, row) else []
     if queries:
         pairs = zip(row.options, row.options[1:], strict=False)
         words += [word for pair in pairs if pair[0] in _QUERY_OPTIONS for word in pair]
         return [*words, *set_words(row.encode | row.queries)]
     return [*words, *row.options, *set_words(row.encode)]
+
+
+def _needs_dtype(builder: Builder, row: Row) -> bool:
+    return builder.matrix.dtype is not None and "--dtype" not in row.options
 
 
 def folder_name(name: str, seed: int | None) -> str:
@@ -306,65 +393,3 @@ def _training_files(recipe: Recipe, runs: Sequence[Step]) -> tuple[Path, ...]:
         files += [path for path in (recipe.validation.candidates, recipe.validation.expanded) if path]
     written = {path for step in runs for path in step.writes}
     return tuple(path for path in dict.fromkeys(files) if path not in written)
-
-
-def _steps_before_index(cell: CellPlan, searched: Step) -> Iterator[Step]:
-    """The steps up to the cell's vectors: BM25's runs for training and pools, checkpoints, encoding."""
-    ours = {step for step in cell.steps if step.kind in {"prepare", "train", "pool", "encode", "encode-queries"}}
-    needed = set(ordered(need for step in ours for need in step.needs))
-    for step in cell.steps:
-        if step in ours or (step in needed and step.kind not in {"verify", "costs", "evaluate"} and step != searched):
-            yield step
-
-
-def _has_bm25_weights(cell: CellPlan) -> bool:
-    """Whether the model of a cell gives term frequencies, which BM25 scores: SparTerm's expansion-only documents."""
-    from encoders import ARCHITECTURES
-
-    trained = [step.facts["recipe"] for step in cell.steps if step.kind == "train"]
-    if trained:
-        name, settings = trained[-1]["architecture"], trained[-1]["settings"]
-    elif cell.checkpoint is not None and Path(cell.checkpoint).is_dir():
-        notes = read_notes(Path(cell.checkpoint))
-        name, settings = notes.architecture, notes.settings
-    else:  # a masked-LM on the Hub
-        return False
-    family = ARCHITECTURES[name]
-    return family.scoring(parse(family.settings, settings, name)) == "bm25"
-
-
-def _stock_index(row: Row, cell: CellPlan, folder: Path, *, bm25: bool) -> str:
-    kind, options = "JsonVectorCollection", ["--pretokenized"]
-    if row.bm25 == "text":
-        kind, source, options = "JsonCollection", folder / DOCUMENTS, []
-    elif row.bm25 == "expanded":
-        kind, source, options = "JsonCollection", _last_output(cell, "prepare"), []
-    else:
-        source = _last_output(cell, "encode") / "vectors"
-        options += [] if bm25 else ["--impact"]
-    words = ["--collection", kind, "--input", str(source), "--index", str(folder / "index")]
-    return _stock("index.lucene", [*words, "--generator", "DefaultLuceneDocumentGenerator", "--threads", "1", *options])
-
-
-def _stock_search(row: Row, cell: CellPlan, folder: Path, searched: Step, hits: int, *, bm25: bool) -> str:
-    if row.bm25 in {"text", "expanded"}:
-        options, topics = ["--bm25"], folder / TOPICS
-    else:
-        topics = _last_output(cell, "encode-queries") / ENCODED_TOPICS
-        options = ["--bm25", "--pretokenized"] if bm25 else ["--impact", "--min-idf", "-1"]
-    options += ["--remove-query"] if searched.facts.get("remove_query") else []
-    if "--segment-length" in row.options and not {"sum", "decay"} & set(row.options):
-        passages = SEGMENTS_PER_DOCUMENT * hits
-        options += ["--max-passage", "--max-passage-hits", str(hits), "--hits", str(passages)]
-    else:
-        options += ["--hits", str(hits)]
-    words = ["--index", str(folder / "index"), "--topics", str(topics), "--output", str(folder / "run.txt")]
-    return _stock("search.lucene", [*words, *options])
-
-
-def _stock(module: str, words: Sequence[str]) -> str:
-    return shlex.join(["python", "-m", _STOCK, module, *words])
-
-
-def _last_output(cell: CellPlan, kind: str) -> Path:
-    return [step for step in cell.steps if step.kind == kind][-1].writes[0]

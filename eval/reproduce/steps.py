@@ -31,8 +31,8 @@ from learned_sparse.core import (
 from learned_sparse.jsonvector import MANIFEST, Manifest, differences, versions
 
 Kind = Literal[
-    "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "evaluate",
-    "costs",
+    "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "rerank",
+    "evaluate", "costs",
 ]  # fmt: skip
 """``prepare``: documents or a tokenizer converted to the form that another step reads."""
 HOME = "{home}"

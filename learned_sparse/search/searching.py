@@ -122,6 +122,7 @@ def open_searcher(
         return
     from learned_sparse.lucene import Bm25Searcher, ImpactSearcher, check_integrity, start_jvm
 
+    parameters: dict[str, Any] = dict(bm25 or {})
     start_jvm(heap=heap)
     if check:
         check_integrity(index)
@@ -129,12 +130,12 @@ def open_searcher(
         with ImpactSearcher(index) as impacts:
             yield impacts.search_batch
     elif scoring == "bm25":
-        with Bm25Searcher(index, **(bm25 or {}), pretokenized=True) as terms:
+        with Bm25Searcher(index, pretokenized=True, **parameters) as terms:
             yield lambda queries, k, threads: terms.search_batch(
                 {name: topic_text(row) for name, row in queries.items()}, k, threads
             )
     else:
-        with Bm25Searcher(index, **(bm25 or {})) as texts:
+        with Bm25Searcher(index, **parameters) as texts:
             yield texts.search_batch
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from encoders.training import recipe_file
 from eval import demo
+from eval.costs.latency import Milliseconds
 from eval.reproduce import matrix_file
 from eval.reproduce.matrix_file import load_matrix
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, index_folder, run_file, vectors_folder
@@ -61,7 +62,9 @@ def test_the_demo_runs_every_step_once(
         assert path.is_dir()
     assert run_file("pydoc", "test", "splade").is_file()
 
-    monkeypatch.setattr(demo, "encode_milliseconds", lambda *_: 1.0)  # one measurement is enough
+    monkeypatch.setattr(
+        demo, "encode_milliseconds", lambda *_: Milliseconds(1.0, 1.0, 1.0)
+    )  # one measurement is enough
     assert demo.main(["--models", "splade"]) == 0
     output = capsys.readouterr().out
     assert "$ python" not in output

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval.costs.__main__ import index_bytes, main
-from eval.reproduce.matrix import COSTS
+from eval.reproduce.claims import COSTS
 from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.index import build_bm25_index, build_index, encoded_files
 from learned_sparse.lucene import analyze
@@ -42,6 +42,7 @@ def costs(*words: str | Path, output: Path) -> dict[str, Any]:
     # eval.costs does not measure the speed of encoding
     assert list(content["costs"]) == sorted(set(COSTS) - {"documents/s"})
     assert 0 < content["costs"]["ms/query"] <= content["costs"]["p99 ms/query"]
+    assert content["costs"]["mean ms/query"] > 0
     return content
 
 
@@ -52,6 +53,7 @@ def test_vectors_searched_in_memory(tmp_path: Path, queries: Path, capsys: pytes
     assert content["costs"]["terms/document"] == 6 / 4
     assert content["costs"]["terms/query"] == 1.0
     assert content["costs"]["index bytes"] is None
+    assert content["costs"]["mean ms/query with encoding"] is None  # without --encoding
     assert {key: content[key] for key in ("documents", "queries", "timed", "hits")} == {
         "documents": 4, "queries": 3, "timed": 2, "hits": 1000,
     }  # fmt: skip
@@ -94,6 +96,13 @@ def test_bm25_over_text_counts_analysed_words(tmp_path: Path) -> None:
     assert content["costs"]["terms/document"] == 5 / 5
     assert content["costs"]["terms/query"] == pytest.approx(4 / 3, abs=1e-4)
     assert content["documents"] == 5
+    assert content["costs"]["mean ms/query with encoding"] == content["costs"]["mean ms/query"]
+    (tmp_path / "more.tsv").write_text("a\tskin hives\nb\train\nc\tsnow\nd\tfog\n", encoding="utf-8")
+    more = ("--flops-queries", tmp_path / "more.tsv")
+    again = costs("--index", tmp_path / "index", *where, *more, output=tmp_path / "more.json")
+    assert (again["queries"], again["FLOPS queries"]) == (3, 4)
+    assert again["costs"]["FLOPS"] == pytest.approx((1 + 2 + 2) / 20, abs=1e-6)  # hive, skin and rain, of 4 × 5 pairs
+    assert again["costs"]["terms/query"] == content["costs"]["terms/query"]
 
 
 @pytest.mark.jvm

@@ -100,7 +100,7 @@ def test_a_wide_range_of_costs_has_plain_numbers_on_its_axis(leaderboard: dict[s
 
 
 def test_published_rows_alone_are_drawn() -> None:
-    names = [f"{name}.{suffix}" for name in ("scores", "tradeoff-flops") for suffix in ("svg", "png")]
+    names = [f"{name}.{suffix}" for name in ("scores", "tradeoff-flops", "tradeoff-pisa") for suffix in ("svg", "png")]
     assert list(figures(published_only())) == names
 
 

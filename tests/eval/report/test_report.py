@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from eval.report.__main__ import main
 from eval.report.pages import cells_csv, code, html, markdown, page, plain, write_report
 from eval.report.results import COSTS, Results, measure
-from eval.reproduce.matrix import COSTS as CLAIMED_COSTS
+from eval.reproduce.claims import COSTS as CLAIMED_COSTS
+from eval.reproduce.matrix import PUBLISHED_COSTS
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json
 from tests.eval.report import report_results
@@ -67,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_file_is_written(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} - {"results.json", "per_query.json"}
-    figures = {"scores", "tradeoff-flops", "tradeoff-ms-per-query"}
+    figures = {"scores", "tradeoff-flops", "tradeoff-ms-per-query", "tradeoff-pisa"}
     assert names == {"README.md", "cells.csv", "index.html"} | {
         f"{name}.{extension}" for name in figures for extension in ("svg", "png")
     }
@@ -120,7 +121,7 @@ def test_the_table_has_every_cell() -> None:
 
 def test_verdicts_have_signs_besides_colours() -> None:
     results = made_up()
-    signs = ["✓ holds", "✗ does not hold", "○ not significant", "= equal", "✗ worse", "▲", "▼"]
+    signs = ["✓ holds", "✗ not reproduced at this scale", "○ not significant", "= equal", "✗ worse", "▲", "▼"]
     texts = [text for _, _, parts in Reader(html(results)).elements if (text := "".join(parts).strip())]
     assert {*signs, "– not measured", "✗ failed"} <= set(texts)
     tables = markdown(results, {})
@@ -132,14 +133,15 @@ def test_a_claim_is_one_line_with_all_its_columns() -> None:
     lines = [line for line in markdown(made_up(), {}).splitlines() if "paper 0, Table 1" in line]
     assert len(lines) == 1
     assert lines[0].count("✓ holds, +0.0213, p &lt; 0.001") == 3
+    assert "| +0.0300 |" in lines[0]  # published
     texts = Reader(html(made_up())).texts("small")
     assert texts.count("+0.0213, p < 0.001") == 3
     assert texts.count("paper 0, Table 1") == 1
 
 
-def test_a_note_says_that_claims_are_not_corrected() -> None:
+def test_a_note_says_when_a_claim_holds() -> None:
     results = made_up()
-    sentence = "not corrected for how many"
+    sentence = "after Holm over the claims of one table"
     assert sentence in html(results)
     assert sentence in markdown(results, {})
     results.content["claims"].clear()
@@ -241,7 +243,8 @@ def test_published_rows_alone_are_shown() -> None:
 def test_optional_parts_may_be_missing() -> None:
     content, _ = report_results.made_up(queries=2)
     for cell in content["cells"]:
-        cell["scores"].pop("FLOPS", None)  # the published row
+        for cost in ("FLOPS", "PISA ms/query"):
+            cell["scores"].pop(cost, None)  # the published row
         cell.update({"costs": None, "difference": {}, "p": {}, "verdicts": {}, "expected": None, "spread": None})
     results = Results(content={**content, "claims": [], "baseline": None}, per_query={})
     tables = markdown(results, {})
@@ -250,7 +253,7 @@ def test_optional_parts_may_be_missing() -> None:
 
 
 def test_costs_are_the_costs_of_claims() -> None:
-    assert tuple(cost.key for cost in COSTS) == CLAIMED_COSTS
+    assert tuple(cost.key for cost in COSTS) == (*CLAIMED_COSTS, *PUBLISHED_COSTS)
 
 
 @pytest.mark.parametrize(("text", "shown"), [("a`b", "`` a`b ``"), ("plain", "`plain`"), ("``", "``` `` ```")])

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from eval.measures import Test
-from eval.reproduce.leaderboard import Verdict, judge, judge_cost
-from eval.reproduce.matrix import Claim, claim_text
+from eval.reproduce.claims import NOT_REPRODUCED, Claim, Verdict, claim_text, judge, judge_cost
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.settings import parse
 
-HIGHER = Claim(source="", better="a", worse="b", quantity="MRR@10")
-NOT_LOWER = Claim(source="", better="a", worse="b", quantity="MRR@10", kind="not lower")
+HIGHER = Claim(source="", better="a", worse="b", quantity="MRR@10", margin=0.0)
 
 
 def scores(*values: float) -> dict[str, float]:
@@ -21,36 +19,37 @@ def scores(*values: float) -> dict[str, float]:
 def test_a_claim_needs_a_significant_difference_in_its_direction() -> None:
     high, low = scores(*[1.0] * 8), scores(*[0.5] * 8)
     assert judge(HIGHER, high, low).holds == "holds"
-    assert judge(HIGHER, low, high).holds == "does not hold"
+    assert judge(HIGHER, low, high).holds == NOT_REPRODUCED
     assert judge(HIGHER, scores(1.0, 0.5), scores(0.5, 0.5)).holds == "not significant"
     assert judge(HIGHER, high, low).difference == 0.5
 
 
-def test_not_lower_fails_only_if_significantly_lower() -> None:
-    high, low = scores(*[1.0] * 8), scores(*[0.5] * 8)
-    assert judge(NOT_LOWER, high, low).holds == "holds"
-    assert judge(NOT_LOWER, low, high).holds == "does not hold"
-    assert judge(NOT_LOWER, scores(0.5, 0.5), scores(1.0, 0.5)).holds == "holds"
+def test_margins_by_default() -> None:
+    """Half the paper's difference, and 0.01 for a claim of no loss."""
+    assert parse(Claim, {**CONTENT, "published": 0.03}, "here").least == 0.015
+    assert parse(Claim, {**CONTENT, "published": 0.03, "margin": 0.0}, "here").least == 0.0
+    assert parse(Claim, {**CONTENT, "kind": "not lower"}, "here").least == 0.01
 
 
-def claim(kind: str, margin: float = 0.0, quantity: str = "MRR@10") -> Claim:
-    return parse(
-        Claim, {"source": "", "better": "a", "worse": "b", "quantity": quantity, "kind": kind, "margin": margin}, "here"
-    )
+CONTENT = {"source": "", "better": "a", "worse": "b", "quantity": "MRR@10"}
+
+
+def claim(kind: str, margin: float, quantity: str = "MRR@10") -> Claim:
+    return parse(Claim, {**CONTENT, "quantity": quantity, "kind": kind, "margin": margin}, "here")
 
 
 @pytest.mark.parametrize(
     ("kind", "margin", "difference", "verdict"),
     [
         ("higher", 0.1, 0.2, "holds"),
-        ("higher", 0.1, 0.05, "does not hold"),  # higher, but by less than the margin
+        ("higher", 0.1, 0.05, NOT_REPRODUCED),  # higher, but by less than the margin
         ("not lower", 0.1, 0.0, "holds"),
         ("not lower", 0.1, -0.05, "holds"),  # significantly within the margin
-        ("not lower", 0.1, -0.2, "does not hold"),
+        ("not lower", 0.1, -0.2, NOT_REPRODUCED),
         ("less", 0.0, -0.2, "holds"),
         ("less", 0.1, -0.2, "holds"),
-        ("less", 0.1, -0.05, "does not hold"),
-        ("less", 0.0, 0.2, "does not hold"),
+        ("less", 0.1, -0.05, NOT_REPRODUCED),
+        ("less", 0.0, 0.2, NOT_REPRODUCED),
     ],
 )
 @pytest.mark.parametrize("test", ["randomization", "t-test"])
@@ -65,7 +64,6 @@ def test_margins_of_measures(kind: str, margin: float, difference: float, verdic
 
 def test_non_inferiority_has_to_be_shown() -> None:
     two_queries = (scores(0.5, 0.75), scores(0.5, 0.5))
-    assert judge(claim("not lower"), *two_queries).holds == "holds"  # no significant loss
     assert judge(claim("not lower", 0.1), *two_queries).holds == "not significant"  # two queries are too few
 
 
@@ -84,14 +82,14 @@ def test_the_chosen_test_decides() -> None:
         ("less", 0.5, 1.0, 2.0, False),  # half, not less than half
         ("higher", 0.0, 2.5, 2.0, True),
         ("higher", 0.5, 2.5, 2.0, False),
-        ("not lower", 0.0, 2.0, 2.0, True),
+        ("not lower", 0.01, 2.0, 2.0, True),
         ("not lower", 0.1, 1.9, 2.0, True),
         ("not lower", 0.1, 1.7, 2.0, False),
     ],
 )
 def test_a_cost_is_one_number(kind: str, margin: float, better: float, worse: float, holds: bool) -> None:
     result = judge_cost(claim(kind, margin, "FLOPS"), better, worse)
-    assert result == Verdict(difference=better - worse, p=None, holds="holds" if holds else "does not hold")
+    assert result == Verdict(difference=better - worse, p=None, holds="holds" if holds else NOT_REPRODUCED)
 
 
 def test_claims_in_words() -> None:
@@ -104,4 +102,12 @@ def test_a_claim_is_read_strictly() -> None:
     with pytest.raises(LearnedSparseError, match="margins"):
         parse(Claim, {"source": "", "better": "a", "worse": "b", "quantity": "MAP", "margins": 1}, "here")
     with pytest.raises(LearnedSparseError, match="kind"):
-        claim("lower")
+        claim("lower", 0.1)
+    for parts, message in (
+        ({}, "'higher' needs the paper's difference, published: X, or margin: X"),
+        ({"kind": "not lower", "published": 0.1}, "'not lower' tolerates a margin; leave 'published' out"),
+        ({"kind": "not lower", "margin": 0}, "'not lower': published None, margin 0.*; give more than 0"),
+        ({"published": -0.1}, "'higher': published -0.1, margin None; give more than 0"),
+    ):
+        with pytest.raises(LearnedSparseError, match=message):
+            parse(Claim, {**CONTENT, **parts}, "here")

@@ -13,6 +13,7 @@ import scipy.stats
 
 from eval.reproduce import leaderboard as leaderboard_module
 from eval.reproduce import steps as steps_module
+from eval.reproduce.claims import COSTS, Claim
 from eval.reproduce.leaderboard import (
     NOT_MEASURED,
     PER_QUERY,
@@ -24,7 +25,7 @@ from eval.reproduce.leaderboard import (
     score_verdict,
     write_leaderboard,
 )
-from eval.reproduce.matrix import COSTS, Claim, Column, Matrix, Row
+from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.matrix_file import fill_data
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
@@ -54,10 +55,12 @@ MATRIX = Matrix(
     baseline="BM25",
     test="t-test",
     claims=(
-        Claim(source="A", better="ours", worse="BM25", quantity="MRR@10"),
+        Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", published=0.02),
         Claim(source="B", better="half", worse="ours", quantity="FLOPS", kind="less", columns=("toy",), margin=0.5),
-        Claim(source="C", better="half", worse="BM25", quantity="ms/query", kind="less", columns=("toy",)),
-        Claim(source="D", better="half", worse="BM25", quantity="nDCG@10"),
+        Claim(source="C", better="half", worse="BM25", quantity="ms/query", kind="less", columns=("toy",), margin=0.0),
+        Claim(source="D", better="half", worse="BM25", quantity="nDCG@10", margin=0.0),
+        Claim(source="A: in words", better="half", worse="BM25", quantity="MRR@10", margin=0.0, columns=("toy",)),
+        Claim(source="E", better="ours", worse="SPLADE", quantity="MRR@10", margin=0.0, columns=("toy",)),
     ),
 )
 
@@ -157,11 +160,12 @@ def test_rows_and_columns_are_described(written: Written) -> None:
         "matrix": "small", "title": "Small", "about": "Four rows.", "baseline": "BM25", "test": "t-test",
         "command": "python -m eval.reproduce --matrix small",
     }  # fmt: skip
+    plain: dict[str, Any] = {"sample": None, "overlap": None, "published_queries": None, "average": []}
     assert results["columns"] == [
-        {"name": "toy", "collection": "toy", "split": "test", "measures": ["MRR@10", "R@100"], "documents": 120,
-         "queries": 6, "pool": None},
-        {"name": "other", "collection": "pydoc", "split": "test", "measures": ["nDCG@10"], "documents": None,
-         "queries": 2, "pool": 10},
+        plain | {"name": "toy", "collection": "toy", "split": "test", "measures": ["MRR@10", "R@100"],
+                 "documents": 120, "queries": 6, "pool": None},
+        plain | {"name": "other", "collection": "pydoc", "split": "test", "measures": ["nDCG@10"],
+                 "documents": None, "queries": 2, "pool": 10},
     ]  # fmt: skip
     assert [(row["name"], row["kind"], row["source"], row["seeds"]) for row in results["rows"]] == [
         ("BM25", "bm25", "text", []), ("ours", "recipe", "small-splade", [1, 2]), ("half", "model", "ours", [1, 2]),
@@ -210,6 +214,37 @@ def test_cells_are_means_over_seeds(written: Written) -> None:
     assert {column: list(rows) for column, rows in per_query.items()} == {
         "other": ["BM25"], "toy": ["BM25", "half", "ours"],
     }  # fmt: skip
+
+
+def test_an_average_weighs_columns_equally(
+    cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {})
+    rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade"), "half": Row(model="ours", columns=("toy",))}
+    matrix = dataclasses.replace(MATRIX, rows=rows, averages={"mean": ("toy", "other")}, claims=(
+        Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", columns=("mean",), margin=0.0),
+    ))  # fmt: skip
+    cells = (
+        cell("BM25", BM25),
+        cell("BM25", {"MRR@10": [0.5, 0.0]}, column="other"),
+        cell("ours", FIRST),
+        cell("ours", {"MRR@10": [1.0, 0.25]}, column="other"),
+        cell("half", FIRST),
+    )
+    plan = Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=cells)
+    results = leaderboard(plan, measured_cells(plan), "")
+    found = {cell["row"]: cell for cell in results["cells"] if cell["column"] == "mean"}
+    # trec_eval's four decimals: 2.45 / 6 and 4.5 / 6; R@100 is in one column only
+    assert found["BM25"]["scores"] == {"MRR@10": pytest.approx((0.4083 + 0.25) / 2)}
+    assert found["ours"]["scores"] == {"MRR@10": pytest.approx((0.75 + 0.625) / 2)}
+    assert found["half"]["status"] == "left out"
+    # the values of queries have the same means, so that the tests apply
+    (claim,) = results["claims"]
+    assert claim["difference"] == pytest.approx(((4.5 - 2.45) / 6 + 0.375) / 2, abs=1e-6)
+    weighted = [d * 8 / 12 for d in (0.5, 0.25, 0.5, 0.0, 0.5, 0.3)] + [d * 8 / 4 for d in (0.5, 0.25)]
+    assert claim["p"] == pytest.approx(scipy.stats.ttest_1samp(weighted, 0).pvalue, abs=1e-6)
+    (described,) = (column for column in results["columns"] if column["name"] == "mean")
+    assert (described["average"], described["measures"], described["queries"]) == (["toy", "other"], ["MRR@10"], 8)
 
 
 def test_rows_are_compared_with_the_baseline(written: Written) -> None:
@@ -285,18 +320,31 @@ def test_commands_and_files_have_no_paths_of_the_machine(written: Written, tmp_p
 
 def test_claims_are_judged_where_they_can_be(written: Written) -> None:
     results, toy = written.results, written.per_query["toy"]
-    p = scipy.stats.ttest_rel(*(list(toy[row]["MRR@10"].values()) for row in ("ours", "BM25"))).pvalue
+
+    def p_of(row: str, beyond: Callable[[float, float], float]) -> float:
+        pairs = zip(toy[row]["MRR@10"].values(), toy["BM25"]["MRR@10"].values(), strict=True)
+        return float(scipy.stats.ttest_1samp([beyond(*pair) for pair in pairs], 0).pvalue)
+
+    small, large = p_of("ours", lambda a, b: a - b - 0.01), p_of("half", lambda a, b: a - b)  # half of 0.02
+    assert 2 * small < large
+    to_published = p_of("ours", lambda a, _: a - 0.340)
     judged = [
         (claim["source"], claim["column"], claim["difference"], claim["p"], claim["verdict"])
         for claim in results["claims"]
     ]
     assert judged == [
-        ("A", "toy", pytest.approx(0.258333), pytest.approx(p, abs=1e-6), "holds" if p < 0.05 else "not significant"),
+        # corrected for the two claims of table A in MRR@10
+        ("A", "toy", pytest.approx(0.258333), pytest.approx(2 * small, abs=1e-6), "not significant"),
         ("A", "other", None, None, NOT_MEASURED),
         ("B", "toy", pytest.approx(1.2 - 2.5), None, "holds"),  # less than half of 2.5
         ("C", "toy", None, None, NOT_MEASURED),  # without times
         ("D", "other", None, None, NOT_MEASURED),  # failed; and toy has no nDCG@10
+        ("A: in words", "toy", pytest.approx(0.008333), pytest.approx(large, abs=1e-6), "not significant"),
+        ("E", "toy", pytest.approx(4 / 6 - 0.340, abs=1e-6), pytest.approx(to_published, abs=1e-6), "holds"),
     ]
+    assert [(claim["published"], claim["margin"]) for claim in results["claims"][:3]] == [
+        (0.02, 0.01), (0.02, 0.01), (None, 0.5),
+    ]  # fmt: skip
     assert results["claims"][2]["claim"] == "half: FLOPS less than ours by more than 50 %"
 
 

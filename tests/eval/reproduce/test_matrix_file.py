@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from eval.reproduce import matrix_file
-from eval.reproduce.matrix import Column, Row, Training, slug
+from eval.reproduce.matrix import Column, Row, Training, columns_of_average, seeds_of, slug
 from eval.reproduce.matrix_file import known_matrices, load_matrix
 from learned_sparse.collections.collection import DATA_VARIABLE
 from learned_sparse.core.errors import LearnedSparseError
@@ -32,13 +32,16 @@ def rows(**extra: Any) -> dict[str, Any]:
         "SPLADE": {"recipe": "demo-splade"},
         "SPLADE again": {"model": "SPLADE", "index_of": "SPLADE"},
         "Frozen": {"published": "a paper", "scores": {"pydoc": {"MRR@10": 0.5}}},
+        "Frozen too": {"published": "a paper", "scores": {"pydoc": {"MRR@10": 0.5, "PISA ms/query": 12}}},
     } | extra
 
 
 def claim(**parts: Any) -> dict[str, Any]:
     """A matrix with the claim that SPLADE is above BM25 in MRR@10, with ``parts`` changed."""
     return {
-        "claims": [{"source": "a paper", "better": "SPLADE", "worse": "BM25", "quantity": "MRR@10"} | parts],
+        "claims": [
+            {"source": "a paper", "better": "SPLADE", "worse": "BM25", "quantity": "MRR@10", "margin": 0.1} | parts
+        ],
         "rows": rows(),
     }
 
@@ -49,8 +52,8 @@ def test_a_matrix_from_a_file(tmp_path: Path) -> None:
     assert matrix.title == "Mine"
     assert matrix.hits == 100
     assert matrix.columns == {"pydoc": Column(collection="pydoc", split="test")}
-    assert list(matrix.rows) == ["BM25", "SPLADE", "SPLADE again", "Frozen"]
-    assert [row.kind for row in matrix.rows.values()] == ["bm25", "recipe", "model", "published"]
+    assert list(matrix.rows) == ["BM25", "SPLADE", "SPLADE again", "Frozen", "Frozen too"]
+    assert [row.kind for row in matrix.rows.values()] == ["bm25", "recipe", "model", "published", "published"]
     assert matrix.rows["Frozen"].scores == {"pydoc": {"MRR@10": 0.5}}
     assert load_matrix(str(path)) == matrix
 
@@ -134,6 +137,39 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"rows": {"a": {"bm25": "text", "tolerance": -1}}}, "rows: a: tolerance -1"),
     ({"rows": {"a": {"recipe": "demo-splad"}}}, "rows: a: no recipe 'demo-splad'; did you mean 'demo-splade'"),
     ({"rows": {"a": {"recipe": "demo-splade", "changes": ["sed=1"]}}}, "rows: a: .*'sed'; did you mean 'seed'"),
+    ({"rows": {"a": {"bm25": "text", "options": ["--bits", "4"]}}}, "a: 'options' are of encoding, and 'bm25: text'"),
+    ({"rows": {"a": {"bm25": "text", "backend": "exact"}}}, "a: 'backend' means nothing in a row of 'bm25'"),
+    ({"rows": {"a": {"bm25": "text", "b": 1.5}}}, "a: k1 None, b 1.5; k1 is 0 or more, and b from 0 to 1"),
+    ({"rows": {"a": {"recipe": "demo-splade", "k1": 1}}}, "a: 'k1' means nothing in a row of 'recipe'"),
+    ({"rows": rows(Frozen={"published": "a", "scores": {"pydoc": {"MAP": 1}}, "tolerance": 1})}, "'tolerance' means"),
+    # re-ranked rows, and the best of several
+    ({"rows": rows(a={"cross_encoder": "x"})}, "a: name the row that is re-ranked: rerank: ROW"),
+    ({"rows": rows(a={"model": "SPLADE", "depth": 9})}, "a: name the row that is re-ranked"),
+    ({"rows": rows(a={"model": "SPLADE", "rerank": "BM25"})}, "a: depth None; give 1 to 1000, the documents of a run"),
+    ({"rows": rows(a={"model": "SPLADE", "rerank": "BM24", "depth": 9})}, "a: no row 'BM24' with a run.*'BM25'"),
+    ({"rows": rows(a={"model": "SPLADE", "rerank": "Frozen", "depth": 9})}, "a: no row 'Frozen' with a run"),
+    (
+        {"rows": rows(a={"model": "SPLADE", "rerank": "BM25", "depth": 9, "queries": {"k": 1}})},
+        "a: 'queries' means nothing in a row that re-ranks: it searches no index",
+    ),
+    (
+        {"rows": rows(a={"bm25": "text", "rerank": "SPLADE", "depth": 9})},
+        "a: 'rerank' means nothing in a row of 'bm25'",
+    ),
+    (
+        {"rows": rows(a={"recipe": "demo-uhd", "seeds": [1]}, b={"model": "SPLADE", "rerank": "a", "depth": 9})},
+        "b: 'a' has trainings with seeds that this row has not",
+    ),
+    ({"rows": rows(a={"best_of": ["BM25", "SPLADE"]})}, "a: 'best_of: .*' and 'best_by: MEASURE' belong together"),
+    ({"rows": rows(a={"best_of": ["BM25"], "best_by": "MRR@10"})}, "a: 'best_of: .*' and 'best_by: MEASURE' belong"),
+    ({"rows": rows(a={"best_of": ["BM25", "Frozen"], "best_by": "MRR@10"})}, "a: no row 'Frozen' with a run"),
+    # samples and averages
+    ({"columns": {"a": PYDOC | {"sample": {}}}}, "columns: a: sample: a sample needs a number of queries or"),
+    ({"columns": {"a": PYDOC | {"sample": {"queries": 0}}}}, "columns: a: sample: queries 0; give at least 1"),
+    ({"columns": {"a": PYDOC | {"overlap": "Match none"}}}, "columns: a: overlap: 'Match none' is not one of"),
+    ({"averages": {"mean": ["pydoc"]}}, "averages: mean: an average is over two or more different columns"),
+    ({"averages": {"mean": ["pydoc", "pydok"]}}, "averages: mean: no column and no earlier average 'pydok'"),
+    ({"averages": {"Pydoc": ["a", "b"]}}, "averages: 'Pydoc' and 'pydoc' would both be 'pydoc'"),
     # other rows
     ({"rows": rows(a={"model": "SPLADEE"})}, "a: model: no row 'SPLADEE' with a recipe or.*mean 'SPLADE'"),
     ({"rows": rows(a={"model": "BM25"})}, "a: model: no row 'BM25' with a recipe"),
@@ -164,7 +200,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"baseline": "BM-25"}, "baseline: no row 'BM-25'; did you mean 'BM25'"),
     ({"baseline": "Frozen", "rows": rows()}, "baseline: 'Frozen' is a published row"),
     (claim(better="SPLAED"), r"claims\[0\]: no row 'SPLAED'; did you mean 'SPLADE'"),
-    (claim(worse="Frozen"), r"claims\[0\]: 'Frozen' is a published row"),
+    (claim(worse="Frozen", better="Frozen too"), r"claims\[0\]: 'Frozen too' and 'Frozen' are published; one row must"),
+    (claim(worse="Frozen", quantity="R@100"), r"claims\[0\]: 'Frozen' has no R@100 on 'pydoc'"),
+    (claim(margin=None), r"claims\[0\]: 'higher' needs the paper's difference"),
+    ({"rows": rows(a={"published": "x", "scores": {"pydoc": {"ms/query": 1}}})}, "'ms/query' is not measured there"),
     (claim(worse="SPLADE"), r"claims\[0\]: 'SPLADE' is compared with itself"),
     (claim(columns=["pydocs"]), r"claims\[0\]: no column 'pydocs'; did you mean 'pydoc'"),
     ({"rows": {"a": {"bm25": "text", "columns": ["pydocs"]}}}, "a: columns: no column 'pydocs'; did you mean 'pydoc'"),
@@ -196,12 +235,37 @@ def test_valid_combinations(tmp_path: Path) -> None:
         },
         "costs": {"published": "x", "scores": {"pydoc": {"FLOPS": 1}}},
         "seeds": {"recipe": "demo-splade", "seeds": [1, 2]},
+        "tuned": {"bm25": "text", "k1": 0.82, "b": 0.68},
+        "re-ranked": {"cross_encoder": "a/b", "rerank": "seeds", "depth": 10},
+        "re-ranked by ours": {"model": "SPLADE", "rerank": "tuned", "depth": 10, "encode": {"query_k": 9}},
+        "best": {"best_of": ["BM25", "SPLADE", "re-ranked by ours"], "best_by": "MRR@10"},
     }  # fmt: skip
     parts = claim(quantity="FLOPS", kind="less", margin=0.5, columns=["pydoc"]) | {"rows": rows(**extra)}
     matrix = load_matrix(saved(tmp_path, **parts))
     assert matrix.claims[0].margin == 0.5
     assert matrix.rows["seeds"] == Row(recipe="demo-splade", seeds=(1, 2))
     assert matrix.rows["its index"].queries == {"query_k": 9}
+    assert seeds_of(matrix, "re-ranked") == (1, 2)
+    assert seeds_of(matrix, "re-ranked by ours") == ()
+
+
+def test_a_column_names_its_rows(tmp_path: Path) -> None:
+    columns = {"pydoc": PYDOC, "few": PYDOC | {"rows": ["BM25", "also"]}, "other": PYDOC}
+    matrix = load_matrix(
+        saved(tmp_path, columns=columns, rows=rows(also={"bm25": "text", "k1": 1, "columns": ["pydoc"]}))
+    )
+    assert [matrix.rows[name].columns for name in ("BM25", "SPLADE", "also", "Frozen")] == [
+        ("pydoc", "other", "few"), ("pydoc", "other"), ("pydoc", "few"), (),
+    ]  # fmt: skip
+    with pytest.raises(LearnedSparseError, match="columns: few: no row 'Frozen' to run"):
+        load_matrix(saved(tmp_path, columns=columns | {"few": PYDOC | {"rows": ["Frozen"]}}, rows=rows()))
+
+
+def test_averages_of_averages_weigh_each_part_equally(tmp_path: Path) -> None:
+    columns = dict.fromkeys(("a", "b", "c"), PYDOC)
+    averages = {"forums": ["a", "b"], "all": ["forums", "c"]}
+    matrix = load_matrix(saved(tmp_path, columns=columns, averages=averages))
+    assert columns_of_average(matrix, "all") == {"a": 0.25, "b": 0.25, "c": 0.5}
 
 
 TRAINED = {"recipe": "demo-splade", "changes": ["data=[{collection: pydoc, split: test}]"]}

@@ -10,7 +10,8 @@ import pytest
 
 from encoders.training import recipe_file
 from eval.reproduce.builder import set_words
-from eval.reproduce.matrix import Column, Matrix, Row, Training
+from eval.reproduce.by_hand import commands_by_hand
+from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
@@ -29,7 +30,8 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _recipes(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = save_recipes(tmp_path / "recipes", ["small-splade", "small-spade"], tmp_path / "backbone")
+    names = ["small-splade", "small-spade", "small-sparterm"]
+    folder = save_recipes(tmp_path / "recipes", names, tmp_path / "backbone")
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
 
@@ -168,6 +170,112 @@ def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
     assert expanded.reads == (file,)
     assert steps["indexes/toy/doct5query"].needs == (expanded,)
     assert "--bm25" in steps["indexes/toy/doct5query"].arguments
+
+
+def test_bm25_with_other_parameters_searches_the_same_index(data: Path) -> None:
+    rows = {
+        "BM25": Row(bm25="text"),
+        "tuned": Row(bm25="text", k1=0.82, b=0.68),
+        "pieces": Row(bm25="word-pieces", k1=0.82, b=0.68),
+    }
+    plan = plan_of(data, rows)
+    steps = by_name(plan)
+    assert kinds(plan).count("index-bm25") == 1
+    assert steps["runs/toy/test/tuned.txt"].needs == (steps["indexes/toy/bm25"],)
+    for name in ("tuned", "pieces"):
+        for step in (f"runs/toy/test/{name}.txt", f"costs/toy/test/{name}.json"):
+            assert "--k1 0.82 --b 0.68" in steps[step].command
+    assert plan.cells[1].run == home() / "runs" / "toy" / "test" / "tuned.txt"
+    for cell in plan.cells[1:]:
+        assert any("--k1 0.82 --b 0.68" in line for line in commands_by_hand(plan, cell) if "search.lucene" in line)
+
+
+def test_a_row_re_ranks_the_run_of_another(data: Path) -> None:
+    rows = {
+        "BM25": Row(bm25="text"),
+        "spade": Row(recipe="small-spade", rerank="BM25", depth=5, encode={"k": 2}),
+        "cross": Row(cross_encoder="a/b", rerank="BM25", depth=3, options=("--max-length", "64")),
+        "given": Row(run=str(data / "toy" / "run.txt")),
+        "again": Row(model="spade", rerank="given", depth=2),
+        "best": Row(best_of=("spade", "cross", "given"), best_by="MRR@10"),
+    }
+    plan = plan_of(data, rows, hits=10, dtype="fp32")
+    steps, cells = by_name(plan), {cell.row: cell for cell in plan.cells}
+    searched, trained = steps["runs/toy/test/bm25.txt"], steps["checkpoints/spade"]
+    folder = home() / "reranked" / "toy" / "test"
+    step = steps["reranked/toy/test/spade"]
+    assert step.needs == (trained, searched)
+    assert step.arguments == (
+        "--collection", f"{data}/toy", "--split", "test", "--run", f"first={searched.writes[0]}", "--depth", "5",
+        "--checkpoint", str(trained.writes[0]), "--set", "k=2", "--dtype", "fp32", "--output", str(folder / "spade"),
+    )  # fmt: skip
+    assert cells["spade"].run == folder / "spade" / "first-top5.txt"
+    assert cells["spade"].costs is None
+    assert "vectors/toy/spade" not in steps  # nothing is encoded, indexed or searched
+    assert "--cross-encoder a/b --max-length 64 --dtype fp32" in steps["reranked/toy/test/cross"].command
+    assert steps["reranked/toy/test/again"].reads[-1] == data / "toy" / "run.txt"
+    best = steps["runs/toy/test/best.txt"]
+    assert best.needs == (step, steps["reranked/toy/test/cross"])
+    assert f"--measure MRR@10 --run {cells['spade'].run} {cells['cross'].run} {data}/toy/run.txt" in best.command
+    by_hand = commands_by_hand(plan, cells["spade"])
+    (exported,) = (number for number, line in enumerate(by_hand) if "prepare export" in line)
+    assert by_hand[exported - 1] == step.command
+    assert all("eval.trec_eval" in line and str(cells["spade"].run) in line for line in by_hand[exported + 1 :])
+    assert not any("search.lucene" in line for line in by_hand)
+
+
+def test_seeds_of_a_re_ranked_row_are_those_of_its_runs(data: Path) -> None:
+    rows = {
+        "splade": Row(recipe="small-splade", seeds=(1, 2)),
+        "cross": Row(cross_encoder="a/b", rerank="splade", depth=3),
+    }
+    plan = plan_of(data, rows)
+    assert [(cell.row, cell.seed) for cell in plan.cells[2:]] == [("cross", 1), ("cross", 2)]
+    assert "splade-seed-2.txt" in by_name(plan)["reranked/toy/test/cross-seed-2"].command
+
+
+def test_a_sample_holds_the_top_of_bm25(data: Path) -> None:
+    sample = Sample(queries=3, documents=9, seed=4)
+    columns = {"sample": Column(collection=str(data / "toy"), split="test", pool=2, sample=sample)}
+    plan = plan_of(data, {"BM25": Row(bm25="text")}, columns=columns, hits=10)
+    steps, name = by_name(plan), "toy-test-sample-3-queries-9-documents-pool-2-seed-4"
+    drawn = steps[f"data/{name}"]
+    assert drawn.needs == (steps["runs/toy/test/bm25.txt"],)
+    assert drawn.arguments == (
+        "sample", "--collection", f"{data}/toy", "--split", "test", "--seed", "4", "--queries", "3",
+        "--documents", "9", "--run", str(drawn.needs[0].writes[0]), "--depth", "2", "--output", str(drawn.writes[0]),
+    )  # fmt: skip
+    assert steps[f"indexes/{name}/bm25"].needs == (drawn,)
+
+
+def test_a_class_of_queries_shares_all_but_the_evaluation(data: Path) -> None:
+    whole = Column(collection=str(data / "toy"), split="test")
+    columns = {"all": whole, "few": dataclasses.replace(whole, overlap="Match <= 1", measures=("MRR@10",))}
+    plan = plan_of(data, {"BM25": Row(bm25="text")}, columns=columns)
+    steps = by_name(plan)
+    assert kinds(plan) == ["index-bm25", "search", "evaluate", "costs", "pool", "evaluate"]
+    classified, evaluated = steps["data/toy-test-overlap"], steps["evaluations/toy/test/bm25-match-1.json"]
+    assert classified in evaluated.needs
+    qrels = str(classified.writes[0] / "match-1.txt")
+    assert f"--qrels {qrels} --measures MRR@10 --per-query" in evaluated.command
+    assert qrels in commands_by_hand(plan, plan.cells[1])[-1]
+
+
+EXPANSION_ONLY = (
+    "settings.mode=expansion-only",
+    "settings.query=tf",
+    "stages=[{name: gate, objective: gate, steps: 2, batch_size: 4}]",
+    "validation=null",
+)
+
+
+@pytest.mark.parametrize(("changes", "impact"), [((), True), (EXPANSION_ONLY, False)])
+def test_stock_commands_score_as_the_model_does(data: Path, changes: tuple[str, ...], impact: bool) -> None:
+    plan = plan_of(data, {"sparterm": Row(recipe="small-sparterm", changes=changes), "same": Row(model="sparterm")})
+    for cell in plan.cells:
+        indexed, searched = (line for line in commands_by_hand(plan, cell) if ".lucene " in line)
+        assert ("--impact" in indexed) == impact
+        assert ("--impact --min-idf -1" if impact else "--bm25 --pretokenized") in searched
 
 
 def test_given_runs_are_measured_and_published_rows_need_nothing(data: Path) -> None:

@@ -11,7 +11,8 @@ from encoders.encoding import load_encoder
 from eval.reproduce import pooled
 from eval.reproduce.prepare import main
 from learned_sparse.collections.collection import load_collection, split_names
-from learned_sparse.collections.trec import write_run
+from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.core import LearnedSparseError
 from tests.tiny_models import TEXTS
 from tests.toy_data import save_beir
 
@@ -74,6 +75,68 @@ def test_a_pool_has_the_settings_of_its_split(name: str, collection: Path, tmp_p
     pool = load_collection(pooled(str(folder), name, "test", run, 1))
     assert whole.remove_query is pool.split("test").remove_query is (name == "arguana")
     assert pool.split("test").measures == whole.measures
+
+
+def sample(collection: Path, output: Path, *words: str) -> list[str]:
+    """Ids of the documents of a sample, which has one query."""
+    where = ["--collection", str(collection), "--split", "test", "--queries", "1"]
+    assert main(["sample", *where, *words, "--output", str(output)]) == 0
+    drawn = load_collection(str(output))
+    (query,) = drawn.queries("test")
+    assert drawn.qrels("test")[query.id].items() <= load_collection(str(collection)).qrels("test")[query.id].items()
+    documents = {document.id: document for document in drawn.documents()}
+    assert {"q1": "d1", "q2": "d3"}[query.id] in documents
+    assert "d2" not in documents or documents["d2"].expanded == "warm"
+    return [query.id, *documents]
+
+
+def test_a_sample_is_drawn_by_its_seed(collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draws = [sample(collection, tmp_path / str(s), "--documents", "2", "--seed", str(s)) for s in range(12)]
+    assert {len(draw) for draw in draws} == {3}  # a query and two documents
+    assert len({tuple(draw) for draw in draws}) > 2
+    assert sample(collection, tmp_path / "again", "--documents", "2", "--seed", "3") == draws[3]
+    assert sample(collection, tmp_path / "whole", "--seed", "3")[1:] == ["d1", "d2", "d3"]
+    run = tmp_path / "run.txt"
+    write_run(run, {"q1": [("d2", 2.0), ("d3", 1.0)], "q2": [("d2", 2.0)]}, "x")
+    top = ["--run", str(run), "--depth", "1"]
+    assert "d2" in sample(collection, tmp_path / "pool", *top)
+    assert len(sample(collection, tmp_path / "pool and one", *top, "--documents", "3")) == 4
+    for words, message in (
+        (["--documents", "4"], "toy: 3 documents; sample fewer"),
+        ([*top, "--documents", "1"], "toy: 2 documents are relevant or in the pool; sample at least as many"),
+        (["--queries", "3"], "toy, test: 2 queries have relevant documents; sample fewer"),
+        (["--run", str(run)], "--run and --depth belong together"),
+    ):
+        with pytest.raises(LearnedSparseError, match=message):
+            sample(collection, tmp_path / "refused", *words)
+
+
+def test_judgements_by_overlap(tmp_path: Path, tiny_bert: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    documents = {"d1": "wing drag", "d2": "heat flow", "d3": "wing heat"}
+    queries = {"all": "wing drag", "one": "heat rain", "more": "wing heat rain", "unjudged": "wing"}
+    pairs = [("all", "d1", 1), ("one", "d2", 1), ("more", "d3", 2), ("more", "d1", 0)]
+    save_beir(tmp_path / "toy", documents, queries, {"test": pairs})
+    where = ["--collection", str(tmp_path / "toy"), "--split", "test", "--tokenizer", str(tiny_bert)]
+    assert main(["overlap", *where, "--output", str(tmp_path / "classes")]) == 0
+    assert "1 Match <= 1, 1 Match > 1, 1 Match all" in capsys.readouterr().out
+    files = {file.name: file.read_text("utf-8") for file in (tmp_path / "classes").iterdir()}
+    assert files == {
+        "match-1.txt": "one 0 d2 1\n", "match-more.txt": "more 0 d3 2\nmore 0 d1 0\n", "match-all.txt": "all 0 d1 1\n",
+    }  # fmt: skip
+
+
+@pytest.mark.jvm
+def test_the_best_run_of_each_query(collection: Path, tmp_path: Path) -> None:
+    runs = {
+        "a": {"q1": [("d1", 2.0)], "q2": [("d1", 2.0), ("d3", 1.0)]},
+        "b": {"q1": [("d2", 2.0)], "q2": [("d3", 1.0)]},
+    }
+    for name, run in runs.items():
+        write_run(tmp_path / f"{name}.txt", run)
+    files = [str(tmp_path / f"{name}.txt") for name in runs]
+    where = ["--collection", str(collection), "--split", "test", "--measure", "MRR@10", "--run", *files]
+    assert main(["best", *where, "--output", str(tmp_path / "best.txt")]) == 0
+    assert read_run(tmp_path / "best.txt") == {"q1": runs["a"]["q1"], "q2": runs["b"]["q2"]}
 
 
 def test_word_pieces_are_counted_in_whole_texts(tiny_bert: Path, tmp_path: Path) -> None:
