@@ -73,7 +73,7 @@ def test_small_steps_of_leaderboards(collection: Path, tmp_path: Path) -> None:
     for words in (
         ["export", *on, "--documents", *out],
         ["pool", *on, "--run", str(run), "--depth", "1"],
-        ["expand", "--input", str(collection / "corpus.jsonl"), *out],
+        ["expand", "--collection", str(collection), *out],
     ):
         with pytest.raises(LearnedSparseError, match=ERROR):
             prepare.main(words)

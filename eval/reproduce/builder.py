@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -22,6 +22,9 @@ from learned_sparse.core import (
     run_file,
     vectors_folder,
 )
+
+if TYPE_CHECKING:
+    from encoders.training import Recipe
 
 BM25 = "bm25"
 """Name of the index and the runs of ``learned_sparse.index --bm25`` and ``learned_sparse.search --bm25``."""
@@ -202,14 +205,28 @@ class Builder:
             facts={"remove_query": whole.facts["remove_query"]},
         )  # fmt: skip
 
+    def expanded_file(self, row: str, collection: str) -> Path | None:
+        """Predicted queries of ``collection`` for a row: its own file, or that of the row with its checkpoint."""
+        own, model = self.matrix.rows[row].expanded, self.matrix.rows[row].model
+        file = own or (self.matrix.rows[model].expanded if model is not None else None)
+        return None if file is None else Path(file.replace("{collection}", collection))
+
+    def expanded_data(self, row: str, recipe: Recipe) -> list[str]:
+        """Changes of ``recipe`` that give a row's predicted queries to each of its sources that is a collection."""
+        names = {n: load_collection(part.collection).name for n, part in enumerate(recipe.data) if part.collection}
+        files = {number: self.expanded_file(row, name) for number, name in names.items()}
+        return [f"data.{number}.expanded={file}" for number, file in files.items() if file is not None]
+
     def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""
-        words: tuple[str | Path, ...] = ("expand", "--input", file, *self.bad_lines)
-        name = self.named(stem, "eval.reproduce.prepare", words, reads=(file,))
+        words: tuple[str | Path, ...] = ("expand", "--collection", target.documents_of, "--expanded", file)
+        words += self.bad_lines
+        made_of = {"needs": target.needs, "reads": (file, *target.corpus), "facts": target.documents_facts}
+        name = self.named(stem, "eval.reproduce.prepare", words, **made_of)
         texts, index = home() / "expanded" / target.name / name, index_folder(target.name, name)
         documents = self.step(
             "prepare", f"expanded text of {target.name}", "eval.reproduce.prepare", (*words, "--output", texts),
-            name=_name(texts), reads=(file,), writes=(texts,), disk_bytes=target.documents * TEXT_BYTES,
+            name=_name(texts), writes=(texts,), disk_bytes=target.documents * TEXT_BYTES, **made_of,
         )  # fmt: skip
         return self.step(
             "index-bm25", f"index {stem}, {target.name}", "learned_sparse.index",

@@ -118,7 +118,10 @@ class Row:
     options: tuple[str, ...] = ()
     """Further arguments of ``learned_sparse.encode``, such as ``--bits 4``, or of ``eval.rerank``."""
     expanded: str | None = None
-    """File of documents with docT5query's queries; ``{data}`` and ``{collection}`` are filled in."""
+    """docT5query's queries by document id (JSONL or TSV), for BM25, or for the training and encoding of a model.
+
+    ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file.
+    """
     backend: Literal["lucene", "exact"] = "lucene"
     curve: str | None = None
     """Line of the trade-off figure that the row is a point of."""

@@ -41,7 +41,7 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
     "queries": _LEARNED,
     "index_of": _LEARNED,
     "options": ("bm25", *_LEARNED, "cross_encoder"),
-    "expanded": ("bm25",),
+    "expanded": ("bm25", *_LEARNED),
     "k1": ("bm25",),
     "b": ("bm25",),
     "backend": _LEARNED,
@@ -53,8 +53,8 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
     "tolerance": _OURS,
 }
 """The kinds of rows that a setting applies to."""
-_OF_SEARCHES = ("queries", "index_of", "backend")
-"""Settings that a row with ``rerank`` cannot have."""
+_OF_SEARCHES = ("queries", "index_of", "backend", "expanded")
+"""Settings that a row with ``rerank`` cannot have; it reads documents without expanded text."""
 _EMPTY = Row()
 
 Measures = Mapping[str, tuple[str, ...] | None]
@@ -223,7 +223,7 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
             raise LearnedSparseError(
                 f"{where}: {key!r} means nothing in a row of {row.kind!r}, only of {', '.join(kinds_of_setting)}"
             )
-    if (row.bm25 == "expanded") != (row.expanded is not None):
+    if row.bm25 is not None and (row.bm25 == "expanded") != (row.expanded is not None):
         raise LearnedSparseError(f"{where}: 'bm25: expanded' and 'expanded: FILE' belong together")
     if row.published is not None and not row.scores:
         raise LearnedSparseError(f"{where}: a published row needs 'scores'")
@@ -239,8 +239,10 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
     learned = row if row.model is None else matrix.rows[row.model]
     if learned.recipe is not None:
         with _located(where):
-            splits = recipe_splits(_recipe(learned, matrix.training))
-        _check_splits(row, matrix, splits, where)
+            recipe = _recipe(learned, matrix.training)
+            if row.expanded is not None and not any(source.collection for source in recipe.data):
+                raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")
+        _check_splits(row, matrix, recipe_splits(recipe), where)
     if row.index_of is not None:
         _check_index_of(name, row, row.index_of, matrix, f"{where}: index_of")
 
@@ -309,9 +311,9 @@ def _check_index_of(name: str, row: Row, index_of: str, matrix: Matrix, where: s
         raise LearnedSparseError(
             f"{where}: {index_of!r} has other weights; write model: {other.model or index_of} in this row"
         )
-    if (row.encode, row.options) != (other.encode, other.options):
+    if (row.encode, row.options, row.expanded or other.expanded) != (other.encode, other.options, other.expanded):
         raise LearnedSparseError(
-            f"{where}: the documents are those of {index_of!r}: give this row the same encode and options, "
+            f"{where}: the documents are those of {index_of!r}: give this row the same encode, options and expanded, "
             "and put what changes queries under 'queries'"
         )
 

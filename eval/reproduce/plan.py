@@ -255,7 +255,7 @@ def _bm25(builder: Builder, name: str, on: Target) -> tuple[str, Step, Step]:
         searched = builder.bm25_search(on, builder.matrix.hits, stem, row.bm25_words)
     else:
         stem = slug(name) if builder.matrix.plain_names else f"{BM25}-expanded"
-        index = builder.expanded_index(stem, on, Path(str(row.expanded).replace("{collection}", on.name)))
+        index = builder.expanded_index(stem, on, builder.expanded_file(name, on.name) or Path())
         searched = builder.search(stem, "", on, ("--index", index.writes[0], *row.bm25_words), (index,))
     return stem, searched, builder.costs(stem, on, ("--index", index.writes[0], *row.bm25_words), (searched,))
 
@@ -284,8 +284,10 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
 def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     stem = _stem(builder, name, seed, row.options, row.encode)
-    words = _encode_words(stem, weights, builder, row, queries=False)
-    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
+    words, files = _encode_words(stem, weights, builder, row, queries=False), weights.reads
+    if expanded := builder.expanded_file(name, on.name):
+        words, files = [*words, "--expanded", str(expanded)], (*files, expanded)
+    return builder.encode(stem, on, words, weights.needs, files, terms=weights.terms)
 
 
 def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:
@@ -357,6 +359,7 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     if training and training.validation and load_recipe(name_or_file).validation:
         changes.append(f"validation.collection={training.validation}")
     data = training.data if training else ()
+    changes += builder.expanded_data(name, load_recipe(name_or_file, changes=changes, data=data))
     recipe = load_recipe(name_or_file, changes=changes, data=data)
     words = ["--recipe", name_or_file]
     words += [word for argument in data for word in ("--data", argument)]

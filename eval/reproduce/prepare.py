@@ -24,7 +24,6 @@ from learned_sparse.collections import (
     Split,
     add_bad_line_option,
     load_collection,
-    read_documents,
     read_run,
     split_names,
     write_run,
@@ -50,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"warning: {warning}")
         print(f"{options.output}: {options.collection}, {options.split}")
     elif options.action == "expand":
-        total, expanded = expand(options.input, options.output, options.on_bad_line)
+        total, expanded = expand(options.collection, options.expanded, options.output, options.on_bad_line)
         print(f"{options.output}: {total:,} documents, {expanded:,} of them expanded")
     elif options.action == "sample":
         sample = Sample(queries=options.queries, documents=options.documents, seed=options.seed)
@@ -104,18 +103,19 @@ def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line:
     return warnings + renamed_ids([query.id for query in queries])
 
 
-def expand(source: Path, folder: Path, on_bad_line: OnBadLine = "error") -> tuple[int, int]:
-    """Append docT5query's queries (``expanded``) to the text of each document of ``source``, for BM25.
+def expand(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = "error") -> tuple[int, int]:
+    """Append docT5query's queries to the text of each document of collection ``name``, for BM25.
 
-    Writes ``documents.jsonl`` and returns the number of documents and of expanded documents.
+    ``file`` has the queries by document id; None: the documents have them. Writes ``documents.jsonl`` and returns the
+    number of documents and of expanded documents.
     """
     expanded = 0
-    reader = read_documents(source, on_bad_line=on_bad_line)
-    with atomic_write(folder / "documents.jsonl") as file:
+    reader = load_collection(name).documents(on_bad_line, file)
+    with atomic_write(folder / "documents.jsonl") as output:
         for document in reader:
             expanded += bool(document.expanded)
             text = f"{document.text} {document.expanded}".rstrip()
-            file.write(orjson.dumps({"id": document.id, "contents": text}, option=orjson.OPT_APPEND_NEWLINE))
+            output.write(orjson.dumps({"id": document.id, "contents": text}, option=orjson.OPT_APPEND_NEWLINE))
     return reader.read, expanded
 
 
@@ -336,8 +336,9 @@ def _parser() -> argparse.ArgumentParser:
     sample_parser.add_argument("--depth", type=positive, metavar="N", help="documents of each query of --run")
     best_parser.add_argument("--run", required=True, nargs="+", type=Path, metavar="FILE", help="the runs")
     best_parser.add_argument("--measure", required=True, metavar="M", help="for instance MRR@10")
+    expand_parser.add_argument("--collection", required=True, metavar="NAME|DIR", help="the documents")
     expand_parser.add_argument(
-        "--input", required=True, type=Path, metavar="FILE|DIR", help='JSON lines with "expanded" beside the text'
+        "--expanded", type=Path, metavar="FILE|DIR", help="predicted queries by document id, if documents have none"
     )
     for sub in (pieces_parser, overlap_parser):
         sub.add_argument(

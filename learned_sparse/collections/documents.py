@@ -166,14 +166,18 @@ class Expansions:
 
     def joined(self, document: Document, where: str) -> Document:
         """``document`` with its predicted queries, if there are any; ``where`` opens an error message."""
-        if document.expanded:
-            raise LearnedSparseError(f"{where}: the document has expanded text of its own; leave {self._path} out")
         index = int(np.searchsorted(self._digests, np.uint64(_digest(document.id))))
         if index < len(self._digests) and self._digests[index] == _digest(document.id):
             id, expanded = self._at(index)
             if id == document.id:
                 self._used[index] = True
-                return without_marks(Document(id, document.text, expanded))
+                joined = without_marks(Document(id, document.text, expanded))
+                if document.expanded in ("", joined.expanded):
+                    return joined
+        if document.expanded:
+            raise LearnedSparseError(
+                f"{where}: the document has other expanded text of its own; leave {self._path} out"
+            )
         self._without += 1
         return document
 

@@ -130,6 +130,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"rows": {"a": {"bm25": "words"}}}, "rows: a: bm25: 'words' is not one of 'text', 'word-pieces', 'expanded'"),
     ({"rows": {"a": {"bm25": "expanded"}}}, "rows: a: 'bm25: expanded' and 'expanded: FILE' belong together"),
     ({"rows": {"a": {"bm25": "text", "expanded": "x"}}}, "rows: a: 'bm25: expanded' and 'expanded: FILE' belong"),
+    (
+        {"rows": {"a": {"recipe": "spade", "expanded": "x", "changes": ["data=[{triples: t.tsv}]"]}}},
+        "rows: a: 'expanded' needs training data of a collection: triples of texts have no ids",
+    ),
     ({"rows": {"a": {"bm25": "text", "seeds": [1]}}}, "a: 'seeds' means nothing in a row of 'bm25', only of recipe"),
     ({"rows": {"a": {"run": "x", "encode": {"k": 1}}}}, "rows: a: 'encode' means nothing in a row of 'run'"),
     ({"rows": {"a": {"published": "x"}}}, "rows: a: a published row needs 'scores'"),

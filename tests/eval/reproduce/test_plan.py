@@ -158,16 +158,16 @@ def test_a_pool_is_cut_with_bm25_and_searched_as_a_collection(data: Path) -> Non
 
 
 def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
-    file = data / "toy" / "corpus.jsonl"
+    file = data / "toy" / "predicted.jsonl"
     rows = {
         "pieces": Row(bm25="word-pieces"),
-        "docT5query": Row(bm25="expanded", expanded=str(data / "{collection}" / "corpus.jsonl")),
+        "docT5query": Row(bm25="expanded", expanded=str(data / "{collection}" / "predicted.jsonl")),
     }
     plan = plan_of(data, rows)
     steps = by_name(plan)
     assert steps["vectors/toy/pieces"].needs == (steps["checkpoints/word-pieces"],)
     expanded = steps["expanded/toy/doct5query"]
-    assert expanded.reads == (file,)
+    assert expanded.reads == (file, data / "toy" / "corpus.jsonl")
     assert steps["indexes/toy/doct5query"].needs == (expanded,)
     assert "--bm25" in steps["indexes/toy/doct5query"].arguments
 

@@ -237,14 +237,15 @@ def test_the_displayed_commands_of_every_other_kind_of_row(
     gate = "stages=[{name: gate, objective: gate, steps: 2, batch_size: 4}]"
     sparterm = {"recipe": str(recipes / "small-sparterm.yaml")}
     toy = new_leaderboard.copy(tmp_path / "by-hand")
-    corpus = toy.data / "toy" / "corpus.jsonl"
+    predicted = tmp_path / "predicted.tsv"
+    predicted.write_text("".join(f"d{i}\twhat is {i}\n" for i in range(0, 12, 2)), encoding="utf-8")
     run = tmp_path / "given.txt"
     run.write_text("".join(f"q{i} Q0 d{(i * 7) % 12} {i + 1} {12 - i} given\n" for i in range(12)), encoding="utf-8")
     rows = {
         "expansion-only": {
             **sparterm, "changes": ["settings.mode=expansion-only", "settings.query=tf", gate, "validation=null"]
         },
-        "expanded": {"bm25": "expanded", "expanded": str(corpus)},
+        "expanded": {"bm25": "expanded", "expanded": str(predicted)},
         "segments": {"model": "tiny", "options": ["--segment-length", "2"]},
         "exact": {"model": "tiny", "backend": "exact"},
         "fewer bits": {"model": "tiny", "options": ["--bits", "3"]},

@@ -251,23 +251,23 @@ def test_the_output_of_a_process_is_logged() -> None:
     failing = step(
         "one",
         module="eval.reproduce.prepare",
-        arguments=("expand", "--input", "nowhere.jsonl", "--output", str(home() / "x")),
+        arguments=("expand", "--collection", "nowhere", "--output", str(home() / "x")),
     )
     outcome = run_step(failing, OwnProcess(threads=1))
     assert outcome.error is not None
-    assert outcome.error.startswith("python -m eval.reproduce.prepare expand --input nowhere.jsonl")
-    assert "error: nowhere.jsonl: no such file or folder" in outcome.error
+    assert outcome.error.startswith("python -m eval.reproduce.prepare expand --collection nowhere")
+    assert "error: collection 'nowhere': no such file, folder or name" in outcome.error
     log = (home() / "reproduce" / "logs" / "one.log").read_text(encoding="utf-8")
     assert log.startswith("$ python -m eval.reproduce.prepare")
 
 
 def test_a_step_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     failing = step(
-        "one", module="eval.reproduce.prepare", arguments=("expand", "--input", "nowhere.jsonl", "--output", "x")
+        "one", module="eval.reproduce.prepare", arguments=("expand", "--collection", "nowhere", "--output", "x")
     )
-    with pytest.raises(LearnedSparseError, match=r"nowhere\.jsonl"):
+    with pytest.raises(LearnedSparseError, match="collection 'nowhere'"):
         in_this_process(failing)
-    assert "$ python -m eval.reproduce.prepare expand --input nowhere.jsonl --output x" in capsys.readouterr().out
+    assert "$ python -m eval.reproduce.prepare expand --collection nowhere --output x" in capsys.readouterr().out
 
 
 def test_a_step_that_outlives_its_killed_runner_keeps_the_next_one_out() -> None:

@@ -169,7 +169,7 @@ def test_a_folder_of_predicted_queries_is_read_whole(tmp_path: Path) -> None:
         ("e.jsonl", '{"id": "d1", "text": "a"}\n', r"e.jsonl:1: no predicted queries"),
         ("e.tsv", "x\ta\n", "no id is that of a document of .*; is it of another collection"),
         ("e.csv", "d1,a\n", "predicted queries are read from .jsonl, .json, .tsv, .txt"),
-        ("e.tsv", "d2\ta\n", "corpus.jsonl:2: the document has expanded text of its own; leave .* out"),
+        ("e.tsv", "d2\ta\n", "corpus.jsonl:2: the document has other expanded text of its own; leave .* out"),
     ],
 )
 def test_files_of_predicted_queries_that_cannot_be_joined(
