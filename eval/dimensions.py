@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from encoders.checkpoints import locate, read_notes
 from eval.costs import TermCounts, count_documents, count_queries, expected_flops
@@ -30,7 +32,17 @@ from eval.profile import (
     usage_section,
 )
 from learned_sparse.collections import filed_under
-from learned_sparse.core import LearnedSparseError, positive, queries_folder, run_main, vectors_folder, write_json
+from learned_sparse.core import (
+    LearnedSparseError,
+    SparseBatch,
+    encode_texts,
+    load_encoder,
+    positive,
+    queries_folder,
+    run_main,
+    vectors_folder,
+    write_json,
+)
 from learned_sparse.jsonvector import ENCODED, Manifest, vector_files, versions
 from learned_sparse.search import find_checkpoint
 
@@ -41,8 +53,21 @@ examples:
   python -m eval.dimensions --model uhd-bert --collection scifact --split test --output DIR
   python -m eval.dimensions --vectors VECTORS --queries QUERIES --dimension b12d61183 --dimension b12d476
 """
+_BINS = 20  # of the histogram of weights
 _WORDS = 10  # words of a dimension in the table
 _LENGTHS = 100_000  # about as many documents, evenly spaced, have their tokens counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """Weights of active dimensions before quantisation (UHD-BERT, Figure 3: mean 0.11169, deviation 0.00182)."""
+
+    documents: int
+    count: int
+    mean: float
+    deviation: float
+    histogram: Sequence[tuple[float, float, int]]
+    """``(from, to, weights)`` of bins of equal width, from the smallest to the largest weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +82,15 @@ class Analysis:
     """Dimensions that are active in documents and in no query."""
     flops: float
     """Expected FLOPS."""
+    complexity: float
+    """UHD-BERT's Eq. 9, k_q k_d / n: the FLOPS if all dimensions were equally frequent."""
     stop_share: float
     stop_dimensions: tuple[StopDimension, ...]
     flops_without: float
     """Expected FLOPS without the stop-dimensions."""
     lengths: Mapping[str, Sequence[LengthGroup]]
     meanings: Sequence[Meaning]
+    values: Values | None = None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -88,6 +116,7 @@ def main(argv: list[str] | None = None) -> int:
         meanings=meanings(
             [text for text, _ in encoded_queries], [vector for _, vector in encoded_queries], options.at_least
         ),
+        values=_document_values(options.values, vectors, manifest, checkpoint) if options.values else None,
     )
     title = f"Dimensions of {vectors.name}"
     sections = _sections(analysis, options.top, options.dimension)
@@ -116,11 +145,43 @@ def analyse(documents: TermCounts, queries: TermCounts, stop_share: float, **mem
         usage={"documents": usage(documents), "queries": usage(queries)},
         only_in_documents=len(documents.document_frequency.keys() - queries.document_frequency.keys()),
         flops=flops,
+        complexity=documents.postings / documents.texts * queries.postings / queries.texts / members["dimensions"],
         stop_share=stop_share,
         stop_dimensions=stop,
         flops_without=flops - sum(dimension.documents * (dimension.queries or 0.0) for dimension in stop),
         **members,
     )
+
+
+def values_of(batches: Iterable[SparseBatch]) -> Values:
+    """Mean, standard deviation and histogram of the weights of ``batches``.
+
+    >>> of = values_of([SparseBatch.from_dicts([{"a": 0.25, "b": 0.75}, {"c": 0.5}])])
+    >>> (of.documents, of.count, of.mean, round(of.deviation, 4), of.histogram[0])
+    (2, 3, 0.5, 0.2041, (0.25, 0.275, 1))
+    """
+    parts = list(batches)
+    weights = np.concatenate([np.asarray(part.values, np.float64) for part in parts] or [np.empty(0)])
+    if not len(weights):
+        raise LearnedSparseError("no document has an active dimension")
+    counts, edges = np.histogram(weights, bins=_BINS)
+    bins = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
+    return Values(
+        documents=sum(map(len, parts)),
+        count=len(weights),
+        mean=float(weights.mean()),
+        deviation=float(weights.std()),
+        histogram=[(round(low, 6), round(high, 6), count) for low, high, count in bins],
+    )
+
+
+def _document_values(count: int, vectors: Path, manifest: Manifest, checkpoint: str) -> Values:
+    """The weights of the first ``count`` documents, encoded again with the settings of the vectors."""
+    recorded = manifest.encoder
+    options = {name: recorded[name] for name in ("max_length", "dtype", "top_k") if recorded.get(name) is not None}
+    encoder = load_encoder(checkpoint, "document", settings=dict(recorded.get("settings", {})), **options)
+    texts = [text for text, _ in itertools.islice(read_encoded(vector_files(vectors)), count)]
+    return values_of(encode_texts(encoder, texts[start : start + 256]) for start in range(0, len(texts), 256))
 
 
 def _model_dimensions(manifest: Manifest, checkpoint: str) -> int:
@@ -137,6 +198,7 @@ def _sections(analysis: Analysis, top: int, names: Collection[str]) -> list[Sect
     stop = stop_section(analysis.stop_dimensions, analysis.stop_share, top)
     saved = 1 - analysis.flops_without / analysis.flops if analysis.flops else 0.0
     flops = f"Without them FLOPS would be {analysis.flops_without:.4f} instead of {analysis.flops:.4f} (-{saved:.0%})."
+    flops += f" UHD-BERT's Eq. 9, k_q k_d / n, gives {analysis.complexity:.4f}."
     chosen = (
         [meaning for meaning in analysis.meanings if meaning.dimension in names] if names else analysis.meanings[:top]
     )
@@ -145,6 +207,7 @@ def _sections(analysis: Analysis, top: int, names: Collection[str]) -> list[Sect
         replace(stop, remark=f"{flops} {stop.remark}".strip()),
         *(_lengths_section(kind, groups, analysis.dimensions) for kind, groups in analysis.lengths.items()),
         _meanings_section(chosen),
+        *([_values_section(analysis.values)] if analysis.values else []),
     ]
 
 
@@ -168,6 +231,13 @@ def _meanings_section(meanings: Sequence[Meaning]) -> Section:
         for meaning in meanings
     ]
     return Section("Words of the queries that activate a dimension", "In brackets: number of queries.", columns, rows)
+
+
+def _values_section(values: Values) -> Section:
+    columns = [Column("from", 5), Column("to", 5), Column("weights")]
+    remark = f"{values.count:,} weights of {values.documents:,} documents: mean {values.mean:.5f}, deviation "
+    rows: list[list[Cell]] = [list(row) for row in values.histogram]
+    return Section("Weights before quantisation", f"{remark}{values.deviation:.5f}.", columns, rows)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -194,6 +264,7 @@ def _parser() -> argparse.ArgumentParser:
         help="minimum number of queries of a word: %(default)s (paper)",
     )
     add("--top", type=positive, default=20, metavar="N", help="rows of the long tables (default: %(default)s)")
+    add("--values", type=positive, metavar="N", help="histogram of the weights of N documents (UHD-BERT, Figure 3)")
     add("--dimension", action="append", default=[], metavar="NAME", help="show the words of this one; repeatable")
     add("--output", type=Path, metavar="DIR", help="write dimensions.md, dimensions.json and two charts (SVG) there")
     add("--markdown", action="store_true", help="print a Markdown page")

@@ -13,7 +13,7 @@ from eval.costs import count_terms
 from eval.dimensions import analyse, main
 from eval.profile import LengthGroup, density_chart, meanings
 from eval.profile.texts import by_length
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, encode_texts, load_encoder
 from learned_sparse.encode import __main__ as encode
 from tests.tiny_models import VOCABULARY, WORDS
 from tests.toy_data import save_beir
@@ -26,6 +26,7 @@ def test_flops_without_stop_dimensions_by_hand() -> None:
     assert analysis.only_in_documents == 2  # hives, skin
     assert analysis.flops == pytest.approx((4 * 1 + 2 * 2) / 15)
     assert analysis.flops_without == pytest.approx(2 * 2 / 15)  # the stop-dimension is "the"
+    assert analysis.complexity == pytest.approx(8 / 5 * 4 / 3 / 9)  # UHD-BERT, Eq. 9
 
 
 def test_groups_of_equal_lengths_stay_together() -> None:
@@ -105,6 +106,17 @@ def test_chosen_dimensions_and_samples(
     printed = capsys.readouterr().out.split("## Words")[-1]
     assert len([line for line in printed.splitlines() if line.startswith("|")]) == 3
     assert f"| {chosen}" in printed
+
+
+def test_values_are_those_of_the_encoder(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(encoded, "--values", "3", "--output", str(tmp_path)) == 0
+    values = json.loads((tmp_path / "dimensions.json").read_text())["values"]
+    encoder = load_encoder(str(encoded / "model"), "document", dtype="fp32")
+    weights = encode_texts(encoder, [" ".join(WORDS[i : i + 1 + i]) for i in range(3)]).values
+    assert (values["documents"], values["count"]) == (3, len(weights))
+    assert values["mean"] == pytest.approx(float(weights.mean()), rel=0.01)  # in the dtype of the vectors
+    assert sum(count for _, _, count in values["histogram"]) == len(weights)
+    assert "Weights before quantisation" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from eval.profile.__main__ import main
 from eval.profile.frequencies import read_counts
 from eval.profile.scores import KINDS, score_parts
+from eval.profile.texts import expansion
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.index import build_index, encoded_files
@@ -67,6 +68,21 @@ def profile_json(text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any
     assert main([*text.split(), "--json"]) == 0
     content: dict[str, Any] = json.loads(capsys.readouterr().out)
     return content
+
+
+def test_dropped_and_added_terms(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [("hives of the skin", {"hives": 4, "skin": 2, "rash": 3, "the": 1}), ("rain the rain", {"wing": 1})]
+    found = expansion(texts, str(workspace / "tokenizer"))
+    # of the first text "of" is dropped and rash added, of the second rain and the are dropped and wing added
+    assert (found.documents, found.pieces, found.terms) == (2, 6 / 2, 5 / 2)
+    assert (found.dropped, found.added) == (3 / 2, 2 / 2)
+    with pytest.raises(LearnedSparseError, match="a dimension is no word piece of"):
+        expansion([("rain", {"b12d7": 1})], str(workspace / "tokenizer"))
+    content = profile_json("vectors --expansion --documents 2", capsys)["expansion"]
+    assert content["documents"] == 2
+    assert content["terms"] == 8 / 2  # d1 and d3
+    assert main(["vectors", "--expansion"]) == 0
+    assert "Terms dropped and added" in capsys.readouterr().out
 
 
 def test_parts_of_scores_by_hand() -> None:
