@@ -115,13 +115,13 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
     """
     name = str(name)
     path = Path(name)
-    if name.startswith(catalogue.folder_name(catalogue.CATALOGUE)) and not path.exists():
+    if name.startswith(catalogue.folder_name(catalogue.CATALOGUE)) and not _exists(path):
         name = catalogue.name_of_folder(name)
     if name.startswith(catalogue.CATALOGUE):
         return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)), Path(), on_bad_line)
     if path.suffix in {".yaml", ".yml"}:
         return Collection(read_description(path), data or path.parent, on_bad_line)
-    if path.is_dir() and name not in descriptions():
+    if _exists(path) and path.is_dir() and name not in descriptions():
         return Collection(describe_folder(path), path, on_bad_line)
     return Collection(shipped_description(name), data or data_root(), on_bad_line)
 
@@ -136,7 +136,7 @@ def filed_under(name: str) -> str:
 
     ``name`` itself if it is the name of a folder that no longer exists.
     """
-    return load_collection(name).name if ":" in name or Path(name).exists() else name
+    return load_collection(name).name if ":" in name or _exists(Path(name)) else name
 
 
 def named_split(name: str, collection: Collection, default: str) -> str:
@@ -160,9 +160,9 @@ def split_names(name: str, split: str) -> tuple[str, ...]:
         known = described_split(entry) or described_split(below)
         return (f"{known[0]}:{known[1]}", *known[2].contains_queries_of) if known else (f"{name}:{split}",)
     path = Path(name)
-    if path.suffix in {".yaml", ".yml"} and path.exists():
+    if path.suffix in {".yaml", ".yml"} and _exists(path):
         description = read_description(path)
-    elif (path / DESCRIPTION).is_file():
+    elif _exists(path / DESCRIPTION):
         description = read_description(path / DESCRIPTION)
     elif path.name in descriptions():
         description = shipped_description(path.name)
@@ -183,7 +183,7 @@ def local_file(source: Source, root: Path) -> Path | None:
     """The first existing file of ``source``; the file of an embedded collection is generated if need be."""
     if source.embedded:
         return pydoc.build() / source.embedded
-    return next((path for path in candidates(source, root) if path.exists()), None)
+    return next((path for path in candidates(source, root) if _exists(path)), None)
 
 
 def candidates(source: Source, root: Path) -> list[Path]:
@@ -224,3 +224,11 @@ def _open(
         file = source.files[0]
         way_out = f"\nPut the file at {root / file}, or set {DATA_VARIABLE} to the folder that has it as {file}"
     raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(failures) + way_out)
+
+
+def _exists(path: Path) -> bool:
+    """Whether ``path`` exists; a name that no file can have, such as a too long one, is that of no file."""
+    try:
+        return path.exists()
+    except OSError:
+        return False

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eval.reproduce.matrix_file import load_matrix
 from eval.reproduce.prepare import pool_folder
 from learned_sparse import prune
-from learned_sparse.collections import load_collection
+from learned_sparse.collections import load_collection, split_names
 from learned_sparse.core import (
     LearnedSparseError,
     checkpoint_folder,
@@ -98,3 +98,10 @@ def test_splits_of_a_collection(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: the name '\.\./\.\./x' cannot be a folder"):
         load_collection(tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize("name", ["é" * 300, f"{'x' * 300}/y", f"data/{'x' * 300}.yaml", f"ir_datasets--{'x' * 300}"])
+def test_a_name_too_long_for_a_file_is_no_collection(name: str) -> None:
+    with pytest.raises(LearnedSparseError, match=r"no such file|cannot be read|no data set|not in the catalogue"):
+        load_collection(name)
+    assert split_names(name, "train")[0].endswith(":train")
