@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from eval.measures import SIGNIFICANT, write_texts
 from eval.report.figures import NAMES, figures, titles
-from eval.report.results import COSTS, VERDICTS, Results, mark, p_value, signed, verdict
+from eval.report.results import COSTS, VERDICTS, Results, mark, p_value, signed, summary, verdict
 from learned_sparse.core import atomic_write
 
 _FOLDER = Path(__file__).parent
@@ -164,6 +164,7 @@ def _context(results: Results) -> dict[str, Any]:
             for key, value in (cell.get("expected") or {}).items()
         ],
         "facts": facts(results),
+        "summary": summary(results),
     }
 
 

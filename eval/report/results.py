@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from eval.measures import SIGNIFICANT
+from eval.measures import SIGNIFICANT, confidence_interval, differences
 from learned_sparse.core import LearnedSparseError, read_json
 
 Json = Mapping[str, Any]
@@ -26,6 +27,7 @@ VERDICTS = {
     "better": ("+", "unsure"),
 }
 """Sign and CSS class of each verdict: the sign carries the meaning where colour is not seen."""
+_SYSTEM = re.compile(r"^[^\W_]+")
 _KEYS = ("title", "about", "command", "versions", "processor", "baseline", "test", "columns", "rows", "cells", "claims")
 
 
@@ -155,6 +157,47 @@ class Results:
     @cached_property
     def _cells(self) -> dict[tuple[str, str], Json]:
         return {(cell["row"], cell["column"]): cell for cell in self.content["cells"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best row of a system, and its difference from the baseline with a 95 % confidence interval over queries."""
+
+    row: str
+    value: float
+    difference: float | None
+    low: float | None
+    high: float | None
+
+
+def summary(results: Results) -> tuple[Json, Quantity, list[Best]] | None:
+    """The best row of each system in the first measure of the first column that is measured, best first.
+
+    Rows of a system begin with the same word. Published rows, re-ranked runs of other systems and upper bounds
+    (``best_of``) do not take part. None if nothing is measured.
+    """
+    own = [row["name"] for row in results.rows if row["kind"] not in {"published", "cross_encoder", "best_of"}]
+    for column in results.columns:
+        quantity = next((one for one in results.quantities(column) if not one.cost), None)
+        if quantity is None:
+            continue
+        values = {row: value for row in own if (value := results.value(row, column["name"], quantity)) is not None}
+        best: dict[str, str] = {}
+        for row in sorted(values, key=values.__getitem__, reverse=True):
+            best.setdefault(_SYSTEM.findall(row)[0] if _SYSTEM.findall(row) else row, row)
+        if best:
+            per_query = results.per_query.get(column["name"], {})
+            return column, quantity, [_best(row, values[row], results, quantity, per_query) for row in best.values()]
+    return None
+
+
+def _best(row: str, value: float, results: Results, quantity: Quantity, per_query: Mapping[str, Any]) -> Best:
+    scores, baseline = (per_query.get(name, {}).get(quantity.key) for name in (row, results.content["baseline"]))
+    if row == results.content["baseline"] or not scores or not baseline:
+        return Best(row=row, value=value, difference=None, low=None, high=None)
+    changes = differences(scores, baseline)
+    low, high = confidence_interval(changes)
+    return Best(row=row, value=value, difference=float(changes.mean()), low=low, high=high)
 
 
 def mark(cell: Json, key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 
 from encoders.encoding import new_model, save_checkpoint
 from eval.costs import sparsity_of_files
-from eval.measures import evaluate
+from eval.measures import Scores, evaluate
 from eval.sweep import Sweep, combinations, main
 from learned_sparse.collections import load_collection, read_run
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.encode import write_vectors
 from learned_sparse.index import __main__ as index
+from learned_sparse.search import ExactSearcher
 from learned_sparse.search import __main__ as search
 from tests.tiny_models import WORDS
 from tests.toy_data import save_beir
@@ -105,6 +107,29 @@ def test_settings_of_queries_do_not_encode_documents_again(
     terms = [(row.sparsity.documents.mean, row.sparsity.queries.mean) for row in rows]
     assert terms[0][0] == terms[2][0] > terms[1][0] == terms[3][0]
     assert terms[0][1] == terms[1][1] < terms[2][1] == terms[3][1]
+
+
+def test_one_variant_of_the_documents_is_in_memory(
+    folder: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eleven alphas on 8.8 million passages would need more than 100 GB at once."""
+    stored = checkpoint(tmp_path / "stored", tiny_bert, "spade", {})
+    loaded: list[weakref.ref[ExactSearcher]] = []
+    load = ExactSearcher.load
+
+    def watched(*paths: Any) -> ExactSearcher:
+        assert not [searcher for searcher in loaded if searcher() is not None]
+        searcher = load(*paths)
+        loaded.append(weakref.ref(searcher))
+        return searcher
+
+    monkeypatch.setattr(ExactSearcher, "load", watched)
+    monkeypatch.setattr("eval.sweep.evaluate", lambda *_, **__: Scores(mean={}, per_query={}, missing=(), unjudged=()))
+    sweep = Sweep(
+        checkpoint=stored, collection=load_collection(folder), split="test", measures=("MRR@10",), hits=5,
+        encoder_options={"device": "cpu", "dtype": "fp32"},
+    )  # fmt: skip
+    assert len(sweep.run(combinations({"alpha": (0.0, 0.5, 1.0)}))) == len(loaded) == 3
 
 
 @pytest.mark.parametrize(

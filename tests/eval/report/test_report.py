@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.report.__main__ import main
 from eval.report.pages import cells_csv, code, html, markdown, page, plain, write_report
-from eval.report.results import COSTS, Results, measure
+from eval.report.results import COSTS, Results, measure, signed, summary
 from eval.reproduce.claims import COSTS as CLAIMED_COSTS
 from eval.reproduce.matrix import PUBLISHED_COSTS
 from learned_sparse.core.errors import LearnedSparseError
@@ -127,6 +128,34 @@ def test_verdicts_have_signs_besides_colours() -> None:
     tables = markdown(results, {})
     assert [sign for sign in (*signs, "failed", "± 0.0042") if sign not in tables] == []
     assert "encode ended with status 137: killed" in tables
+
+
+def test_the_summary_has_the_best_row_of_each_system() -> None:
+    results = made_up()
+    found = summary(results)
+    assert found is not None
+    column, quantity, bests = found
+    assert (column["name"], quantity.key) == (COLUMNS[0], "nDCG@10")
+    names = [best.row for best in bests]
+    assert len({name.split()[0].split("-")[0].strip(",") for name in names}) == len(names)
+    assert names == sorted(names, key=lambda name: -(results.value(name, COLUMNS[0], quantity) or 0))
+    by_name = {best.row: best for best in bests}
+    assert by_name["BM25"].difference is None  # the baseline
+    (name,) = (name for name in names if name.startswith("SPLADE"))
+    splade, compared = by_name[name], compare_values(results.per_query[COLUMNS[0]], name, "BM25")
+    assert (splade.difference, splade.low, splade.high) == pytest.approx(compared)
+    line = next(line for line in markdown(results, {}).splitlines() if line.startswith(f"| {name} |"))
+    assert f"| {signed(splade.low)} to {signed(splade.high)} |" in line
+    assert "Best row of each system" in html(results)
+    assert summary(report_results.published_only()) is None
+
+
+def compare_values(rows: Any, row: str, baseline: str) -> tuple[float, float, float]:
+    """Mean difference in nDCG@10 and its interval, by SciPy."""
+    pairs = zip(rows[row]["nDCG@10"].values(), rows[baseline]["nDCG@10"].values(), strict=True)
+    values = [a - b for a, b in pairs]
+    low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    return sum(values) / len(values), float(low), float(high)
 
 
 def test_a_claim_is_one_line_with_all_its_columns() -> None:
