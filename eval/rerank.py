@@ -15,7 +15,9 @@ from eval.measures import (
     Cell,
     Column,
     Judged,
+    add_expanded_option,
     add_judged_options,
+    check_expanded,
     evaluate,
     format_table,
     load_judged,
@@ -134,13 +136,13 @@ class DotProducts:
     def __init__(self, checkpoint: str, **options: Any) -> None:
         """``options`` are those of ``load_encoder``, for both sides."""
         self._queries = load_encoder(checkpoint, "query", **options)
-        self._documents = load_encoder(checkpoint, "document", **options)
+        self.document_encoder = load_encoder(checkpoint, "document", **options)
         if self._queries.description.get("scoring", "impact") != "impact":
             raise LearnedSparseError(f"{checkpoint}: scored by BM25; only models scored by impacts have dot products")
         self.description = {
             "checkpoint": checkpoint,
             "query_encoder": dict(self._queries.description),
-            "document_encoder": dict(self._documents.description),
+            "document_encoder": dict(self.document_encoder.description),
         }
 
     def scores(
@@ -157,7 +159,7 @@ class DotProducts:
         for start in range(0, len(ids), _DOCUMENTS):
             part = ids[start : start + _DOCUMENTS]
             texts = [self._text(documents[document]) for document in part]
-            encoded_documents = encode_texts(self._documents, texts).to_scipy().astype(np.float64)
+            encoded_documents = encode_texts(self.document_encoder, texts).to_scipy().astype(np.float64)
             of_part = np.array([position for document in part for position in positions[document]])
             document_rows = np.repeat(np.arange(len(part)), [len(positions[document]) for document in part])
             query_rows = [row_of[pairs[position][0]] for position in of_part]
@@ -166,7 +168,7 @@ class DotProducts:
         return scores
 
     def _text(self, document: Document) -> str:
-        return document.with_expanded if self._documents.uses_expanded else document.text
+        return document.with_expanded if self.document_encoder.uses_expanded else document.text
 
 
 def first_stage(run: Run, queries: Iterable[str], *, remove_query: bool = False) -> Run:
@@ -213,6 +215,7 @@ def main(argv: list[str] | None = None) -> int:
         for name, run in read_runs(options.run).items()
     }
     scorer = _load_scorer(options)
+    check_expanded(judged.collection, scorer.document_encoder if isinstance(scorer, DotProducts) else None)
     scores = _score_pairs(scorer, judged, list(runs.values()), depths[-1])
     rows: list[Row] = []
     for name, run in runs.items():
@@ -311,6 +314,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add_judged_options(parser)
+    add_expanded_option(parser)
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")

@@ -16,6 +16,8 @@ from eval.measures import (
     Cell,
     Column,
     add_collection_options,
+    add_expanded_option,
+    check_expanded,
     evaluate,
     format_table,
     load_split,
@@ -107,6 +109,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         self._document_encoder = self._load({})
+        check_expanded(self.collection, self._document_encoder)
         if self._document_encoder.description.get("scoring", "impact") != "impact":
             raise LearnedSparseError(f"{self.checkpoint}: scored by BM25; only models scored by impacts can be swept")
 
@@ -243,6 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
     model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder")
     add_collection_options(parser, required=True)
+    add_expanded_option(parser)
     add_bad_line_option(add)
     add("--set", action="append", required=True, metavar="KEY=V,V,...", help="a setting and its values; repeatable")
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")

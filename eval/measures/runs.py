@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from encoders.checkpoints import TOKENIZER, locate, read_tokenizer
 from eval.measures.scores import Qrels, parse_measure
 from learned_sparse.collections import Collection, OnBadLine, Run, load_collection, read_run
-from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.core import Document, Encoder, LearnedSparseError
 
 _BATCH = 10_000  # texts tokenised at a time
 
@@ -81,11 +81,24 @@ def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
     """The collection of ``--collection`` and ``--data``, and ``--split`` or its only split."""
     on_bad_line: OnBadLine = getattr(options, "on_bad_line", None) or "error"
     collection = load_collection(options.collection, data=options.data, on_bad_line=on_bad_line)
+    collection = replace(collection, expanded=getattr(options, "expanded", None))
     if options.split is None and len(collection.splits) > 1:
         known = ", ".join(collection.splits)
         raise LearnedSparseError(f"collection {collection.name} has several splits; give --split, one of {known}")
     # Collection.split reports a collection without splits
     return collection, options.split or next(iter(collection.splits), "test")
+
+
+def add_expanded_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--expanded``, which ``load_split`` and ``load_judged`` read."""
+    text = "predicted queries of the documents by id (docT5query), for a model that reads them"
+    parser.add_argument("--expanded", type=Path, metavar="FILE|DIR", help=text)
+
+
+def check_expanded(collection: Collection, encoder: Encoder | None) -> None:
+    """Raise if ``--expanded`` is given and the encoder of documents, if there is one, does not read expanded text."""
+    if collection.expanded is not None and (encoder is None or not encoder.uses_expanded):
+        raise LearnedSparseError("--expanded: this model does not read expanded text; leave it out")
 
 
 def share(text: str) -> float:

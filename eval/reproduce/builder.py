@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +110,10 @@ class Weights:
     """Approximate number of terms of an encoded document."""
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
+
+    def reading(self, file: Path) -> Weights:
+        """The same weights used on texts that ``file`` is a part of."""
+        return replace(self, reads=(*self.reads, file))
 
 
 @dataclass(kw_only=True)

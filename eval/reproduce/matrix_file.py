@@ -53,8 +53,8 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
     "tolerance": _OURS,
 }
 """The kinds of rows that a setting applies to."""
-_OF_SEARCHES = ("queries", "index_of", "backend", "expanded")
-"""Settings that a row with ``rerank`` cannot have; it reads documents without expanded text."""
+_OF_SEARCHES = ("queries", "index_of", "backend")
+"""Settings that a row with ``rerank`` cannot have."""
 _EMPTY = Row()
 
 Measures = Mapping[str, tuple[str, ...] | None]

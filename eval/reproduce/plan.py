@@ -215,6 +215,8 @@ def _reranked(builder: Builder, name: str, on: Target, seed: int | None) -> _Run
     else:
         weights, stem = _weights(builder, name, seed), _stem(builder, name, seed, row.encode)
         words = ["--checkpoint", weights.checkpoint, *set_words(row.encode)]
+    if expanded := builder.expanded_file(name, on.name):
+        words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
     words += [*row.options, *(["--dtype", str(matrix.dtype)] if _needs_dtype(builder, row) else [])]
     where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
     words = [*where, "--depth", str(row.depth), *words]
@@ -284,10 +286,10 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
 def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     stem = _stem(builder, name, seed, row.options, row.encode)
-    words, files = _encode_words(stem, weights, builder, row, queries=False), weights.reads
+    words = _encode_words(stem, weights, builder, row, queries=False)
     if expanded := builder.expanded_file(name, on.name):
-        words, files = [*words, "--expanded", str(expanded)], (*files, expanded)
-    return builder.encode(stem, on, words, weights.needs, files, terms=weights.terms)
+        words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
+    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
 
 
 def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:

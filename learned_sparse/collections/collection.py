@@ -37,7 +37,8 @@ class Collection:
     description: Description
     root: Path = field(default_factory=Path)
     on_bad_line: OnBadLine = "error"
-    """Default of ``documents``."""
+    """Default of ``documents``; ``expanded`` likewise."""
+    expanded: Path | None = None
 
     @property
     def name(self) -> str:
@@ -77,7 +78,7 @@ class Collection:
             lambda name: catalogue.documents(name, on_bad_line),
             None,
         )
-        return reader.expanded_by(expanded)
+        return reader.expanded_by(expanded or self.expanded)
 
     def queries(self, split: str) -> list[Query]:
         """The judged queries of a split in the order of the topics; unjudged queries affect no measure.

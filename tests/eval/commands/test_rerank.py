@@ -190,6 +190,16 @@ def test_a_checkpoint_can_rerank(workspace: Path, checkpoints: Mapping[str, str]
     assert content["document_encoder"]["settings"]["alpha"] == 0
     assert [row["depth"] for row in content["rows"]] == [None, 3]
     assert content["rows"][0]["scores"] == {"MRR@10": 0.75}
+    run = (workspace / "out" / "first-top3.txt").read_text()
+    texts = {name: record.text for name, record in DOCUMENTS.items()}
+    save_beir(workspace / "plain", texts, QUERIES, {"test": [("q1", "d1", 1), ("q2", "d2", 1)]})
+    lines = [f"{name}\t{record.expanded}\n" for name, record in DOCUMENTS.items() if record.expanded]
+    (workspace / "predicted.tsv").write_text("".join(lines), encoding="utf-8")
+    predicted = ["--expanded", "predicted.tsv"]
+    assert main([*words[:-1], "again", "--collection", "./plain", *predicted]) == 0
+    assert (workspace / "again" / "first-top3.txt").read_text() == run
+    with pytest.raises(LearnedSparseError, match="--expanded: this model does not read expanded text"):
+        main([*words[:-7], checkpoints["splade"], *predicted])
 
 
 def test_invalid_arguments_are_errors(workspace: Path, classifiers: Mapping[int, Path], tiny_bert: Path) -> None:

@@ -23,6 +23,7 @@ def test_predicted_queries_of_a_row_reach_training_and_encoding(
         "expanded": Row(recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl")),
         "plain": Row(recipe="small-spade"),
         "k=2": Row(model="expanded", encode={"k": 2}),
+        "re-ranked": Row(model="expanded", rerank="plain", depth=5),
     }
     columns = {"other": Column(collection=str(data / "other"), split="test")}
     training = Training(data=(f"{data}/toy:train",), negatives=5, validation=str(data / "toy"))
@@ -33,6 +34,9 @@ def test_predicted_queries_of_a_row_reach_training_and_encoding(
         encoded = steps[f"vectors/other/{row}"]
         assert encoded.arguments[encoded.arguments.index("--expanded") + 1] == str(predicted)
         assert predicted in encoded.reads
+    (reranked,) = (step for step in plan.steps if step.module == "eval.rerank")
+    assert reranked.arguments[reranked.arguments.index("--expanded") + 1] == str(predicted)
+    assert predicted in reranked.reads
     trained = steps["checkpoints/expanded"]
     assert f"data.0.expanded={data}/toy/predicted.jsonl" in trained.arguments
     assert data / "toy" / "predicted.jsonl" in trained.reads
