@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import logging
+import re
 import shlex
 from collections.abc import Sequence, Set
 from pathlib import Path
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from eval.reproduce.runner import Runner
 
 _logger = logging.getLogger(__name__)
+_PUBLISHED = (
+    "docT5query's of MS MARCO are the data sets castorini/msmarco_v1_passage_doc2query-t5_expansions and "
+    "castorini/msmarco_v1_doc_doc2query-t5_expansions of the Hugging Face Hub, to be unpacked (gunzip)"
+)
 RESULTS = Path("results")
 """Folder of the results of each matrix, below the current folder."""
 EPILOG = """\
@@ -95,7 +101,22 @@ def _print_steps(plan: Plan) -> None:
             changed = marker and marker.key != step.key
             reason = f" (again: {'; '.join(changes(marker, step)[:3])})" if marker and changed else ""
             print(f"to do       {step.title}{reason}\n            {step.command}")
+    for file, cells in _missing_expansions(plan).items():
+        print(f"missing     {file}: predicted queries by document id, for {', '.join(cells)}; {_PUBLISHED}")
     print(_summary(plan, runner))
+
+
+def _missing_expansions(plan: Plan) -> dict[str, list[str]]:
+    """Files of predicted queries that do not exist, with the cells that need them."""
+    missing: dict[str, list[str]] = {}
+    for cell in plan.cells:
+        words = [word for step in cell.steps for word in ("", *step.arguments)]
+        files = {word for option, word in itertools.pairwise(words) if option == "--expanded"}
+        files |= {match[1] for word in words if (match := re.fullmatch(r"data\.\d+\.expanded=(.+)", word))}
+        for file in sorted(file for file in files if not Path(file).exists()):
+            cells = missing.setdefault(file, [])
+            cells += [name for name in [f"{cell.row} on {cell.column}"] if name not in cells]
+    return missing
 
 
 def _summary(plan: Plan, runner: Runner) -> str:

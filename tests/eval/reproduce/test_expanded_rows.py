@@ -5,11 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from encoders.training import recipe_file
+from eval.reproduce.__main__ import main
 from eval.reproduce.matrix import Column, Matrix, Row, Training
 from eval.reproduce.plan import make_plan
 from tests.toy_data import save_collection, save_recipes
+
+
+def test_the_dry_run_names_missing_files_and_the_cells_that_need_them(
+    tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_collection(tmp_path / "toy", ("train", "test"))
+    file = str(tmp_path / "{collection}" / "predicted.jsonl")
+    content = {
+        "title": "Mine",
+        "columns": {"toy": {"collection": str(tmp_path / "toy"), "split": "test", "measures": ["MRR@10"]}},
+        "training": {"data": [f"{tmp_path}/toy:train"]},
+        "rows": {
+            "BM25": {"bm25": "expanded", "expanded": file},
+            "SpaDE": {"recipe": "demo-spade", "expanded": file, "changes": ["validation=null"]},
+        },
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert main(["--matrix", str(tmp_path / "mine.yaml"), "--dry-run"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("missing"))
+    assert f"{tmp_path}/toy/predicted.jsonl: predicted queries by document id, for BM25 on toy, SpaDE on toy;" in line
+    assert "msmarco_v1_passage_doc2query-t5_expansions" in line
+    (tmp_path / "toy" / "predicted.jsonl").write_text('{"id": "d1", "predicted_queries": ["x"]}\n', encoding="utf-8")
+    assert main(["--matrix", str(tmp_path / "mine.yaml"), "--dry-run"]) == 0
+    assert "predicted queries by document id" not in capsys.readouterr().out
 
 
 def test_predicted_queries_of_a_row_reach_training_and_encoding(
