@@ -48,6 +48,8 @@ class Target:
     """As ``--collection`` takes it."""
     name: str
     """Name of the collection in paths."""
+    whole: str = ""
+    """Name of the collection that a pool or a sample is a part of."""
     split: str
     measures: tuple[str, ...] = ()
     needs: tuple[Step, ...] = ()
@@ -206,7 +208,7 @@ class Builder:
         return Target(
             collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
             measures=whole.measures, needs=(step,), documents=documents, queries=whole.queries,
-            facts={"remove_query": whole.facts["remove_query"]},
+            facts={"remove_query": whole.facts["remove_query"]}, whole=whole.name,
         )  # fmt: skip
 
     def expanded_file(self, row: str, collection: str) -> Path | None:

@@ -24,7 +24,6 @@ from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training, seeds_o
 from eval.reproduce.steps import Step, ordered
 from learned_sparse.core import (
     LearnedSparseError,
-    checkpoint_folder,
     did_you_mean,
     home,
     run_file,
@@ -137,7 +136,7 @@ def _sample_of(builder: Builder, whole: Target, sample: Sample, pool: int | None
     return Target(
         collection=str(folder), documents_of=str(folder), name=folder.name, split=whole.split,
         measures=whole.measures, needs=(step,), documents=documents, queries=queries,
-        facts={"remove_query": whole.facts["remove_query"]},
+        facts={"remove_query": whole.facts["remove_query"]}, whole=whole.name,
     )  # fmt: skip
 
 
@@ -215,7 +214,7 @@ def _reranked(builder: Builder, name: str, on: Target, seed: int | None) -> _Run
     else:
         weights, stem = _weights(builder, name, seed), _stem(builder, name, seed, row.encode)
         words = ["--checkpoint", weights.checkpoint, *set_words(row.encode)]
-    if expanded := builder.expanded_file(name, on.name):
+    if expanded := builder.expanded_file(name, on.whole or on.name):
         words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
     words += [*row.options, *(["--dtype", str(matrix.dtype)] if _needs_dtype(builder, row) else [])]
     where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
@@ -257,7 +256,7 @@ def _bm25(builder: Builder, name: str, on: Target) -> tuple[str, Step, Step]:
         searched = builder.bm25_search(on, builder.matrix.hits, stem, row.bm25_words)
     else:
         stem = slug(name) if builder.matrix.plain_names else f"{BM25}-expanded"
-        index = builder.expanded_index(stem, on, builder.expanded_file(name, on.name) or Path())
+        index = builder.expanded_index(stem, on, builder.expanded_file(name, on.whole or on.name) or Path())
         searched = builder.search(stem, "", on, ("--index", index.writes[0], *row.bm25_words), (index,))
     return stem, searched, builder.costs(stem, on, ("--index", index.writes[0], *row.bm25_words), (searched,))
 
@@ -287,7 +286,7 @@ def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     stem = _stem(builder, name, seed, row.options, row.encode)
     words = _encode_words(stem, weights, builder, row, queries=False)
-    if expanded := builder.expanded_file(name, on.name):
+    if expanded := builder.expanded_file(name, on.whole or on.name):
         words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
     return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
 
@@ -303,7 +302,7 @@ def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str
 def _encode_words(stem: str, weights: Weights, builder: Builder, row: Row, *, queries: bool) -> list[str]:
     """Arguments of ``learned_sparse.encode`` besides the model and the collection."""
     words: list[str] = []
-    if weights.checkpoint != str(checkpoint_folder(stem)):
+    if weights.checkpoint != str(home() / "checkpoints" / stem):
         words += ["--checkpoint", weights.checkpoint]
     words += ["--dtype", str(builder.matrix.dtype)] if _needs_dtype(builder, row) else []
     if queries:
@@ -354,7 +353,7 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     row, training = builder.matrix.rows[name], builder.matrix.training
     name_or_file = str(row.recipe)
     changes = [*row.changes, *([] if seed is None else [f"seed={seed}"])]
-    stem = slug(" ".join([Path(name_or_file).stem, *changes]))
+    stem = slug(" ".join([Path(name_or_file).stem, *changes]).replace(f"{builder.data}/", ""))
     changes += [] if builder.matrix.on_bad_line == "error" else [f"on_bad_line={builder.matrix.on_bad_line}"]
     runs = _negatives(builder, training) if training else {}
     changes += [f"data.{number}.run={step.writes[0]}" for number, step in runs.items()]

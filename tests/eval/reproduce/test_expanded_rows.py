@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -51,20 +52,33 @@ def test_predicted_queries_of_a_row_reach_training_and_encoding(
         "k=2": Row(model="expanded", encode={"k": 2}),
         "re-ranked": Row(model="expanded", rerank="plain", depth=5),
     }
-    columns = {"other": Column(collection=str(data / "other"), split="test")}
+    other = Column(collection=str(data / "other"), split="test")
+    columns = {"other": other, "pool": dataclasses.replace(other, pool=2)}
     training = Training(data=(f"{data}/toy:train",), negatives=5, validation=str(data / "toy"))
     plan = make_plan(Matrix(title="", columns=columns, rows=rows, training=training, plain_names=True), "m", data)
     steps = {step.name: step for step in plan.steps}
     predicted = data / "other" / "predicted.jsonl"
-    for row in ("expanded", "k-2"):
-        encoded = steps[f"vectors/other/{row}"]
+    for folder in ("other/expanded", "other/k-2", "other-test-pool-2/expanded"):
+        encoded = steps[f"vectors/{folder}"]
         assert encoded.arguments[encoded.arguments.index("--expanded") + 1] == str(predicted)
         assert predicted in encoded.reads
-    (reranked,) = (step for step in plan.steps if step.module == "eval.rerank")
-    assert reranked.arguments[reranked.arguments.index("--expanded") + 1] == str(predicted)
-    assert predicted in reranked.reads
+    for reranked in (step for step in plan.steps if step.module == "eval.rerank"):
+        assert reranked.arguments[reranked.arguments.index("--expanded") + 1] == str(predicted)
+        assert predicted in reranked.reads
     trained = steps["checkpoints/expanded"]
     assert f"data.0.expanded={data}/toy/predicted.jsonl" in trained.arguments
     assert data / "toy" / "predicted.jsonl" in trained.reads
     for step in ("checkpoints/plain", "vectors/other/plain"):
         assert not any("expanded" in word for word in steps[step].arguments)
+
+
+def test_names_do_not_hold_the_data_folder(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TREC CAR's backbone is a folder below it."""
+    monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", ["small-spade"], tmp_path / "bert"))
+    data = save_collection(tmp_path / "data" / "toy", ("train", "dev", "test")).parent
+    rows = {"car": Row(recipe="small-spade", changes=(f"backbone='{data}/large'", "validation=null"))}
+    columns = {"toy": Column(collection=str(data / "toy"), split="test")}
+    training = Training(data=(f"{data}/toy:train",), negatives=5)
+    plan = make_plan(Matrix(title="", columns=columns, rows=rows, training=training), "m", data)
+    (trained,) = (step for step in plan.steps if step.kind == "train")
+    assert trained.name.startswith("checkpoints/small-spade-backbone-large-validation-null-")

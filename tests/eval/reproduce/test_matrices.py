@@ -14,6 +14,7 @@ from encoders.training import load_recipe, recipe_names
 from eval import demo
 from eval.reproduce.matrix import Matrix, columns_of_average, slug
 from eval.reproduce.matrix_file import MATRICES, column_measures, known_matrices, load_matrix
+from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 
 SIZES = {  # rows, columns, claims
@@ -39,6 +40,18 @@ def test_every_shipped_matrix_loads(name: str) -> None:
     assert matrix.baseline == "BM25"
     assert next(iter(matrix.rows)) == "BM25"  # the baseline first
     assert max(map(len, (MATRICES / f"{name}.yaml").read_text(encoding="utf-8").splitlines())) <= 120
+
+
+@pytest.mark.parametrize("name", ["beir", "msmarco-doc", "msmarco-passage", "trec-car"])
+def test_every_shipped_matrix_has_a_plan(name: str, tmp_home: Path) -> None:
+    """Every cell has steps, whose names are names of files."""
+    matrix = load(name)
+    plan = make_plan(matrix, name, Path("data"))
+    cells = {(cell.row, cell.column) for cell in plan.cells}
+    assert cells == {
+        (row, column) for row in matrix.rows for column in matrix.columns if matrix.rows[row].runs_on(column)
+    }
+    assert max(len(part) for step in plan.steps for part in Path(step.name).parts) < 150
 
 
 def test_every_matrix_has_a_size() -> None:
