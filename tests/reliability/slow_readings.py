@@ -48,9 +48,17 @@ def slow_json(line: bytes) -> dict[str, Any] | None:
         value = int(text)
         return value if -(2**63) <= value < 2**64 else float(value)
 
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        json.dumps(pairs, ensure_ascii=False).encode(
+            "utf-8"
+        )  # no half of a surrogate pair, not in a repeated key either
+        return dict(pairs)
+
     try:
-        content = json.loads(line.decode("utf-8"), parse_constant=refuse, parse_float=number, parse_int=integer)
-        json.dumps(content, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair
+        content = json.loads(
+            line.decode("utf-8"), parse_constant=refuse, parse_float=number, parse_int=integer,
+            object_pairs_hook=fields,
+        )  # fmt: skip
     except ValueError:
         return None
     return content if isinstance(content, dict) else None
