@@ -51,7 +51,7 @@ def slow_json(line: bytes) -> dict[str, Any] | None:
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         json.dumps(pairs, ensure_ascii=False).encode(
             "utf-8"
-        )  # no half of a surrogate pair, not in a repeated key either
+        )  # no half of a surrogate pair in any of the pairs
         return dict(pairs)
 
     try:
