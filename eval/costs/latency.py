@@ -19,6 +19,8 @@ T = TypeVar("T")
 WARM_UP = 200
 """Minimum number of untimed queries, for caches and Java's compiler."""
 ROUNDS = 3
+_ENCODER_WARM_UP = 10
+"""Untimed queries of an encoder, which has no compiler and reads no files."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def encode_milliseconds(
 ) -> Milliseconds:
     """Times to encode one query with the encoder of an index, or of vectors with this ``note``."""
     encoder = QueryEncoder.from_index(index, note=note, settings=settings)
-    return milliseconds(lambda query: encoder.encode(query.text), queries)
+    return milliseconds(lambda query: encoder.encode(query.text), queries, warm_up=_ENCODER_WARM_UP)
 
 
 def time_searches(
@@ -60,9 +62,12 @@ def time_searches(
         return milliseconds(lambda query: search({query: queries[query]}, k, 1), list(queries))
 
 
-def milliseconds(function: Callable[[T], object], arguments: Sequence[T]) -> Milliseconds:
-    """Time ``function`` for each argument (the median of ``ROUNDS`` calls after the warm-up)."""
-    for number in range(max(WARM_UP, len(arguments))):
+def milliseconds(function: Callable[[T], object], arguments: Sequence[T], warm_up: int | None = None) -> Milliseconds:
+    """Time ``function`` for each argument (the median of ``ROUNDS`` calls after the warm-up).
+
+    ``warm_up``: untimed calls; None: at least ``WARM_UP``, and every argument once.
+    """
+    for number in range(max(WARM_UP, len(arguments)) if warm_up is None else warm_up):
         function(arguments[number % len(arguments)])
     rounds = [[_seconds(function, argument) for argument in arguments] for _ in range(ROUNDS)]
     times = [1000 * median(of_argument) for of_argument in zip(*rounds, strict=True)]

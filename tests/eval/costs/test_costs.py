@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from encoders.encoding import new_model, save_checkpoint
 from eval.costs.__main__ import index_bytes, main
 from eval.reproduce.claims import COSTS
 from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import build_bm25_index, build_index, encoded_files
 from learned_sparse.lucene import analyze
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
@@ -113,6 +115,21 @@ def test_bm25_over_word_pieces(tmp_path: Path, queries: Path) -> None:
     assert values["FLOPS"] == pytest.approx(5 / 12, abs=1e-6)
     with pytest.raises(LearnedSparseError, match="scored by BM25; give the index"):
         main(["--vectors", str(folder), "--queries", str(queries)])
+
+
+def test_the_encoding_of_queries_is_timed(tmp_path: Path, tiny_bert: Path) -> None:
+    texts = {"d1": "hives and rash", "d2": "wing drag"}
+    save_beir(tmp_path / "toy", texts, {"q1": "rash", "q2": "wing"}, {"test": [("q1", "d1", 1), ("q2", "d2", 1)]})
+    save_checkpoint(tmp_path / "model", new_model("splade", {}, str(tiny_bert)))
+    words = ["--model", "m", "--checkpoint", str(tmp_path / "model"), "--collection", str(tmp_path / "toy")]
+    assert encode.main([*words, "--output", str(tmp_path / "documents")]) == 0
+    assert encode.main([*words, "--output", str(tmp_path / "queries"), "--queries"]) == 0
+    folders = ("--vectors", tmp_path / "documents", "--queries", tmp_path / "queries")
+    where = ("--collection", tmp_path / "toy", "--split", "test")
+    values = costs(*folders, *where, "--encoding", output=tmp_path / "costs.json")["costs"]
+    assert values["mean ms/query with encoding"] > values["mean ms/query"]
+    with pytest.raises(LearnedSparseError, match="--encoding: give the queries to encode with --collection and"):
+        main([*map(str, folders), "--encoding"])
 
 
 def test_errors_say_what_is_missing(tmp_path: Path) -> None:
