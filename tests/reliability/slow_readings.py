@@ -49,9 +49,7 @@ def slow_json(line: bytes) -> dict[str, Any] | None:
         return value if -(2**63) <= value < 2**64 else float(value)
 
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        json.dumps(pairs, ensure_ascii=False).encode(
-            "utf-8"
-        )  # no half of a surrogate pair in any of the pairs
+        json.dumps(pairs, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair in any of the pairs
         return dict(pairs)
 
     try:
