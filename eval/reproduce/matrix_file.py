@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from encoders.checkpoints import NOTES, read_notes
 from encoders.training import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, Claim
@@ -79,6 +80,7 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     filled = fill_data(matrix, data or data_root())
     if data is None:
         _check_folders(matrix, filled, str(path))
+    _check_checkpoints(filled, str(path))
     return filled
 
 
@@ -272,6 +274,15 @@ def _check_splits(row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tu
                         "queries in common; give the recipe other data, or a validation with holdout, or leave the "
                         "column out of the row's columns"
                     )
+
+
+def _check_checkpoints(matrix: Matrix, where: str) -> None:
+    """``_check_splits`` for the rows of a checkpoint folder that records the recipe of its training."""
+    for name, row in matrix.rows.items():
+        folder = (row if row.model is None else matrix.rows[row.model]).checkpoint
+        if folder is not None and (Path(folder) / NOTES).is_file() and (recorded := read_notes(Path(folder)).recipe):
+            recipe = parse(Recipe, recorded, f"{folder}/{NOTES}: recipe")
+            _check_splits(row, matrix, recipe_splits(recipe), f"{where}: rows: {name}")
 
 
 def _check_other_rows(name: str, row: Row, matrix: Matrix, where: str) -> None:

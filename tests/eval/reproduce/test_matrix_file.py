@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from encoders.checkpoints import FORMAT, CheckpointNotes, write_notes
+from encoders.training import load_recipe, to_mapping
 from eval.reproduce import matrix_file
 from eval.reproduce.matrix import Column, Row, Training, columns_of_average, seeds_of, slug
 from eval.reproduce.matrix_file import known_matrices, load_matrix
@@ -313,3 +316,17 @@ def test_splits_with_queries_in_common_count_as_one(tmp_path: Path) -> None:
     ):
         load_matrix(saved(tmp_path, rows=on_dev, columns={"mini": mini}), tmp_path)
     load_matrix(saved(tmp_path, rows={"A": {"recipe": "splade-flops"}}, columns={"dev": dev}))
+
+
+def test_the_recipe_that_a_checkpoint_records_is_checked(tmp_path: Path) -> None:
+    recipe = to_mapping(load_recipe("demo-splade", data=["pydoc:test"]))
+    notes = CheckpointNotes(
+        format=FORMAT, architecture="splade", settings={}, vocabulary_size=9,
+        max_length={"query": 8, "document": 8}, quantizers={"query": None, "document": None}, recipe=recipe,
+    )  # fmt: skip
+    write_notes(tmp_path / "mine", notes)
+    rows = {"A": {"checkpoint": "{data}/mine"}}
+    with pytest.raises(LearnedSparseError, match="rows: A: column 'pydoc' reports pydoc:test, and the row is trained"):
+        load_matrix(saved(tmp_path, rows=rows), tmp_path)
+    write_notes(tmp_path / "mine", dataclasses.replace(notes, recipe=None))
+    load_matrix(saved(tmp_path, rows=rows), tmp_path)
