@@ -220,6 +220,7 @@ class Expansions:
 
     @staticmethod
     def _parsed(file: Path, line: bytes, where: str) -> tuple[str, str]:
+        line = line.removeprefix(b"\xef\xbb\xbf")
         try:
             if extension(file) in _JSON:
                 record = json_object(line)
@@ -227,7 +228,7 @@ class Expansions:
                 if queries is None:
                     raise BadLineError("no predicted queries", f"none of the keys {', '.join(EXPANDED_KEYS)}")
                 return check_id(first_of(record, ID_KEYS)), _joined(queries)
-            id, tab, queries = decode(line.removeprefix(b"\xef\xbb\xbf")).partition("\t")
+            id, tab, queries = decode(line).partition("\t")
             if not tab:
                 raise BadLineError("too few columns", "expected an id, a tab and predicted queries")
             return check_id(id), " ".join(queries.split())
