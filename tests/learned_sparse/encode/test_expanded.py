@@ -117,7 +117,8 @@ def test_a_pair_contains_the_separator_once(text: str, expanded: str) -> None:
 
 
 LINES = {
-    "queries.jsonl": '\ufeff{"id": "d2", "predicted_queries": ["lift", "drag"]}\n{"id": "d1", "expanded": "itchy skin"}\n',
+    "queries.jsonl": '\ufeff{"id": "d2", "predicted_queries": ["lift", "drag"]}\n'
+    '{"id": "d1", "expanded": "itchy skin"}\n',
     "queries.tsv": "d1\titchy\nd1\tskin\n\nd2\tlift\tdrag\n",
     "queries.txt": "d2\tlift drag\r\nother\tunused\nd1\titchy skin\r\n",
 }
