@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from eval.measures import SIGNIFICANT, Differences, Test, differences, holm, p_value
 from learned_sparse.core import LearnedSparseError
 
@@ -23,6 +26,7 @@ NON_INFERIORITY = 0.01
 
 Holds = Literal["holds", "not reproduced at this scale", "not significant"]
 NOT_REPRODUCED: Holds = "not reproduced at this scale"
+_RESAMPLES, _BATCH = 10_000, 250
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +96,16 @@ def claim_text(claim: Claim) -> str:
 
 
 def judge(
-    claim: Claim, better: Mapping[str, float], worse: Mapping[str, float], test: Test = "randomization"
+    claim: Claim,
+    better: Mapping[str, float],
+    worse: Mapping[str, float],
+    test: Test = "randomization",
+    seeds: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] | None = None,
 ) -> Verdict:
     """The verdict on a claim about a measure, from the scores of each query; p is not corrected yet.
 
-    The margin is subtracted before the test, so that ``not lower`` is a test of non-inferiority.
+    The margin is subtracted before the test, so that ``not lower`` is a test of non-inferiority. ``seeds``: the scores
+    of each training of both rows, whose means are ``better`` and ``worse``; p then resamples trainings and queries.
 
     >>> claim = Claim(source="", better="a", worse="b", quantity="MRR@10", margin=0.1)
     >>> judge(claim, {"1": 1.0, "2": 0.5}, {"1": 1.0, "2": 0.25}).holds
@@ -105,7 +114,28 @@ def judge(
     values = differences(better, worse)
     beyond = _beyond_margin(claim, values)
     holds: Holds = "holds" if float(beyond.mean()) > 0 else NOT_REPRODUCED
-    return _significant(Verdict(difference=float(values.mean()), p=p_value(beyond, test), holds=holds))
+    p = p_value(beyond, test) if seeds is None else _resampled_p(claim, *map(_by_seed, seeds))
+    return _significant(Verdict(difference=float(values.mean()), p=p, holds=holds))
+
+
+def _by_seed(scores: Sequence[Mapping[str, float]]) -> npt.NDArray[np.float64]:
+    """Scores as ``(trainings, queries)``, in the order of the query ids."""
+    return np.array([[of_seed[query] for query in sorted(of_seed)] for of_seed in scores])
+
+
+def _resampled_p(claim: Claim, better: npt.NDArray[np.float64], worse: npt.NDArray[np.float64]) -> float:
+    """Two-sided bootstrap p-value: queries are drawn with replacement, and so are the trainings of each row."""
+    rng, queries = np.random.default_rng(0), better.shape[1]
+    draws = []
+    for _ in range(_RESAMPLES // _BATCH):
+        weights = rng.multinomial(queries, np.full(queries, 1 / queries), size=_BATCH).T / queries
+        means = []
+        for values in (better, worse):
+            drawn = rng.integers(0, len(values), size=(len(values), _BATCH))
+            means.append(np.take_along_axis(values @ weights, drawn, axis=0).mean(axis=0))
+        draws.append(_beyond_margin(claim, means[0] - means[1]))
+    beyond = np.concatenate(draws)
+    return min(1.0, max(1.0, 2 * float(min((beyond <= 0).sum(), (beyond >= 0).sum()))) / len(beyond))
 
 
 def judge_cost(claim: Claim, better: float, worse: float) -> Verdict:

@@ -37,6 +37,8 @@ class Measured:
     spread: Mapping[str, float] | None = None
     """Sample standard deviation over the seeds; None for a single training."""
     per_query: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    by_seed: Sequence[Mapping[str, Mapping[str, float]]] = ()
+    """``per_query`` of each training, if there are several."""
     costs: Mapping[str, float | None] | None = None
     documents: int | None = None
 
@@ -96,6 +98,7 @@ def measured(cells: Sequence[CellPlan]) -> Measured:
         scores=_means(scores),
         spread=spread,
         per_query={name: _means([run["per_query"][name] for run in runs]) for name in scores[0]},
+        by_seed=[run["per_query"] for run in runs] if len(runs) > 1 else (),
         costs={name: _mean(result["costs"].get(name) for result in costs) for name in COSTS} if costs else None,
         documents=costs[0]["documents"] if costs else None,
     )
@@ -354,7 +357,10 @@ def _verdict(claim: Claim, better: Measured, worse: Measured, test: Test) -> Ver
     if name not in COSTS:
         queries = better.per_query.get(name) or worse.per_query[name]
         high, low = (cell.per_query.get(name) or dict.fromkeys(queries, cell.scores[name]) for cell in (better, worse))
-        return judge(claim, high, low, test)
+        if not (better.by_seed or worse.by_seed):
+            return judge(claim, high, low, test)
+        seeds = [[one[name] for one in cell.by_seed] or [mean] for cell, mean in ((better, high), (worse, low))]
+        return judge(claim, high, low, test, (seeds[0], seeds[1]))
     cost, other = ((cell.costs or {}).get(name) for cell in (better, worse))
     return None if cost is None or other is None else judge_cost(claim, cost, other)
 

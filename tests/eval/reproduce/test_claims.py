@@ -34,6 +34,21 @@ def test_margins_by_default() -> None:
 CONTENT = {"source": "", "better": "a", "worse": "b", "quantity": "MRR@10"}
 
 
+def test_trainings_are_resampled_as_well() -> None:
+    """A difference that one of three trainings makes alone is not significant, however many queries there are."""
+    worse = scores(*[0.5] * 200)
+    even = [scores(*(0.5 + 0.1 + 0.01 * (i % 2) for i in range(200))) for _ in range(3)]
+    odd = [scores(*[0.5 + change] * 200) for change in (0.4, -0.02, -0.02)]
+    mean = {query: sum(of_seed[query] for of_seed in odd) / 3 for query in worse}
+    assert judge(HIGHER, mean, worse).holds == "holds"  # without the trainings
+    found = judge(HIGHER, mean, worse, seeds=(odd, [worse]))
+    # all three drawings are of the two trainings below 0 with (2/3)**3 = 0.296
+    assert found.p == pytest.approx(2 * 8 / 27, abs=0.03)
+    assert found.holds == "not significant"
+    assert judge(HIGHER, even[0], worse, seeds=(even, [worse])).holds == "holds"
+    assert judge(HIGHER, worse, even[0], seeds=([worse], even)).holds == NOT_REPRODUCED
+
+
 def claim(kind: str, margin: float, quantity: str = "MRR@10") -> Claim:
     return parse(Claim, {**CONTENT, "quantity": quantity, "kind": kind, "margin": margin}, "here")
 
