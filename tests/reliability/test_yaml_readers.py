@@ -71,7 +71,7 @@ def mutated(draw: st.DrawFn, files: list[Path]) -> bytes:
 @pytest.mark.parametrize("name", READERS)
 def test_mutated_files_are_read_or_refused_in_one_line(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     read, files = READERS[name]
-    assert len(files) > 2
+    assert len(files) > 1
     path = tmp_path_factory.mktemp("yaml") / "mutated.yaml"
     counts = {"read": 0, "refused": 0}
 
