@@ -45,8 +45,8 @@ exact and in memory. Documents are encoded once for all combinations that differ
 settings are checked before any document is encoded.
 
 examples:
-  python -m eval.sweep --model spade --collection scifact --split test --set alpha=0,0.25,0.5,0.75,1 --set k=5,10
-  python -m eval.sweep --model uhd-bert --collection scifact --split test --set query_k=50,100,200,null --output FILE
+  python -m eval.sweep --model spade --collection pydoc --split dev --set alpha=0,0.25,0.5,0.75,1 --set k=5,10
+  python -m eval.sweep --model uhd-bert --collection pydoc --split dev --set query_k=50,100,200,null --output FILE
 """
 Changes = Mapping[str, Any]
 """Setting → value."""
