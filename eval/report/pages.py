@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import hashlib
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -24,16 +25,20 @@ from learned_sparse.core import atomic_write
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("report.js", "report_table.js", "report_charts.js", "report_plots.js")
+_QUERIES = "queries"
+"""Folder of ``query_files``."""
 _STATUSES = {"done": "done", "failed": "failed", "absent": "not run", "published": "published"}
 """Statuses that are counted; a cell with any other status is left out by the matrix."""
 
 
-def page(title: str, body: str, *, style: str = "", script: str = "", data: object = None) -> str:
+def page(title: str, body: str, *, style: str = "", script: str = "", data: object = None, beside: bool = False) -> str:
     """A self-contained HTML page: ``body`` is HTML, ``title`` plain text, ``style`` follows the shared CSS.
 
     ``script`` reads ``data`` (JSON values) with ``JSON.parse(document.getElementById("data").textContent)``. The
     Content-Security-Policy allows this style, this script and ``data:`` images only, so ``body`` can have no
-    ``style="..."`` and no ``onclick="..."`` attributes. Raises ValueError if the style or the script ends its element.
+    ``style="..."`` and no ``onclick="..."`` attributes. ``beside``: it also allows scripts in files beside the page,
+    which a page that is opened from disk can load where it cannot fetch. Raises ValueError if the style or the script
+    ends its element.
     """
     style = _static("page.css") + style
     if re.search("</(style|script)|<!--", style + script, re.IGNORECASE):
@@ -47,6 +52,7 @@ def page(title: str, body: str, *, style: str = "", script: str = "", data: obje
         style_hash=_hash(style),
         script_hash=_hash(script),
         data=data,
+        beside=beside,
     )
 
 
@@ -59,7 +65,11 @@ def write_report(folder: Path) -> list[Path]:
     results = Results.load(folder)
     shown = {f"{name}.svg": title for name, title in titles(results).items()}
     pages = {"README.md": markdown(results, shown), "index.html": html(results), "cells.csv": cells_csv(results)}
+    pages |= query_files(results)
     write_texts(folder, pages)
+    for script in (folder / _QUERIES).glob("*.js"):
+        if f"{_QUERIES}/{script.name}" not in pages:
+            script.unlink()
     drawn = figures(results)
     for stale in set(NAMES) - set(drawn):
         (folder / stale).unlink(missing_ok=True)
@@ -70,7 +80,10 @@ def write_report(folder: Path) -> list[Path]:
 
 
 def html(results: Results) -> str:
-    """The leaderboard as one HTML page, with the values of every query."""
+    """The leaderboard as one HTML page, with the values of every query in the main measure of each column.
+
+    Those in other measures are in ``query_files``, which the page loads when a measure is chosen.
+    """
     body = _render("leaderboard.html.j2", **_context(results))
     script = "\n".join(_static(name) for name in _SCRIPTS)
     return page(
@@ -79,7 +92,17 @@ def html(results: Results) -> str:
         style=_static("report.css"),
         script=f'"use strict";\n{{\n{script}}}\n',
         data=page_data(results),
+        beside=True,
     )
+
+
+def query_files(results: Results) -> dict[str, str]:
+    """Scripts with the values of every query in one measure of one column, for all but the main measure."""
+    return {
+        file: f"queryValues({number},{_json(key)},{_json(_queries(results, column['name'], key))});"
+        for number, column in enumerate(results.columns)
+        for key, file in _query_files(results, number).items()
+    }
 
 
 def markdown(results: Results, figure_titles: Mapping[str, str]) -> str:
@@ -100,7 +123,11 @@ def cells_csv(results: Results) -> str:
 
 
 def page_data(results: Results) -> dict[str, Any]:
-    """Data of the script: rows and columns by number, cells, and ``queries[column]["rows"][row][measure]`` as lists."""
+    """Data of the script: rows and columns by number, cells, and the queries of each column.
+
+    ``queries[column]``: ``ids``, ``values[measure][row]`` as a list, or null for a row without values, and the
+    ``files`` of other measures.
+    """
     return {
         "baseline": results.content["baseline"],
         "verdicts": {word: verdict(word) for word in VERDICTS},
@@ -110,7 +137,7 @@ def page_data(results: Results) -> dict[str, Any]:
             for column in results.columns
         ],
         "cells": [[results.cell(row["name"], column["name"]) for column in results.columns] for row in results.rows],
-        "queries": [_queries(results, column["name"]) for column in results.columns],
+        "queries": [_query_data(results, number) for number in range(len(results.columns))],
     }
 
 
@@ -172,18 +199,40 @@ def _counts(counts: Mapping[str, int], words: Mapping[str, str]) -> str:
     return ", ".join(f"{counts[key]} {word}" for key, word in words.items() if counts.get(key))
 
 
-def _queries(results: Results, column: str) -> dict[str, Any]:
-    """All query ids of a column, and the values of each row and measure in that order."""
-    rows = results.per_query.get(column, {})
-    ids = sorted({query for measures in rows.values() for values in measures.values() for query in values})
-    values = [
-        {
-            measure: [None if query not in scores else round(scores[query], 6) for query in ids]
-            for measure, scores in rows.get(row["name"], {}).items()
-        }
-        for row in results.rows
-    ]
-    return {"ids": ids, "rows": values}
+def _query_data(results: Results, number: int) -> dict[str, Any]:
+    name, measures = results.columns[number]["name"], _query_measures(results, number)
+    main = {key: _queries(results, name, key) for key in measures[:1]}
+    return {"ids": _ids(results, name), "values": main, "files": _query_files(results, number)}
+
+
+def _query_files(results: Results, number: int) -> dict[str, str]:
+    """Files of the measures of a column but the main one, relative to the page."""
+    return {
+        key: f"{_QUERIES}/{number}-{place}.js" for place, key in enumerate(_query_measures(results, number)) if place
+    }
+
+
+def _query_measures(results: Results, number: int) -> list[str]:
+    """The measures with values of single queries, the main one first."""
+    column = results.columns[number]
+    known = {key for measures in results.per_query.get(column["name"], {}).values() for key in measures}
+    return [quantity.key for quantity in results.quantities(column) if quantity.key in known]
+
+
+def _ids(results: Results, column: str) -> list[str]:
+    rows = results.per_query.get(column, {}).values()
+    return sorted({query for measures in rows for values in measures.values() for query in values})
+
+
+def _queries(results: Results, column: str, measure: str) -> list[list[float | None] | None]:
+    """The values of each row in the order of ``_ids``."""
+    ids, rows = _ids(results, column), results.per_query.get(column, {})
+    scores = [rows.get(row["name"], {}).get(measure) for row in results.rows]
+    return [row and [None if query not in row else round(row[query], 6) for query in ids] for row in scores]  # type: ignore[misc]
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _render(template: str, **values: Any) -> str:

@@ -91,7 +91,7 @@ function labels(svg, points, box) {
 }
 
 function scatter(section) {
-  const measured = (number) => results.queries[number].rows.map((row, r) => r).filter((r) => Object.keys(results.queries[number].rows[r]).length);
+  const measured = (number) => Object.values(results.queries[number].values).slice(0, 1).flatMap((rows) => rows.map((row, r) => r).filter((r) => rows[r]));
   const usable = results.columns.map((column, number) => number).filter((number) => measured(number).length > 1);
   if (!usable.length) return;
   section.hidden = false;
@@ -121,8 +121,8 @@ function scatter(section) {
     draw();
   }
   function pairs(number, key, rows) {
-    const { ids, rows: values } = results.queries[number];
-    const [a, b] = [across, up].map((control) => values[rows[control.list.selectedIndex]][key] ?? []);
+    const { ids, values } = results.queries[number];
+    const [a, b] = [across, up].map((control) => values[key][rows[control.list.selectedIndex]] ?? []);
     const both = ids.map((id, i) => ({ id, a: a[i] ?? null, b: b[i] ?? null }));
     return both.filter((pair) => pair.a !== null && pair.b !== null);
   }
@@ -130,6 +130,7 @@ function scatter(section) {
     const { number, rows, measures } = choices();
     const quantity = measures[measure.list.selectedIndex];
     const [nameA, nameB] = [across, up].map((control) => control.list.selectedOptions[0].textContent);
+    if (!results.queries[number].values[quantity.key]) return load(number, quantity);
     const queries = pairs(number, quantity.key, rows);
     say(queries, nameA, nameB, quantity);
     const side = Math.min(figure.clientWidth || 480, 560);
@@ -153,6 +154,19 @@ function scatter(section) {
     svg.append(...points.map((point) => point.mark));
     named(figure, svg, points.sort((one, other) => one.gain - other.gain));
   }
+  // Values in other measures are in scripts beside the page: a page from disk may load scripts, but fetch nothing.
+  function load(number, quantity) {
+    const file = results.queries[number].files[quantity.key];
+    summary.textContent = file ? `Loading ${file} …` : `No values of single queries in ${quantity.heading}.`;
+    most.replaceChildren();
+    figure.replaceChildren();
+    if (!file) return;
+    const script = element("script", { src: file });
+    script.addEventListener("load", draw);
+    script.addEventListener("error", () => (summary.textContent = `${file} is missing beside this page: copy the whole folder.`));
+    document.head.append(script);
+  }
+  globalThis.queryValues = (number, key, rows) => (results.queries[number].values[key] = rows);
   function grouped(queries) {
     const places = new Map();
     for (const query of queries) places.set(`${query.a} ${query.b}`, [...(places.get(`${query.a} ${query.b}`) ?? []), query]);

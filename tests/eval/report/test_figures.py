@@ -112,7 +112,7 @@ def test_a_figure_without_data_is_removed(tmp_path: Path) -> None:
         cell.update({"scores": {}, "costs": None, "verdicts": {}})
     write_report(report_results.write(tmp_path, results, per_query))
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"README.md", "cells.csv", "index.html", "mine.svg", "per_query.json", "results.json"}
+    assert names == {"README.md", "cells.csv", "index.html", "mine.svg", "queries", "per_query.json", "results.json"}
 
 
 def test_without_matplotlib_the_pages_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

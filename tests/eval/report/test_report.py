@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_file_is_written(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} - {"results.json", "per_query.json"}
     figures = {"scores", "tradeoff-flops", "tradeoff-ms-per-query", "tradeoff-pisa"}
-    assert names == {"README.md", "cells.csv", "index.html"} | {
+    assert names == {"README.md", "cells.csv", "index.html", "queries"} | {
         f"{name}.{extension}" for name in figures for extension in ("svg", "png")
     }
     assert all(f"({name}.svg)" in (folder / "README.md").read_text("utf-8") for name in figures)
@@ -79,7 +79,7 @@ def test_every_file_is_written(folder: Path) -> None:
 def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
     second = report_results.write(tmp_path, *report_results.made_up(queries=8, columns=COLUMNS))
     for path in write_report(second):
-        assert path.read_bytes() == (folder / path.name).read_bytes(), path.name
+        assert path.read_bytes() == (folder / path.relative_to(second)).read_bytes(), path.name
         assert not re.search(rb"\d{4}-\d\d-\d\dT\d\d:", path.read_bytes()), path.name
 
 
@@ -189,6 +189,32 @@ def test_the_best_of_our_scores_is_bold() -> None:
     assert f"{best:.4f}" in Reader(html(results)).texts("b")
     assert "**0.9900**" not in markdown(results, {})
     assert f"**{best:.4f}**" in markdown(results, {})
+
+
+def test_the_page_holds_main_measures_and_files_beside_it_the_others(tmp_path: Path) -> None:
+    results, per_query = report_results.made_up(queries=8, columns=COLUMNS)
+    folder = report_results.write(tmp_path, results, per_query)
+    stale = tmp_path / "queries" / "9-9.js"
+    stale.parent.mkdir()
+    stale.write_text("", encoding="utf-8")
+    write_report(folder)
+    assert not stale.exists()
+    content = (folder / "index.html").read_text(encoding="utf-8")
+    queries = json.loads(Reader(content).texts("script")[0])["queries"]
+    rows = [row["name"] for row in results["rows"]]
+    for number, column in enumerate(results["columns"]):
+        assert list(queries[number]["values"]) == column["measures"][:1]
+        assert sorted(queries[number]["files"]) == sorted(column["measures"][1:])
+        for other, file in queries[number]["files"].items():
+            text = (folder / file).read_text(encoding="utf-8")
+            known, key, values = json.loads(f"[{text.removeprefix('queryValues(').removesuffix(');' + chr(10))}]")
+            assert (known, key) == (number, other)
+            for row, name in zip(values, rows, strict=True):
+                known_values = per_query[column["name"]].get(name, {}).get(other)
+                expected = known_values and {query: round(value, 6) for query, value in known_values.items()}
+                assert (row and dict(zip(queries[number]["ids"], row, strict=True))) == expected
+    assert "script-src 'sha256-" in content
+    assert "' 'self' file:; img-src" in content
 
 
 def test_hostile_names_stay_text() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from eval.report.pages import html
+from eval.measures import write_texts
+from eval.report.pages import html, query_files
 from eval.report.results import Results
 from tests.eval.report import report_results
 
@@ -68,6 +69,18 @@ state.hostile = document.querySelectorAll("#hostile").length;
 state.wide = [document.documentElement.scrollWidth, innerWidth];
 parent.postMessage(JSON.stringify(state), "*");
 document.title = JSON.stringify(state);
+"""
+
+
+CHOOSE = """
+const choose = () => {
+  const [, measure] = document.querySelectorAll("#queries select");
+  measure.selectedIndex = 1;
+  measure.dispatchEvent(new Event("change"));
+  const report = () => (document.title = JSON.stringify({ summary: document.querySelector("#queries p").textContent }));
+  setTimeout(report, 1000);
+};
+addEventListener("load", choose);
 """
 
 
@@ -159,6 +172,20 @@ def test_two_rows_are_compared_by_query(results: Results, state: dict[str, Any])
     assert 10 < state["dots"] <= len(gains)
     worst = min(gains, key=gains.__getitem__)
     assert state["tip"] == f"{worst}\nBM25: {first[worst]:.4f}\nSPLADE-max: {other[worst]:.4f}"
+
+
+def test_another_measure_is_loaded_from_a_file_beside_the_page(results: Results, tmp_path: Path) -> None:
+    """The script that chooses the measure is a file too, which the policy must allow."""
+    write_texts(tmp_path, {**query_files(results), "choose.js": CHOOSE})
+    page = tmp_path / "index.html"
+    page.write_text(html(results).replace("</body>", '<script src="choose.js"></script></body>'), encoding="utf-8")
+    state = _title(dumped(page, tmp_path))
+    column, rows = results.columns[0], results.rows
+    first, other = (results.per_query[column["name"]][rows[n]["name"]][column["measures"][1]] for n in (0, -2))
+    gains = [other[query] - first[query] for query in first]
+    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    counted = f"for {better} queries, equal for {len(gains) - better - worse}, worse for {worse};"
+    assert f"is better than BM25 {counted}" in state["summary"]
 
 
 def test_on_a_phone_the_page_does_not_scroll_sideways(results: Results, tmp_path: Path) -> None:
