@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from encoders.checkpoints.hub import read_config
-from encoders.checkpoints.sparse_encoder import recorded_settings
+from encoders.checkpoints.hub import read_config, recorded_settings
 from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_record, sha256, write_record
 
 NOTES = "learned_sparse.json"
