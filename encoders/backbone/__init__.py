@@ -29,6 +29,7 @@ from encoders.backbone.pretrained import (
     longest_input,
     minilm_folder,
     quiet,
+    save_random_bert,
 )
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "minilm_folder",
     "quiet",
     "random_state",
+    "save_random_bert",
     "set_random_state",
     "tensor_cores",
     "to_device",

@@ -7,7 +7,7 @@ import importlib.metadata
 import math
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,11 @@ from typing import Any
 
 import torch
 import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
 from torch import Tensor
 
 from encoders.checkpoints import locate, read_config, refuse_code, require_safetensors
@@ -232,3 +237,31 @@ def minilm_folder() -> Path:
             f"{weights[0]}: sha256 is {sha256}, not that of the published weights; reinstall {_MINILM_PACKAGE}"
         )
     return weights[0].parent
+
+
+def save_random_bert(folder: Path, words: Sequence[str], kind: str, layers: int) -> None:
+    """Save a small BERT of random weights and a tokenizer that knows ``words``, for rehearsals.
+
+    ``kind``: ``masked-lm``, ``headless``, or ``classifier`` with one score for a text pair.
+    """
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: number for number, word in enumerate([*special, *words])}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106  (no password)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    config: Any = transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=layers, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=512, initializer_range=0.1,
+    )  # fmt: skip
+    config.num_labels = 1
+    models: dict[str, Any] = {
+        "masked-lm": transformers.BertForMaskedLM, "headless": transformers.BertModel,
+        "classifier": transformers.BertForSequenceClassification,
+    }  # fmt: skip
+    names: dict[str, Any] = {f"{word[1:-1].lower()}_token": word for word in special}
+    folder.mkdir(parents=True, exist_ok=True)
+    with torch.random.fork_rng(), quiet():
+        torch.manual_seed(0)
+        fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names)
+        fast.save_pretrained(folder)
+        models[kind](config).eval().save_pretrained(folder)

@@ -33,8 +33,16 @@ Existing results at their usual paths, as make demo leaves them, are checked and
 reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
 The exit status is 1 if one of the chosen cells failed or is worse than the matrix expects.
 
+--rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections in
+place of the named ones, random models of two layers, two steps a stage, one training of each architecture stopped and
+resumed. It says which steps ran or failed, and projects time, disk and memory of the whole run. --rates gives it the
+speed of your machine for kinds of steps, in training examples, documents or queries a second:
+  train: {per_second: 150, memory_gb: 40}
+  encode: {per_second: 900}
+
 examples:
   python -m eval.reproduce --matrix demo
+  python -m eval.reproduce --matrix msmarco-doc --rehearse
   python -m eval.reproduce --matrix small-real --data DIR --dry-run         the steps that would run
   python -m eval.reproduce --matrix mine.yaml --row splade --column scifact --display-commands
 """
@@ -43,11 +51,19 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
+    if options.rates and not options.rehearse:
+        raise LearnedSparseError("--rates is for --rehearse")
     from eval.reproduce.matrix_file import load_matrix
     from eval.reproduce.plan import make_plan
 
-    matrix, name = load_matrix(options.matrix, options.data), Path(options.matrix).stem
+    data = options.data or (data_root() if options.rehearse else None)  # a rehearsal needs no data
+    matrix, name = load_matrix(options.matrix, data), Path(options.matrix).stem
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
+    if options.rehearse:
+        from eval.reproduce.rehearsal import rehearse
+        from eval.reproduce.runner import read_rates
+
+        return rehearse(matrix, name, rows=options.row, columns=options.column, rates=read_rates(options.rates))
     data = options.data or data_root()
     plan = make_plan(matrix, name, data, rows=options.row, columns=options.column, threads=options.threads)
     if options.display_commands:
@@ -197,6 +213,12 @@ def _parser() -> argparse.ArgumentParser:
     add_bad_line_option(add, default=None)
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
     add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
+    add(
+        "--rehearse",
+        action="store_true",
+        help="run every step on made-up texts with random models",
+    )
+    add("--rates", type=Path, metavar="FILE", help="speed and memory of real steps for --rehearse, as YAML (see below)")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
     add("--jobs", type=positive, default=1, metavar="N", help="steps at the same time (default %(default)s)")
     add("--threads", type=positive, metavar="N", help="threads of each step (default: as each command has it)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import itertools
 import logging
@@ -16,9 +17,10 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from eval.reproduce.steps import (
+    Kind,
     Step,
     changes,
     examine,
@@ -31,7 +33,7 @@ from eval.reproduce.steps import (
     run_words,
     unmark,
 )
-from learned_sparse.core import LearnedSparseError, home, locked
+from learned_sparse.core import LearnedSparseError, did_you_mean, home, locked, parse, read_yaml
 from learned_sparse.index import INDEX_MANIFEST
 
 _logger = logging.getLogger(__name__)
@@ -235,6 +237,27 @@ def check_disk_space(steps: Sequence[Step]) -> str:
             "rows with --row, or set LEARNED_SPARSE_HOME to a folder on another disk"
         )
     return f"about {_size(needed)} of {_size(free)} free in {home()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Speed and memory of one kind of step on the machine of the whole run, for instance from one real step."""
+
+    per_second: float | None = None
+    """Training examples, documents or queries in a second, as ``rehearsal.work`` counts them."""
+    memory_gb: float | None = None
+
+
+def read_rates(path: Path | None) -> dict[str, Rate]:
+    """The rates of a YAML file, ``encode: {per_second: 900, memory_gb: 12}`` for each kind of step that it knows."""
+    rates: dict[str, Rate] = {}
+    for kind, values in (read_yaml(path) if path else {}).items():
+        if kind not in get_args(Kind):
+            raise LearnedSparseError(f"{path}: no kind of step {kind!r}{did_you_mean(kind, get_args(Kind))}")
+        rates[kind] = parse(Rate, values, f"{path}: {kind}")
+        if any(value is not None and value <= 0 for value in dataclasses.astuple(rates[kind])):
+            raise LearnedSparseError(f"{path}: {kind}: rates are above 0")
+    return rates
 
 
 def free_bytes() -> int:

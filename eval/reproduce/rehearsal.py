@@ -1,0 +1,396 @@
+"""Rehearsal of a leaderboard: every step for real, on made-up collections with random models, two steps a stage.
+
+``rehearsed`` turns a matrix into its rehearsal: each collection becomes a few hundred made-up documents that keep its
+splits, measures and published size, each recipe keeps its stages and settings and loses its length, each backbone has
+random weights. A row that cannot run fails here in minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import resource
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from encoders.training import data_source, load_recipe, to_mapping
+from eval.report import write_report
+from eval.reproduce.leaderboard import write_leaderboard
+from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
+from eval.reproduce.plan import Plan, make_plan
+from eval.reproduce.runner import Rate, Runner, command_of, only_one
+from eval.reproduce.steps import Step, log_of, marker_of, run_words
+from learned_sparse.collections import DESCRIPTION, load_collection
+from learned_sparse.core import LearnedSparseError, home, locked
+
+DOCUMENTS = 240
+TRAINING_QUERIES, QUERIES = 80, 12
+"""Queries of a split whose name has "train" in it, and of any other split."""
+STEPS, BATCH = 2, 4
+"""Steps of a stage, and queries of a step."""
+_DIMENSIONS = 512
+"""Largest number of latent dimensions; UHD-BERT's real buckets have up to 81,920."""
+_OUTPUT_BIAS = -0.5
+"""For a random backbone without head, whose logits are small: with MiniLM's, no term would have weight."""
+_EXPANDED = "expanded.jsonl"
+_LONG_DOCUMENT = 700
+"""Words of every tenth document, so that documents are cut into segments and truncated."""
+_SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
+_WORDS = [first + second for first in _SYLLABLES[:30] for second in _SYLLABLES[30:45]]
+_OTHER_WORDS = ["vexwox", "wixzov", "xyzzyx", "zovvix", "woxxyz"]
+"""Words of queries that no document has."""
+_UNKNOWN_DOCUMENTS, _UNKNOWN_QUERIES = 10_000, 1000
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Made-up files below ``folder`` in place of collections, backbones and training data."""
+
+    folder: Path
+    splits: frozenset[str]
+    """Splits of every collection, besides those that it has itself."""
+    examples: dict[str, int] = field(default_factory=dict)
+    """Training examples of the whole recipe, by the file of the cut one."""
+
+    def collection(self, name: str) -> str:
+        """Folder of a made-up collection with the splits, measures and size of collection ``name``."""
+        try:
+            loaded = load_collection(name)
+            known, described = loaded.name, loaded.description
+        except LearnedSparseError:  # a folder of --data that is not here
+            known, described = Path(name).name, None
+        folder = self.folder / "collections" / known
+        if (folder / DESCRIPTION).is_file():
+            return str(folder)
+        splits = sorted({*self.splits, *(described.splits if described else ())})
+        documents, queries = _texts(known, splits)
+        _write_lines(folder / "corpus.jsonl", map(json.dumps, documents))
+        predicted = ({"id": one["_id"], "predicted_queries": [one["text"][:20]]} for one in documents)
+        _write_lines(folder / _EXPANDED, map(json.dumps, predicted))
+        topics = [{"_id": id, "text": text} for part in queries.values() for id, text, _ in part]
+        _write_lines(folder / "queries.jsonl", map(json.dumps, topics))
+        described_splits: dict[str, Any] = {}
+        for split, part in queries.items():
+            judged = [f"{id}\t{document}\t{grade}" for id, _, grades in part for document, grade in grades.items()]
+            _write_lines(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *judged])
+            run = [f"{id} Q0 d{(number + rank) % DOCUMENTS} {rank + 1} {200 - rank} made-up"
+                   for number, (id, _, _) in enumerate(part) for rank in range(100)]  # fmt: skip
+            _write_lines(folder / "runs" / f"{split}.txt", run)
+            own = described.splits.get(split) if described else None
+            described_splits[split] = {
+                "topics": {"files": ["queries.jsonl"]}, "qrels": {"files": [f"qrels/{split}.tsv"]},
+                "measures": list(own.measures) if own else ["MRR@10", "nDCG@10", "R@100"],
+                "remove_query": own.remove_query if own else False, "queries": own.queries if own else None,
+            }  # fmt: skip
+        content = {
+            "name": known, "title": known, "corpus": {"files": ["corpus.jsonl"]}, "splits": described_splits,
+            "documents": described.documents if described else None,
+        }  # fmt: skip
+        _write_lines(folder / DESCRIPTION, [yaml.safe_dump(content, sort_keys=False)])
+        return str(folder)
+
+    def run(self, collection: str, split: str) -> str:
+        """A run of a made-up collection."""
+        return str(Path(self.collection(collection)) / "runs" / f"{split}.txt")
+
+    def expanded(self, collection: str) -> str:
+        """Predicted queries of a made-up collection, by document id."""
+        return str(Path(self.collection(collection)) / _EXPANDED)
+
+    def triples(self, *, ids: bool) -> str:
+        """Training triples of ids, or of texts."""
+        path = self.folder / f"triples.{'ids' if ids else 'texts'}.tsv"
+        documents, queries = _texts("msmarco-v1-passage", ["train"])
+        lines = []
+        for number, (id, text, grades) in enumerate(queries["train"]):
+            positive, negative = int(next(iter(grades))[1:]), (number * 7 + 5) % DOCUMENTS
+            texts = (text, documents[positive]["text"], documents[negative]["text"])
+            lines.append("\t".join((id, f"d{positive}", f"d{negative}") if ids else texts))
+        _write_lines(path, lines)
+        return str(path)
+
+    def backbone(self, kind: str, layers: int = 2) -> str:
+        """A BERT of random weights: ``masked-lm``, ``headless``, or a ``classifier`` of text pairs."""
+        folder = self.folder / "backbones" / f"{kind}-{layers}"
+        if not (folder / "config.json").is_file():
+            from encoders.backbone import save_random_bert  # imports torch
+
+            save_random_bert(folder, [*_WORDS, *_OTHER_WORDS], kind, layers)
+        return str(folder)
+
+    def recipe(self, row: Row) -> str:
+        """File of the cut recipe of a row, with its changes."""
+        values = to_mapping(load_recipe(str(row.recipe), changes=row.changes))
+        name = slug(" ".join([Path(str(row.recipe)).stem, *row.changes]))[:60]
+        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        path = self.folder / "recipes" / f"{name}-{digest[:8]}.yaml"
+        self.examples[str(path)] = sum(stage["steps"] * stage["batch_size"] for stage in values["stages"])
+        _write_lines(path, [yaml.safe_dump(cut(values, self), sort_keys=False)])
+        return str(path)
+
+
+def rehearsed(matrix: Matrix, folder: Path) -> tuple[Matrix, MadeUp]:
+    """The rehearsal of ``matrix``, with its made-up files below ``folder``."""
+    made_up = MadeUp(folder, frozenset(_splits(matrix)))
+    columns = {name: _column(column, made_up) for name, column in matrix.columns.items()}
+    rows = {name: _row(row, made_up) for name, row in matrix.rows.items()}
+    training = matrix.training and _training(matrix.training, made_up)
+    verify = min(matrix.verify, DOCUMENTS // 4)
+    return dataclasses.replace(matrix, columns=columns, rows=rows, training=training, verify=verify), made_up
+
+
+def run_here(step: Step, *, resume: bool = False) -> str | None:
+    """Run a step in this process, its output to its log; ``resume``: stop a training after its first step before."""
+    log = log_of(step)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    words = run_words(step, quiet=True)
+    with log.open("a", encoding="utf-8") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        print(f"$ {step.command}")
+        try:
+            if resume:
+                command_of(step.module)([*words, "--max-seconds", "0"])
+            status = command_of(step.module)(words)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (every failure of a row is to be reported)
+            traceback.print_exc()
+            return f"{step.command}\n{type(error).__name__}: {error}; details in {log}"
+    return f"{step.command}\nexit status {status}; details in {log}" if status else None
+
+
+def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
+    """The values of a recipe with two steps a stage on made-up data; what it computes stays as it is."""
+    layers = values["settings"].get("layers") or [2]
+    kind = "headless" if values["output_bias"] is not None else "masked-lm"
+    values |= {"backbone": made_up.backbone(kind, max(2, *layers)), "revision": None, "num_hidden_layers": None}
+    values |= {"save_every": 1, "log_every": 1, "output_bias": values["output_bias"] and _OUTPUT_BIAS}
+    if (dimensions := values["settings"].get("dimensions")) and dimensions > _DIMENSIONS:
+        values["settings"]["dimensions"] = _DIMENSIONS
+        values["settings"]["k"] = min(values["settings"]["k"], _DIMENSIONS)
+    values["data"] = [_cut_source(source, made_up) for source in values["data"]]
+    _limit(values["negatives"], per_query=2, pool=50, queries=20, last_rank=100, every=1)
+    _limit(values["quantization"], texts=20)
+    if validation := values["validation"]:
+        split = validation["split"] or ("train" if validation["holdout"] else "dev")
+        validation["candidates"] = validation["candidates"] and made_up.run(validation["collection"], split)
+        validation["expanded"] = validation["expanded"] and made_up.expanded(validation["collection"])
+        validation["collection"] = made_up.collection(validation["collection"])
+        _limit(validation, queries=5, holdout=5, pool=30, bm25=20, every=1)
+    for stage in values["stages"]:
+        _limit(stage, steps=STEPS, batch_size=BATCH, micro_batch_size=2, validate_every=1, warm_up_steps=1)
+        _limit(stage["regularizer"], ramp_steps=STEPS)
+        _limit(stage["cotraining"], select_from=2 * BATCH)
+        _limit(stage["pruning"], window=1, begin=0)
+    return values
+
+
+def _limit(values: dict[str, Any] | None, **limits: int) -> None:
+    """Reduce each number of ``values`` to its limit; a value that is absent stays absent."""
+    for key, limit in limits.items():
+        if values and values.get(key) is not None:
+            values[key] = min(values[key], limit)
+
+
+def _cut_source(source: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
+    if source["triples"]:
+        source["triples"] = made_up.triples(ids=source["collection"] is not None)
+    if source["collection"]:
+        folder = Path(made_up.collection(source["collection"]))
+        split = source["split"]
+        if source["topics"]:
+            source |= {"topics": str(folder / "queries.jsonl"), "qrels": str(folder / "qrels" / f"{split}.tsv")}
+        source["run"] = source["run"] and made_up.run(source["collection"], split)
+        source["expanded"] = source["expanded"] and made_up.expanded(source["collection"])
+        source["collection"] = str(folder)
+    return source
+
+
+def _column(column: Column, made_up: MadeUp) -> Column:
+    """A column on a made-up collection; a sample has fewer queries and documents, of which its pool is a part."""
+    changed: dict[str, Any] = {"collection": made_up.collection(column.collection)}
+    if column.sample is not None:
+        queries, documents = column.sample.queries and QUERIES // 3, column.sample.documents and DOCUMENTS // 2
+        changed["sample"] = dataclasses.replace(column.sample, queries=queries, documents=documents)
+        changed["pool"] = column.pool and min(column.pool, QUERIES)
+    return dataclasses.replace(column, **changed)
+
+
+def _row(row: Row, made_up: MadeUp) -> Row:
+    """A row on made-up files, without the scores that the real one is compared with."""
+    changed: dict[str, Any] = {"expected": {}}
+    if row.recipe is not None:
+        changed |= {"recipe": made_up.recipe(row), "changes": ()}
+    if row.checkpoint is not None:
+        changed["checkpoint"] = made_up.backbone("masked-lm")
+    if row.cross_encoder is not None:
+        changed["cross_encoder"] = made_up.backbone("classifier")
+    if row.run is not None:
+        changed["run"] = str(made_up.folder / "collections" / "{collection}" / "runs" / "{split}.txt")
+    if row.expanded is not None:
+        changed["expanded"] = str(made_up.folder / "collections" / "{collection}" / _EXPANDED)
+    return dataclasses.replace(row, **changed)
+
+
+def _training(training: Training, made_up: MadeUp) -> Training:
+    data = [
+        f"{made_up.collection(part['collection'])}:{part.get('split', 'train')}"
+        if "collection" in part
+        else made_up.triples(ids=False)
+        for part in map(data_source, training.data)
+    ]
+    validation = training.validation and made_up.collection(training.validation)
+    return dataclasses.replace(training, data=tuple(data), validation=validation)
+
+
+def _splits(matrix: Matrix) -> Iterator[str]:
+    """The splits that columns, training data and recipes name."""
+    yield from (column.split for column in matrix.columns.values())
+    yield from (data_source(argument).get("split", "train") for argument in (matrix.training or Training(data=())).data)
+    for row in matrix.rows.values():
+        if row.recipe is not None:
+            recipe = load_recipe(row.recipe, changes=row.changes)
+            yield from (source.split for source in recipe.data)
+            yield (recipe.validation.split if recipe.validation else None) or "dev"
+
+
+def rehearse(
+    matrix: Matrix, name: str, *, rows: Sequence[str] = (), columns: Sequence[str] = (), rates: Mapping[str, Rate]
+) -> int:
+    """Rehearse the chosen cells below ``home()/rehearsals/name``, and print the outcome; returns 1 if a step failed.
+
+    A rehearsal that is killed goes on like any leaderboard, and ends with the same table.
+    """
+    folder, before = home() / "rehearsals" / name, str(home())
+    small, made_up = rehearsed(matrix, folder / "made-up")
+    os.environ["LEARNED_SPARSE_HOME"] = str(folder)
+    try:
+        plan = make_plan(small, name, made_up.folder, rows=rows, columns=columns)
+        peaks: dict[Step, int] = {}
+        resumed: set[str] = set()
+        """Architectures of which a training was stopped and resumed."""
+
+        def execute(step: Step) -> str | None:
+            family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
+            _reset_peak()
+            error = run_here(step, resume=family is not None and family not in resumed)
+            resumed.update([family] if family else [])
+            peaks[step] = _peak()
+            return error
+
+        with only_one(), locked(folder / "results"):
+            runner = Runner(plan.steps, execute)
+            runner.run()
+            write_leaderboard(plan, folder / "results", f"python -m eval.reproduce --matrix {name} --rehearse")
+            write_report(folder / "results")
+        print(*outcome(plan, runner.failed), *projection(plan, made_up, peaks, rates), sep="\n")
+    finally:
+        os.environ["LEARNED_SPARSE_HOME"] = before
+    print(f"written: {folder / 'results'}")
+    return int(bool(runner.failed))
+
+
+def outcome(plan: Plan, failed: Mapping[Step, str]) -> Iterator[str]:
+    """A line for each step: run, with its seconds, or failed, with the error; and one with the counts."""
+    for step in plan.steps:
+        marker, broken = marker_of(step), next((need for need in step.needs if need in failed), None)
+        if broken:
+            yield f"not run           {step.title}: needs {broken.title}"
+        elif step in failed:
+            yield f"failed            {step.title}: {failed[step]}"
+        elif marker:
+            yield f"run    {marker.seconds:8.2f} s  {step.title}"
+    cells = sum(not set(cell.steps) & failed.keys() for cell in plan.cells)
+    yield f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed"
+
+
+def projection(plan: Plan, made_up: MadeUp, peaks: Mapping[Step, int], rates: Mapping[str, Rate]) -> Iterator[str]:
+    """Time, disk and memory of the whole run by kind of step: its sizes by the given rates, else by those seen here."""
+    yield "projected, one step at a time (* as fast as here: two layers, mostly start-up; see --rates):"
+    yield f"{'kind':<15}{'steps':>6}{'texts':>16}{'texts/s':>12}{'hours':>10}{'disk GB':>10}{'memory GB':>11}"
+    hours = disk = 0.0
+    for kind in dict.fromkeys(step.kind for step in plan.steps):
+        steps = [step for step in plan.steps if step.kind == kind]
+        markers = {step: marker for step in steps if (marker := marker_of(step))}
+        seen = sum(work(step, made_up)[1] for step in markers) / (sum(m.seconds for m in markers.values()) or 1)
+        rate = rates.get(kind, Rate())
+        speed, whole = rate.per_second or seen, sum(work(step, made_up)[0] for step in steps)
+        memory = rate.memory_gb or max((peaks.get(step, 0) for step in steps), default=0) / 1e9
+        time, size = whole / speed / 3600 if speed else 0.0, sum(step.disk_bytes for step in steps) / 1e9
+        hours, disk = hours + time, disk + size
+        star = " " if rate.per_second else "*"
+        yield f"{kind:<15}{len(steps):>6}{whole:>16,}{speed:>11,.0f}{star}{time:>10.1f}{size:>10.1f}{memory:>11.1f}"
+    yield f"{'all':<15}{len(plan.steps):>6}{'':>28}{hours:>10.1f}{disk:>10.1f}"
+
+
+def work(step: Step, made_up: MadeUp) -> tuple[int, int]:
+    """Texts of a step in the whole run and here: training examples, queries of a split, or documents."""
+    words = dict(zip(step.words, step.words[1:], strict=False))
+    if step.kind == "train":
+        stages = len(step.facts["recipe"]["stages"])
+        return made_up.examples[words["--recipe"]], STEPS * BATCH * stages
+    if "--collection" not in words:
+        return 0, 0
+    described = load_collection(words["--collection"]).description
+    if "--split" in words and step.kind != "pool":
+        split = described.splits[words["--split"]]
+        return split.queries or _UNKNOWN_QUERIES, TRAINING_QUERIES if "train" in words["--split"] else QUERIES
+    return described.documents or _UNKNOWN_DOCUMENTS, DOCUMENTS
+
+
+def _reset_peak() -> None:
+    with contextlib.suppress(OSError):  # not on Linux: the peak is that of the whole process
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak() -> int:
+    """Peak of this process's memory in bytes, on Linux since ``_reset_peak``."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def _texts(
+    name: str, splits: Iterable[str]
+) -> tuple[list[dict[str, str]], dict[str, list[tuple[str, str, dict[str, int]]]]]:
+    """Documents, and for each split the ids, texts and judgements of its queries.
+
+    Of three queries, one has three words of the relevant document, one two, and one none (SpaDE's Table 4).
+    """
+    rng = random.Random(name)  # noqa: S311  (no cryptography)
+
+    def text(length: int) -> str:
+        return " ".join(_WORDS[int(len(_WORDS) * rng.random() ** 2)] for _ in range(length))
+
+    documents = [
+        {
+            "_id": f"d{number}",
+            "title": "",
+            "text": text(_LONG_DOCUMENT if number % 10 == 9 else 24),
+        }
+        for number in range(DOCUMENTS)
+    ]
+    queries: dict[str, list[tuple[str, str, dict[str, int]]]] = {}
+    for split in splits:
+        queries[split] = []
+        for number in range(TRAINING_QUERIES if "train" in split else QUERIES):
+            relevant = rng.randrange(DOCUMENTS)
+            known = rng.sample(documents[relevant]["text"].split(), 3 - number % 3 - (number % 3 == 2))
+            words = " ".join([*known, *rng.sample(_OTHER_WORDS, 3 - len(known))])
+            grades = {f"d{relevant}": 3, f"d{(relevant + 1) % DOCUMENTS}": 1}
+            queries[split].append((f"{split}-{number}", words, grades))
+    return documents, queries
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,192 @@
+"""Rehearsals: every matrix of the package runs for real at toy size; cut recipes keep what they compute."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from encoders.training import load_recipe, to_mapping
+from eval.reproduce import __main__ as reproduce
+from eval.reproduce import rehearsal
+from eval.reproduce.matrix import Column, Matrix, Row
+from eval.reproduce.matrix_file import known_matrices, load_matrix
+from eval.reproduce.plan import make_plan
+from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut, projection, rehearsed
+from eval.reproduce.runner import Rate, read_rates
+from eval.reproduce.steps import Step
+from learned_sparse.collections import load_collection
+from learned_sparse.core import LearnedSparseError, write_json
+from tests.reliability.commands import Run, Server
+
+COLUMNS = {
+    "beir": ("nfcorpus", "arguana", "cqadupstack-android"),
+    "demo": (),
+    "msmarco-doc": ("dev",),
+    "msmarco-passage": ("dev",),
+    "small-real": ("msmarco-mini", "scifact-whole"),
+    "trec-car": (),
+}
+"""Columns of each matrix that stand for all; empty: all."""
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COLUMNS)
+def test_every_row_of_every_matrix_runs(name: str, tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slow: trains, encodes, indexes and searches some thirty models."""
+    columns = ["--column", *COLUMNS[name]] if COLUMNS[name] else []
+    status = reproduce.main(["--matrix", name, "--rehearse", *columns])
+    output = capsys.readouterr().out
+    assert status == 0, output
+    folder = tmp_home / "rehearsals" / name / "results"
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    cells = [cell for cell in results["cells"] if not COLUMNS[name] or cell["column"] in COLUMNS[name]]
+    statuses = {cell["status"] for cell in cells}
+    assert statuses <= {"done", "published", "left out", "absent"}
+    absent = {cell["row"] for cell in cells if cell["status"] == "absent"}
+    assert absent <= {row["name"] for row in results["rows"] if row["kind"] == "published"}
+    done = sum(cell["status"] == "done" for cell in cells)
+    assert f"{done} of {done} cells run, 0 of " in output
+    assert (folder / "index.html").is_file()
+
+
+def test_every_matrix_is_rehearsed() -> None:
+    assert sorted(COLUMNS) == known_matrices()
+    for name, columns in COLUMNS.items():
+        assert set(columns) <= load_matrix(name, Path("data")).columns.keys()
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+def test_a_rehearsal_killed_again_and_again_ends_with_the_same_table(server: Server, tmp_path: Path) -> None:
+    """Slow: kills at times that grow until the rehearsal ends, so that every kind of step is hit or run again."""
+    words = ("--matrix", "demo", "--rehearse", "--row", "BM25", "splade")
+    environment = {"LEARNED_SPARSE_HOME": "home"}
+
+    def table(folder: Path) -> list[tuple[Any, ...]]:
+        path = folder / "home" / "rehearsals" / "demo" / "results" / "results.json"
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        costs = ("FLOPS", "terms/document", "terms/query")
+        return [
+            (
+                cell["row"],
+                cell["status"],
+                cell["scores"],
+                cell["p"],
+                [(cell["costs"] or {}).get(cost) for cost in costs],
+            )
+            for cell in cells
+        ]
+
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    (whole,) = server.run(
+        Run(module="eval.reproduce", arguments=words, folder=tmp_path / "whole", environment=environment)
+    )
+    assert whole.status == 0, whole.output
+    seconds, kills = whole.seconds / 12, 0
+    while True:
+        (result,) = server.run(
+            Run(
+                module="eval.reproduce", arguments=words, folder=tmp_path / "killed", environment=environment,
+                signal=signal.SIGKILL, after=seconds, target="group",
+            )
+        )  # fmt: skip
+        if result.status == 0:
+            break
+        assert result.status == -signal.SIGKILL, result.output
+        kills, seconds = kills + 1, seconds * 1.2
+    assert kills > 3
+    assert table(tmp_path / "killed") == table(tmp_path / "whole")
+
+
+def test_made_up_collections_have_the_splits_measures_and_sizes_of_the_real_ones(tmp_path: Path) -> None:
+    made_up = MadeUp(tmp_path, frozenset({"train", "dev"}))
+    toy = load_collection(made_up.collection("arguana"))
+    assert toy.name == "arguana"
+    assert toy.splits.keys() == {"train", "dev", "test"}
+    assert (toy.description.documents, toy.split("test").queries) == (8674, 1406)
+    assert toy.split("test").remove_query
+    assert toy.split("test").measures == ("nDCG@10", "R@100", "R@1000")
+    documents = list(toy.documents())
+    assert len(documents) == DOCUMENTS
+    assert max(len(document.text.split()) for document in documents) > 512
+    queries = {split: {query.id for query in toy.queries(split)} for split in toy.splits}
+    assert len(set().union(*queries.values())) == sum(map(len, queries.values()))  # no query in two splits
+    assert load_collection(made_up.collection("somewhere/else")).name == "else"
+
+
+@pytest.mark.parametrize("name", ["spade", "uhd-bert-buckets", "sparterm-expansion", "demo-splade", "splade-flops"])
+def test_a_cut_recipe_keeps_what_it_computes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MadeUp, "backbone", lambda self, kind, layers: f"{kind} of {layers}")
+    whole = to_mapping(load_recipe(name))
+    small = cut(to_mapping(load_recipe(name)), MadeUp(tmp_path, frozenset({"train", "dev"})))
+    assert [stage["name"] for stage in small["stages"]] == [stage["name"] for stage in whole["stages"]]
+    assert all(stage["steps"] <= STEPS and stage["batch_size"] <= BATCH for stage in small["stages"])
+    for key in ("architecture", "max_length", "seed", "precision"):
+        assert small[key] == whole[key]
+    for before, after in zip(whole["stages"], small["stages"], strict=True):
+        for key in ("objective", "component", "rank", "joint", "optimizer", "scope", "settings"):
+            assert after[key] == before[key]
+        assert {key for key in before if before[key] is None} == {key for key in after if after[key] is None}
+    layers = whole["settings"].get("layers") or [2]
+    assert small["backbone"].endswith(f" of {max(2, *layers)}")
+    (tmp_path / "cut.yaml").write_text(yaml.safe_dump(small), encoding="utf-8")
+    load_recipe(tmp_path / "cut.yaml")
+
+
+def test_a_failing_row_is_reported_and_the_others_run(
+    tmp_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(step: Step, *, resume: bool) -> str | None:
+        del resume
+        if "literal" in step.title:
+            return f"{step.command}\nno such layer"
+        for path in step.writes:
+            content = {"runs": [{"scores": {"MRR@10": 0.5}, "per_query": {"MRR@10": {"q": 0.5}}}]}
+            content |= {"costs": {}, "documents": 1}  # type: ignore[dict-item]
+            write_json(path, content)
+        return None
+
+    monkeypatch.setattr(rehearsal, "run_here", run)
+    monkeypatch.setattr(rehearsal, "write_leaderboard", lambda *_: None)
+    monkeypatch.setattr(rehearsal, "write_report", lambda *_: None)
+    assert reproduce.main(["--matrix", "demo", "--rehearse", "--row", "BM25", "sparterm-literal"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("train ")[2] for line in lines if line.startswith("failed") and " train " in line]
+    assert "no such layer" in lines
+    assert any(line.startswith("1 of 2 cells run, ") for line in lines)
+
+
+def test_the_whole_run_is_projected_by_given_rates(tmp_home: Path, tmp_path: Path) -> None:
+    columns = {"test": Column(collection="scifact", split="test")}
+    small, made_up = rehearsed(Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text")}), tmp_path / "made-up")
+    plan = make_plan(small, "m", made_up.folder)
+    rates = {"index-bm25": Rate(per_second=5183 / 7200, memory_gb=4.0)}
+    lines = {line.split()[0]: line.split() for line in projection(plan, made_up, {}, rates)}
+    assert lines["index-bm25"][1:3] == ["1", "5,183"]  # SciFact's documents
+    assert lines["index-bm25"][4] == "2.0"  # hours
+    assert lines["index-bm25"][6] == "4.0"
+    assert lines["search"][2] == "300"  # SciFact's queries
+
+
+def test_rates_are_read_strictly(tmp_path: Path) -> None:
+    file = tmp_path / "rates.yaml"
+    file.write_text("encode: {per_second: 900, memory_gb: 12}\n", encoding="utf-8")
+    assert read_rates(file) == {"encode": Rate(per_second=900, memory_gb=12)}
+    assert read_rates(None) == {}
+    for text, message in (
+        ("encod: {}\n", "no kind of step 'encod'; did you mean 'encode'"),
+        ("encode: {per_second: 0}\n", "encode: rates are above 0"),
+        ("encode: {per_minute: 9}\n", "encode: unknown key 'per_minute'"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(LearnedSparseError, match=message):
+            read_rates(file)
+    with pytest.raises(LearnedSparseError, match="--rates is for --rehearse"):
+        reproduce.main(["--matrix", "demo", "--rates", str(file)])
