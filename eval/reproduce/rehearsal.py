@@ -172,6 +172,7 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
     kind = "headless" if values["output_bias"] is not None else "masked-lm"
     values |= {"backbone": made_up.backbone(kind, max(2, *layers)), "revision": None, "num_hidden_layers": None}
     values |= {"save_every": 1, "log_every": 1, "output_bias": values["output_bias"] and _OUTPUT_BIAS}
+    values["seed"] += 1  # with seed 0 no token has a positive weight by the random head of uniCOIL
     if (dimensions := values["settings"].get("dimensions")) and dimensions > _DIMENSIONS:
         values["settings"]["dimensions"] = _DIMENSIONS
         values["settings"]["k"] = min(values["settings"]["k"], _DIMENSIONS)
