@@ -133,7 +133,7 @@ def moment_problem(case: Case, old: Tree, new: Tree, now: Tree) -> str:
     if not last or b'"complete": false' in last:
         return ""
     for whole in (old, new):
-        if last == whole[case.finished]:
+        if last == whole.get(case.finished):
             wrong = [name for name in result_files(whole) if now.get(name) != whole[name]]
             return f"complete by {case.finished}, but different: {wrong}" if wrong else ""
     return f"{case.finished} is neither the old nor the new one"
