@@ -47,6 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if not (options.index or options.vectors):
         raise LearnedSparseError("give --index DIR, or --vectors DIR for what --backend exact searches")
+    if options.set and not options.encoding:
+        raise LearnedSparseError("--set is for the encoder that --encoding times")
     result = _measure(options)
     if options.output:
         write_json(options.output, result)

@@ -137,6 +137,7 @@ def test_errors_say_what_is_missing(tmp_path: Path) -> None:
     for words, message in (
         ([], "give --index DIR, or --vectors DIR"),
         (["--vectors", str(folder)], "give --queries DIR"),
+        (["--vectors", str(folder), "--set", "k=1"], "--set is for the encoder that --encoding times"),
         (["--index", str(folder)], "no such file; make the index"),
     ):
         with pytest.raises(LearnedSparseError, match=message):
