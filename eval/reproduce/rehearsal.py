@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import random
-import resource
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -154,7 +153,11 @@ def run_here(step: Step, *, resume: bool = False) -> str | None:
     log = log_of(step)
     log.parent.mkdir(parents=True, exist_ok=True)
     words = run_words(step, quiet=True)
-    with log.open("a", encoding="utf-8") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+    with (
+        log.open("a", encoding="utf-8", newline="\n") as file,
+        contextlib.redirect_stdout(file),
+        contextlib.redirect_stderr(file),
+    ):
         print(f"$ {step.command}")
         try:
             if resume:
@@ -347,8 +350,9 @@ def work(step: Step, made_up: MadeUp) -> tuple[int, int]:
 
 
 def _reset_peak() -> None:
-    with contextlib.suppress(OSError):  # not on Linux: the peak is that of the whole process
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    if sys.platform == "linux":  # elsewhere the peak is that of the whole process
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii", newline="")
 
 
 def _peak() -> int:
@@ -356,6 +360,8 @@ def _peak() -> int:
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    import resource  # not on Windows
+
     scale = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
@@ -372,14 +378,8 @@ def _texts(
     def text(length: int) -> str:
         return " ".join(_WORDS[int(len(_WORDS) * rng.random() ** 2)] for _ in range(length))
 
-    documents = [
-        {
-            "_id": f"d{number}",
-            "title": "",
-            "text": text(_LONG_DOCUMENT if number % 10 == 9 else 24),
-        }
-        for number in range(DOCUMENTS)
-    ]
+    lengths = (_LONG_DOCUMENT if number % 10 == 9 else 24 for number in range(DOCUMENTS))
+    documents = [{"_id": f"d{number}", "title": "", "text": text(length)} for number, length in enumerate(lengths)]
     queries: dict[str, list[tuple[str, str, dict[str, int]]]] = {}
     for split in splits:
         queries[split] = []
@@ -394,4 +394,4 @@ def _texts(
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")

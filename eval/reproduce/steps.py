@@ -8,6 +8,7 @@ import json
 import platform
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -233,11 +234,14 @@ def provenance() -> dict[str, Any]:
 
 def processor() -> str:
     """Name of the processor as the operating system reports it."""
-    return next(_values(Path("/proc/cpuinfo"), "model name"), "") or platform.processor() or platform.machine()
+    name = next(_values(Path("/proc/cpuinfo"), "model name"), "") if sys.platform == "linux" else ""
+    return name or platform.processor() or platform.machine()
 
 
 def gpus() -> list[str]:
-    """Names of the NVIDIA GPUs, as their driver reports them without a library."""
+    """Names of the NVIDIA GPUs, as their Linux driver reports them without a library."""
+    if sys.platform != "linux":
+        return []
     files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
     return [name for file in files for name in _values(file, "Model")]
 
@@ -339,7 +343,7 @@ def _commit() -> str | None:
 
 
 def _output(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True).stdout.strip()
 
 
 def _values(path: Path, key: str) -> Iterator[str]:
