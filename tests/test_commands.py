@@ -124,7 +124,7 @@ READS = [
     ("eval.report", "{input}"),
     ("eval.reproduce", "--matrix {input}"),
     ("eval.reproduce.prepare", "export --collection {input} --split test --output {output}"),
-    ("eval.reproduce.prepare", "expand --input {input} --output {output}"),
+    ("eval.reproduce.prepare", "expand --collection {collection} --expanded {input} --output {output}"),
     ("eval.reproduce.prepare", "pool --collection {collection} --split test --run {input} --depth 1"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {input} --output {output}"),
     ("eval.rerank", "--run {input} --collection {collection} --checkpoint {checkpoint}"),
@@ -190,7 +190,7 @@ WRITES = [
     ("learned_sparse.index", "--input {vectors} --index {output}"),
     ("learned_sparse.inspect", "--text word --checkpoint {checkpoint} --html {output}"),
     ("learned_sparse.prune", "--vectors {vectors} --top-dimensions 1 --output {output}"),
-    ("eval.reproduce.prepare", "expand --input {corpus} --output {output}"),
+    ("eval.reproduce.prepare", "expand --collection {collection} --output {output}"),
     ("eval.reproduce.prepare", "export --collection {collection} --split test --output {output}"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from eval.reproduce.matrix import (
 from learned_sparse.collections import data_root, load_collection, split_names
 from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
 
+_log = logging.getLogger(__name__)
 MATRICES = Path(__file__).parent.parent / "matrices"
 _TRAINED: tuple[Kind, ...] = ("recipe", "checkpoint")
 _LEARNED: tuple[Kind, ...] = (*_TRAINED, "model")
@@ -280,8 +282,15 @@ def _check_checkpoints(matrix: Matrix, where: str) -> None:
     """``_check_splits`` for the rows of a checkpoint folder that records the recipe of its training."""
     for name, row in matrix.rows.items():
         folder = (row if row.model is None else matrix.rows[row.model]).checkpoint
-        if folder is not None and (Path(folder) / NOTES).is_file() and (recorded := read_notes(Path(folder)).recipe):
-            recipe = parse(Recipe, recorded, f"{folder}/{NOTES}: recipe")
+        if folder is None or not (Path(folder) / NOTES).is_file():
+            continue
+        try:
+            recorded = read_notes(Path(folder)).recipe
+            recipe = parse(Recipe, recorded, f"{folder}/{NOTES}: recipe") if recorded else None
+        except LearnedSparseError as error:  # a damaged file, which a step reports; or a recipe of another version
+            _log.warning("row %r: it is unknown on which queries its checkpoint was trained: %s", name, error)
+            continue
+        if recipe is not None:
             _check_splits(row, matrix, recipe_splits(recipe), f"{where}: rows: {name}")
 
 

@@ -176,7 +176,7 @@ class World:
         queries = {f"q{n}": " ".join(text.split()[:2]) for n, text in enumerate(texts.values())}
         judged = [(f"q{n}", f"d{n}", 1) for n in range(24)]
         self.collection = folder / "toy"
-        save_beir(self.collection, texts, queries, {"train": judged, "test": judged[:8]})
+        save_beir(self.collection, texts, queries, {"train": judged[8:], "dev": judged[4:8], "test": judged[:4]})
         self.topics = folder / "topics.tsv"
         self.topics.write_text("".join(f"{name}\t{text}\n" for name, text in list(queries.items())[:6]))
         recipes = save_recipes(folder / "recipes", ["small-splade"], backbone, -0.5)
@@ -185,7 +185,7 @@ class World:
         run = "".join(f"q{n} Q0 d{(n + i) % 24} {i + 1} {9 - i} bm25\n" for n in range(24) for i in range(4))
         (folder / "train.run").write_text(run, encoding="utf-8")
         values["data"] = [{"collection": str(self.collection), "split": "train", "run": str(folder / "train.run")}]
-        validation = {"collection": str(self.collection), "split": "test", "queries": 5, "pool": 20, "every": 2}
+        validation = {"collection": str(self.collection), "split": "dev", "queries": 4, "pool": 20, "every": 2}
         values |= {"validation": validation, "save_every": 2, "log_every": 1}
         values["stages"][0] |= {"steps": 6, "batch_size": 4}
         self.recipe.write_text(yaml.safe_dump(values), encoding="utf-8")

@@ -318,7 +318,7 @@ def test_splits_with_queries_in_common_count_as_one(tmp_path: Path) -> None:
     load_matrix(saved(tmp_path, rows={"A": {"recipe": "splade-flops"}}, columns={"dev": dev}))
 
 
-def test_the_recipe_that_a_checkpoint_records_is_checked(tmp_path: Path) -> None:
+def test_the_recipe_that_a_checkpoint_records_is_checked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recipe = to_mapping(load_recipe("demo-splade", data=["pydoc:test"]))
     notes = CheckpointNotes(
         format=FORMAT, architecture="splade", settings={}, vocabulary_size=9,
@@ -330,3 +330,6 @@ def test_the_recipe_that_a_checkpoint_records_is_checked(tmp_path: Path) -> None
         load_matrix(saved(tmp_path, rows=rows), tmp_path)
     write_notes(tmp_path / "mine", dataclasses.replace(notes, recipe=None))
     load_matrix(saved(tmp_path, rows=rows), tmp_path)
+    write_notes(tmp_path / "mine", dataclasses.replace(notes, recipe={"no": "recipe of this version"}))
+    load_matrix(saved(tmp_path, rows=rows), tmp_path)
+    assert "row 'A': it is unknown on which queries its checkpoint was trained: " in caplog.text
