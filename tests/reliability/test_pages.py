@@ -71,7 +71,8 @@ def with_text(content: Any, text: str, key: str = "") -> Any:
 
 
 def results_with(text: str) -> Results:
-    """Made-up results with ``text`` in every field."""
+    """Made-up results with ``text`` in every field, after a space: the first word of a row names its system."""
+    text = f" {text}"
     content, per_query = report_results.made_up(queries=3)
     named = {
         f"{column}{text}": {
@@ -101,18 +102,18 @@ def inspection_with(text: str) -> Inspection:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_report(text: str) -> None:
-    page, plain = Elements(html(results_with(text))), Elements(html(results_with(" name")))
+    page, plain = Elements(html(results_with(text))), Elements(html(results_with("name")))
     page.check()
     assert page.tags == plain.tags
     data = html(results_with(text)).partition('<script type="application/json" id="data">')[2].partition("</script>")[0]
-    assert json.loads(data)["rows"][0]["name"] == f"BM25{text}"
+    assert json.loads(data)["rows"][0]["name"] == f"BM25 {text}"
     assert "<" not in data
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_report_in_markdown(text: str) -> None:
     results = results_with(text)
-    page, plain = markdown(results, {"a.svg": text}), markdown(results_with(" name"), {"a.svg": " name"})
+    page, plain = markdown(results, {"a.svg": text}), markdown(results_with("name"), {"a.svg": "name"})
     tables = [[line for line in one.splitlines() if line.startswith("|")] for one in (page, plain)]
     cells = [[len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in table] for table in tables]
     assert cells[0] == cells[1]
