@@ -62,13 +62,13 @@ def python() -> Python:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of one file in one process, because they share fixtures; tests of the README share none."""
+    """Run the tests of one file in one process, because they share fixtures, unless they share none."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file, _, test = nodeid.partition("::")
-            return test if file.endswith("test_readme.py") else file
+            return test if file.endswith(("test_readme.py", "test_rehearsal.py")) else file
 
     return ByFile(config, log)
 
@@ -76,6 +76,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 SLOW = (
     "test_kills_java.py",
     "test_text_readers.py",
+    "test_rehearsal.py",
     "test_reproduce.py",
     "test_demo.py",
     "test_readme.py",

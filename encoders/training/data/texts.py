@@ -93,7 +93,7 @@ class TextStores:
         return store
 
     def documents(self, collection: Collection, *, expanded: Path | None = None) -> Iterable[Document]:
-        """All documents of ``collection``, from the store if there is one, else read anew in each iteration."""
+        """All documents of ``collection``, from the store if there is one, else read again in each iteration."""
         if expanded is not None and not self._reads_expanded:
             raise LearnedSparseError(f"expanded: {expanded}: this model does not read expanded text; leave it out")
         return self._stores.get(_key(collection, expanded)) or _Reading(
