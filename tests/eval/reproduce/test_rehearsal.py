@@ -26,11 +26,11 @@ from learned_sparse.core import LearnedSparseError, write_json
 from tests.reliability.commands import Run, Server
 
 COLUMNS = {
-    "beir": ("nfcorpus", "arguana", "cqadupstack-android"),
+    "beir": ("arguana",),
     "demo": (),
     "msmarco-doc": ("dev",),
     "msmarco-passage": ("dev",),
-    "small-real": ("msmarco-mini", "scifact-whole"),
+    "small-real": ("msmarco-mini",),
     "trec-car": (),
 }
 """Columns of each matrix that stand for all; empty: all."""
