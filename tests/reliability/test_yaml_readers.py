@@ -22,7 +22,7 @@ from tests.reliability.scale import INPUTS, record
 
 READERS: dict[str, tuple[Callable[[Path], Any], list[Path]]] = {
     "recipe": (load_recipe, sorted(RECIPES.glob("[!_]*.yaml"))),
-    "matrix": (load_matrix, [path for path in sorted(MATRICES.glob("*.yaml")) if path.stat().st_size < 6_000]),
+    "matrix": (load_matrix, [path for path in sorted(MATRICES.glob("*.yaml")) if path.stat().st_size < 8_000]),
     "collection": (load_collection, sorted({path for path in descriptions().values() if path.stem != "cqadupstack"})),
 }
 ODD: list[Any] = [
@@ -71,7 +71,7 @@ def mutated(draw: st.DrawFn, files: list[Path]) -> bytes:
 @pytest.mark.parametrize("name", READERS)
 def test_mutated_files_are_read_or_refused_in_one_line(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     read, files = READERS[name]
-    assert len(files) > 1
+    assert len(files) > 2
     path = tmp_path_factory.mktemp("yaml") / "mutated.yaml"
     counts = {"read": 0, "refused": 0}
 
