@@ -99,7 +99,7 @@ def columns(*strategies: st.SearchStrategy[str], between: str = "\t") -> st.Sear
 def files(reader: Reader) -> st.SearchStrategy[bytes]:
     """Lines, half the time only such as can be read, with ends of several kinds, byte order marks and blank lines."""
     good = reader.line.filter(lambda line: reader.slow(2, line) is not None)
-    lines = st.one_of(st.lists(good, max_size=3), st.lists(st.one_of(good, reader.line, RAW), max_size=5))
+    lines = st.one_of(st.lists(good, max_size=3), st.lists(st.one_of(good, reader.line, RAW), max_size=8))
     ends = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b" \n", b"\n \r\n", b"\n\xef\xbb\xbf"])
     starts = st.sampled_from([b"", b"", b"\xef\xbb\xbf", b"\xef\xbb\xbf\xef\xbb\xbf", b"\n"])
     parts = st.tuples(starts, lines, ends, st.booleans())
