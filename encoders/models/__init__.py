@@ -8,6 +8,7 @@ from __future__ import annotations
 from encoders.models.architecture import (
     SIDES,
     Architecture,
+    Labels,
     Mixture,
     Objective,
     Prunable,
@@ -49,6 +50,7 @@ __all__ = [
     "BagOfWords",
     "DeepCTSettings",
     "DeepImpactSettings",
+    "Labels",
     "Mixture",
     "Objective",
     "Prunable",

@@ -13,7 +13,7 @@ from torch.nn import functional
 from encoders.backbone import MASKED_LM, Tower, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Attributing, Shares, largest_shares, max_pool_entries, pool, pooled_shares, top_k_per_row
-from encoders.models.architecture import Architecture, Mixture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Mixture, Objective, TermWeighers, Tokens, check_options
 from encoders.models.token_weights import (
     Activation,
     BagOfWords,
@@ -243,10 +243,10 @@ class PointwiseObjective(Objective):
         """Outputs of the ranking loss."""
         return self._ranking.outputs(queries, documents)
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """The ranking loss and the pointwise loss."""
         likelihood = query_nll(outputs["queries"] * self._document.kept, outputs["positives"])
-        return {**self._ranking.losses(outputs, known), "pointwise_loss": self._weight * likelihood}
+        return {**self._ranking.losses(outputs, labels), "pointwise_loss": self._weight * likelihood}
 
 
 def query_nll(queries: Tensor, positives: Tensor) -> Tensor:

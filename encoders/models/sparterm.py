@@ -14,7 +14,7 @@ from torch.nn import functional
 from encoders.backbone import Tower
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, keep_largest, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
-from encoders.models.architecture import Architecture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
 from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, unblocked_terms
 from learned_sparse.core import LearnedSparseError, Side
 
@@ -211,9 +211,9 @@ class GateObjective(Objective):
             gates |= {"query_gate": query_logits.float(), "query_target": self._document.target_terms(*positives)}
         return gates
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """Eq. 8 of each passage, and of each query that has a gate."""
-        del known
+        del labels
         weights = {"negative": self._options.negative_weight, "positive": self._options.positive_weight}
         losses = {"gate_loss": gate_bce(outputs["gate"], outputs["target"], **weights)}
         if "query_gate" in outputs:
@@ -249,9 +249,9 @@ class JointObjective(GateObjective):
             **self._gates(logits[:count], query_logits, queries, positives),
         }
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """The ranking loss and Eq. 8 of each query."""
-        return {**super().losses(outputs, known), **self._ranking.losses(outputs, known)}
+        return {**super().losses(outputs, labels), **self._ranking.losses(outputs, labels)}
 
 
 def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive: float = 1.0) -> Tensor:

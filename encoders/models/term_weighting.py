@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from encoders.backbone import HiddenStates, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, merged_shares
-from encoders.models.architecture import Architecture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
 from encoders.models.token_weights import (
     Activation,
     BagOfWords,
@@ -188,9 +188,9 @@ class TermRecall(Objective):
                 mask[row, position], targets[row, position] = 1.0, float(word in sought)
         return {"errors": ((predicted - targets).square() * mask).sum(dim=1), "words": mask.sum(dim=1)}
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """Shares of the mean over all words of the batch (published code: SUM_BY_NONZERO_WEIGHTS), whose mean it is."""
-        del known
+        del labels
         words = outputs["words"]
         return {"recall_loss": outputs["errors"] * (len(words) / words.sum().clamp(min=1))}
 

@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from encoders.training.recipe import CoTraining, Gate, Negatives, Pruning, Rank, Recipe, Source, Stage, Validation
+from encoders.training.recipe import (
+    CoTraining,
+    Distillation,
+    Gate,
+    Negatives,
+    NegativeSource,
+    Pruning,
+    Rank,
+    Recipe,
+    Source,
+    Stage,
+    Validation,
+)
 from encoders.training.recipe_file import RECIPES, data_source, load_recipe, recipe_names, recipe_splits, to_mapping
 from learned_sparse.core import lazy_names
 
@@ -20,7 +32,9 @@ _LAZY = ("TrainingReport", "run_recipe", "train")
 __all__ = [
     "RECIPES",
     "CoTraining",
+    "Distillation",
     "Gate",
+    "NegativeSource",
     "Negatives",
     "Pruning",
     "Rank",

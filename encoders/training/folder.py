@@ -161,9 +161,13 @@ class RunFolder:
         folder = self._states / progress.name
         return folder if folder.exists() else None
 
-    def mined(self, source: int) -> Path:
-        """The run of the last mining in source ``source``."""
-        return self._training / f"mined-{source}.trec"
+    def mined(self, source: int, part: int) -> Path:
+        """The run of the last mining in source ``source`` for part ``part`` of a stage's negatives."""
+        return self._training / f"mined-{source}-{part}.trec"
+
+    def mining(self, process: int) -> Path:
+        """The hits so far of a mining that is under way."""
+        return self._training / f"mining-{process}.npz"
 
     def save(
         self,

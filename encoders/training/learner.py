@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Objective
-from encoders.training.data import Example, MicroBatch, StepBatch, known_positives
+from encoders.models import Labels, Objective
+from encoders.training.data import Example, MicroBatch, StepBatch, labels_of
 from encoders.training.objective import make_objective, mean_weights, negatives_per_query, total_loss
 from encoders.training.optimizing import (
     begin_stage,
@@ -107,17 +107,17 @@ class Learner:
         step_means: Mapping[str, Tensor] | None = None,
     ) -> Callable[[Outputs], Tensor]:
         """The scalar loss of the outputs for ``examples``; appends to ``logs`` when it is called."""
-        known = known_positives(examples)
+        labels = labels_of(examples)
         regularizer = self.stage.regularizer
         ramp = quadratic_ramp(step, regularizer.ramp_steps)
 
         def loss(outputs: Outputs) -> Tensor:
-            losses = self._objective.losses(outputs, known)
+            losses = self._objective.losses(outputs, labels)
             total, parts = total_loss(losses, outputs, regularizer, ramp, step_means)
             log = {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
             if "queries" in outputs:
                 log |= _terms_per_text(outputs)
-                log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, known))
+                log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, labels.known))
                 log["lambda_query"] = torch.tensor(regularizer.lambda_query * ramp)
                 log["lambda_document"] = torch.tensor(regularizer.lambda_document * ramp)
             logs.append(log)
@@ -183,18 +183,18 @@ class CoLearner:
         start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
         for group in self._groups([micro.to(self._session.device) for micro in batch.micro_batches]):
             end = start + sum(map(len, group))
-            known = known_positives(batch.examples[start:end])
+            labels = labels_of(batch.examples[start:end])
             with evaluating(self._session.model.weighers), torch.no_grad(), counting():
-                losses.append([self._group_losses(objective, group, known) for objective in self._selecting])
+                losses.append([self._group_losses(objective, group, labels) for objective in self._selecting])
             start = end
         return [torch.cat(part) for part in zip(*losses, strict=True)]
 
-    def _group_losses(self, objective: Objective, group: Sequence[MicroBatch], known: Tensor) -> Tensor:
+    def _group_losses(self, objective: Objective, group: Sequence[MicroBatch], labels: Labels) -> Tensor:
         """The loss of each query of micro-batches that are ranked together."""
         with self._session.autocast():
             parts = [objective.outputs(micro.queries, micro.documents) for micro in group]
         outputs = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        return torch.stack(list(objective.losses(outputs, known).values())).sum(dim=0)
+        return torch.stack(list(objective.losses(outputs, labels).values())).sum(dim=0)
 
     def _groups(self, micro_batches: Sequence[MicroBatch]) -> list[Sequence[MicroBatch]]:
         """Micro-batches that are ranked together: one, or in scope ``batch`` those of one update of this process."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from encoders.encoding import save_checkpoint
 from encoders.training.data import (
     Batches,
     NegativeSampler,
+    Rank,
     Sampler,
     StepBatch,
     TextStores,
@@ -30,7 +30,7 @@ from encoders.training.folder import Journal, Progress, RunFolder, load_state
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
 from encoders.training.pruning import Pruner, save_pruning
-from encoders.training.recipe import Recipe, Stage
+from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
 from encoders.training.validation import Validator, hold_out, is_better
@@ -151,12 +151,24 @@ class _Run:
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=versions())
         if recipe.idf_bias:
             session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
-        self._negatives = NegativeSampler(recipe.negatives, self._sources, folder.mined, session.if_main)
+        self._check_teachers()
+        negatives = recipe.negatives_of(recipe.stages[progress.stage])
+        self._negatives = NegativeSampler(negatives, self._sources, folder.mined, session.if_main)
         is_main = session.processes.is_main_process
         folder.start(progress, overwrite=overwrite, is_main=is_main)
         log = folder.log if is_main else None
         self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
         self._started = time.monotonic()
+
+    def _check_teachers(self) -> None:
+        """Raise if a stage distils and the examples of a source have no teacher's scores."""
+        for stage in self._recipe.stages:
+            for part in self._sources:
+                if stage.distillation is not None and not part.examples.scored:
+                    raise LearnedSparseError(
+                        f"stage {stage.name}: distillation: data: {part.name}: no teacher's scores; give the source "
+                        "'scores' (python -m encoders.teach makes them)"
+                    )
 
     def _fingerprints(self) -> dict[str, str]:
         """Hashes of the contents that a run reads, by name."""
@@ -200,6 +212,8 @@ class _Run:
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
         """Train ``stage`` from the current step; returns whether it was completed."""
         learner = make_learner(stage, self._session)
+        if (negatives := self._recipe.negatives_of(stage)) != self._negatives.settings:
+            self._negatives = NegativeSampler(negatives, self._sources, self._folder.mined, self._session.if_main)
         self._pruner = self._session.pruner(stage)
         if resumed is not None:
             self._restore(resumed, learner)
@@ -275,7 +289,12 @@ class _Run:
 
     def _mine(self, stage: Stage, step: int) -> None:
         seed = [self._recipe.seed, self._progress.stage, step]
-        searched = self._negatives.mine(functools.partial(self._session.rank, component=stage.component), seed)
+
+        def ranking(part: NegativeSource) -> Rank:
+            state = self._folder.mining(self._session.process_index)
+            return self._session.ranking(part.checkpoint, stage.component, state=state, key=f"{seed} {part}")
+
+        searched = self._negatives.mine(ranking, seed, again=self._progress.mined_at is not None)
         self._progress = replace(self._progress, mined_at=step)
         self._journal.log_event(self._progress.stage, step, {"mined queries": searched})
 

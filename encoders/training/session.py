@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import signal
 import threading
@@ -9,25 +10,34 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import accelerate
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse
 import torch
 from torch import Tensor
 
 from encoders.backbone import Tower, autocast, choose_device, limit_threads
 from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
-from encoders.encoding import CheckpointEncoder, LoadedModel, architecture_named, default_quantizer, new_model
+from encoders.encoding import (
+    CheckpointEncoder,
+    LoadedModel,
+    architecture_named,
+    default_quantizer,
+    load_encoder,
+    new_model,
+)
 from encoders.models import SIDES
-from encoders.training.data import Run, TextStore
+from encoders.training.data import EncodeSide, Rank, best_documents
 from encoders.training.optimizing import evaluating
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
-from encoders.training.validation import Vectors, search
-from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, did_you_mean, encode_texts, parse
+from encoders.training.validation import Vectors
+from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, encode_texts, parse
 
 _logger = logging.getLogger(__name__)
 
@@ -147,11 +157,24 @@ class Session:
             batch = encode_texts(self._encoders[side, component], texts)
         return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
 
-    def rank(self, queries: Sequence[Query], pool: TextStore, depth: int, component: str | None = None) -> Run:
-        """The ``depth`` best documents of ``pool`` for each query, by the current model or one component."""
-        documents = self.encode("document", [pool[id] for id in pool.ids], component)
-        vectors = self.encode("query", [query.text for query in queries], component)
-        return search(vectors, documents, [query.id for query in queries], pool.ids, depth)
+    def ranking(
+        self, checkpoint: str | None, component: str | None = None, *, state: Path | None = None, key: str = ""
+    ) -> Rank:
+        """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
+
+        All processes search, each its share of the documents; ``state`` and ``key``: see ``best_documents``.
+        """
+        encode: EncodeSide = functools.partial(self.encode, component=component)
+        if checkpoint is not None:
+            encode = _sides_of(checkpoint, self.device)
+        return functools.partial(
+            best_documents, encode, process=self.process_index, processes=self.num_processes,
+            gather=self._gather_array, state=state, key=key,
+        )  # fmt: skip
+
+    def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        gathered: npt.NDArray[Any] = self.gather(torch.from_numpy(array).to(self.device)).cpu().numpy()
+        return gathered
 
     def add_idf_bias(self, documents: Sequence[str]) -> None:
         """Add ``idf_bias * ln((N + 1) / (df + 1))`` to the output bias of every term, df counted in ``documents``.
@@ -230,6 +253,12 @@ class Stopping:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers.clear()
+
+
+def _sides_of(checkpoint: str, device: torch.device) -> EncodeSide:
+    """Weights of texts by both sides of a stored model."""
+    sides = {side: load_encoder(checkpoint, side, device=str(device)) for side in SIDES}
+    return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
 
 
 def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:

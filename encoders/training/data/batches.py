@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from encoders.checkpoints import tokenize_texts
-from encoders.models import Tokens
+from encoders.models import Labels, Tokens
 from encoders.training.data.examples import Example, Examples
 from encoders.training.data.texts import text_key
 from encoders.training.recipe import MaxLength
@@ -145,6 +145,14 @@ def tokenize(tokenizer: Callable[..., Any], texts: Sequence[str], max_length: in
         tokenizer, texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
     )
     return Tokens(encoded["input_ids"], encoded["attention_mask"])
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """What is known about the documents of ``examples``; without scores if no example has any."""
+    scores = None
+    if any(example.scores for example in examples):
+        scores = torch.tensor([example.scores or (np.nan,) * (1 + len(example.negatives)) for example in examples])
+    return Labels(known_positives(examples), scores)
 
 
 def known_positives(examples: Sequence[Example]) -> Tensor:

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from encoders.encoding import load_checkpoint, new_model, save_checkpoint
-from encoders.training import Recipe, folder, to_mapping
-from encoders.training.data.examples import TripleFile
+from encoders.training import Negatives, Recipe, folder, to_mapping
+from encoders.training.data.files import ExampleFile
 from encoders.training.folder import Journal, RunFolder
 from learned_sparse.collections import load_collection
 from learned_sparse.core import LearnedSparseError, Quantizer, locked, parse
@@ -196,7 +196,7 @@ def test_triples_are_compared_to_their_ends(tmp_path: Path) -> None:
     prints = set()
     for ending in ("a", "b"):
         (tmp_path / "triples.tsv").write_text(f"query\tpositive\t{'long ' * 20}{ending}\n")
-        prints.add(TripleFile(tmp_path / "triples.tsv", per_query=1).fingerprint)
+        prints.add(ExampleFile(tmp_path / "triples.tsv", Negatives()).fingerprint)
     assert len(prints) == 2
 
 
