@@ -51,6 +51,19 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
         options.changes.append(f"on_bad_line={options.on_bad_line}")
+    from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
+
+    teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
+    if teacher is not None:
+        if options.resume or options.max_seconds is not None:
+            raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
+        output = options.output or checkpoint_folder(teacher.model)
+        seconds = train_cross_encoder(
+            teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
+        )
+        print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
+        print(f"next:\n  python -m encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
+        return 0
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
     try:

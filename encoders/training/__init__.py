@@ -21,16 +21,33 @@ from encoders.training.recipe import (
     Stage,
     Validation,
 )
-from encoders.training.recipe_file import RECIPES, data_source, load_recipe, recipe_names, recipe_splits, to_mapping
+from encoders.training.recipe_file import (
+    RECIPES,
+    Changes,
+    data_source,
+    load_recipe,
+    recipe_names,
+    recipe_splits,
+    recipe_values,
+    to_mapping,
+)
 from learned_sparse.core import lazy_names
 
 if TYPE_CHECKING:
+    from encoders.training.data import TextStore, examples_in_order
     from encoders.training.loop import TrainingReport, run_recipe, train
 
-_LAZY = ("TrainingReport", "run_recipe", "train")
+_LAZY = {
+    "TextStore": "data",
+    "TrainingReport": "loop",
+    "examples_in_order": "data",
+    "run_recipe": "loop",
+    "train": "loop",
+}
 
 __all__ = [
     "RECIPES",
+    "Changes",
     "CoTraining",
     "Distillation",
     "Gate",
@@ -41,16 +58,19 @@ __all__ = [
     "Recipe",
     "Source",
     "Stage",
+    "TextStore",
     "TrainingReport",
     "Validation",
     "data_source",
+    "examples_in_order",
     "load_recipe",
     "recipe_names",
     "recipe_splits",
+    "recipe_values",
     "run_recipe",
     "to_mapping",
     "train",
 ]
 
 
-__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(_LAZY, "encoders.training.loop"))
+__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{module}" for name, module in _LAZY.items()})

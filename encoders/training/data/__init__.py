@@ -5,7 +5,7 @@ Read ``examples`` first, then ``files`` and ``sources``, ``negatives`` and ``min
 
 from __future__ import annotations
 
-from encoders.training.data.batches import Batches, MicroBatch, Sampler, StepBatch, labels_of
+from encoders.training.data.batches import Batches, MicroBatch, Sampler, StepBatch, examples_in_order, labels_of
 from encoders.training.data.examples import Example, Judged
 from encoders.training.data.mining import EncodeSide, Run, Vectors, best_documents
 from encoders.training.data.negatives import IfMain, NegativeSampler, Rank, bm25_run, call, draw
@@ -34,6 +34,7 @@ __all__ = [
     "bm25_run",
     "call",
     "draw",
+    "examples_in_order",
     "labels_of",
     "load_source",
     "query_key",

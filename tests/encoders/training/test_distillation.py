@@ -154,11 +154,8 @@ def source(kind: str, folder: Path, collection: Path) -> dict[str, Any]:
             for q, p, n in rows
         ]
     else:
-        neg = {"bm25": [], "dense": []}
-        lines = [
-            json.dumps({"qid": f"q{n}", "pos": [f"d{n}"], "neg": {**neg, "bm25": [f"d{(n + 1) % 40}"]}})
-            for n in range(30)
-        ]
+        by_system: list[dict[str, list[str]]] = [{"dense": [], "bm25": [f"d{(n + 1) % 40}"]} for n in range(30)]
+        lines = [json.dumps({"qid": f"q{n}", "pos": [f"d{n}"], "neg": neg}) for n, neg in enumerate(by_system)]
     path = folder / ("examples.jsonl" if kind in ("bge", "by system") else "triples.tsv")
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     key = "examples" if path.suffix == ".jsonl" else "triples"
