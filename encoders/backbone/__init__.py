@@ -31,12 +31,15 @@ from encoders.backbone.pretrained import (
     quiet,
     save_random_bert,
 )
+from encoders.backbone.term_table import TERM_TABLE, TermTable
 
 __all__ = [
     "DTYPES",
     "MASKED_LM",
     "OUTPUT_BIAS",
+    "TERM_TABLE",
     "HiddenStates",
+    "TermTable",
     "Tower",
     "TowerKind",
     "autocast",

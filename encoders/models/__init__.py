@@ -28,7 +28,7 @@ from encoders.models.term_weighting import (
     TildeV2Settings,
     UniCoilSettings,
 )
-from encoders.models.token_weights import BagOfWords
+from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
 from encoders.models.uhd import UHD, UHD_BERT, UHDSettings
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -44,6 +44,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 __all__ = [
     "ARCHITECTURES",
+    "QUERY_WEIGHTS",
     "SIDES",
     "UHD",
     "Architecture",

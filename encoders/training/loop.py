@@ -149,8 +149,11 @@ class _Run:
         fingerprints = self._fingerprints()
         folder.check_data(progress, fingerprints)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=versions())
-        if recipe.idf_bias:
-            session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
+        if recipe.idf_bias or session.has_query_weights:
+            documents = sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed)
+            session.begin_query_weights(documents)
+            if recipe.idf_bias:
+                session.add_idf_bias(documents)
         self._check_teachers()
         negatives = recipe.negatives_of(recipe.stages[progress.stage])
         self._negatives = NegativeSampler(negatives, self._sources, folder.mined, session.if_main)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import signal
 import threading
 import time
@@ -21,7 +22,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from encoders.backbone import Tower, autocast, choose_device, limit_threads
+from encoders.backbone import TermTable, Tower, autocast, choose_device, limit_threads
 from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
 from encoders.encoding import (
     CheckpointEncoder,
@@ -192,6 +193,19 @@ class Session:
         with torch.no_grad():
             for tower in towers:
                 tower.decoder_bias.add_(self._recipe.idf_bias * inverse.to(tower.decoder_bias.device))
+
+    def begin_query_weights(self, documents: Sequence[str]) -> None:
+        """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""
+        for tower in self.model.towers.values():
+            if isinstance(tower, TermTable):
+                weights = inverse_document_frequencies(self.model, documents) / math.log(len(documents) + 1)
+                with torch.no_grad():
+                    tower.weights.copy_(weights)
+
+    @property
+    def has_query_weights(self) -> bool:
+        """Whether queries have a table of weights."""
+        return any(isinstance(tower, TermTable) for tower in self.model.towers.values())
 
     def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
         """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""

@@ -137,14 +137,13 @@ def test_an_ensemble_is_the_mean(
     first, second, both = (lines_of(tmp_path / f"{name}.tsv") for name in ("a", "b", "both"))
     assert list(both.values()) == pytest.approx([(first[pair] + second[pair]) / 2 for pair in both])
     teach("--checkpoint", checkpoint, output=tmp_path / "dots.tsv")
-    texts = {"query": {}, "document": {}}
     collection = load_collection(recipe_values()["data"][0]["collection"])
-    texts["query"] = {query.id: query.text for query in collection.queries("train")}
-    texts["document"] = {document.id: document.text for document in collection.documents()}
+    queries = {query.id: query.text for query in collection.queries("train")}
+    documents = {document.id: document.text for document in collection.documents()}
     (pair, score), *_ = lines_of(tmp_path / "dots.tsv").items()
-    sides = zip(("query", "document"), pair, strict=True)
-    vectors = [load(checkpoint, side, dtype="fp32").encode([texts[side][id]]).to_scipy() for side, id in sides]
-    assert score == pytest.approx(float((vectors[0] @ vectors[1].T).toarray().item()), rel=1e-5)
+    query = load(checkpoint, "query", dtype="fp32").encode([queries[pair[0]]]).to_scipy()
+    document = load(checkpoint, "document", dtype="fp32").encode([documents[pair[1]]]).to_scipy()
+    assert score == pytest.approx(float((query @ document.T).toarray().item()), rel=1e-5)
     with pytest.raises(SystemExit):
         teach("--checkpoint", checkpoint, "--cross-encoder", str(classifier), output=tmp_path / "mixed.tsv")
 
