@@ -45,6 +45,10 @@ def main(argv: list[str] | None = None) -> int:
         metavar="S",
         help="end after S seconds with the best weights so far; with --resume, 0 turns a stopped run into a checkpoint",
     )
+    parser.add_argument(
+        "--log-with", nargs="+", default=[], choices=["jsonl", "tensorboard", "wandb"], metavar="TRACKER",
+        help="also report to tensorboard or wandb, if installed; training/log.jsonl is always written",
+    )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     options = parser.parse_args(argv)
     if options.resume and options.overwrite:
@@ -75,6 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     report = run_recipe(
         recipe, output, resume=options.resume, overwrite=options.overwrite,
         device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
+        log_with=[name for name in options.log_with if name != "jsonl"],
     )  # fmt: skip
     resume = f"python -m encoders.train --recipe {options.recipe} --output {output} --resume"
     if not report.written:

@@ -30,6 +30,8 @@ from learned_sparse.core import LearnedSparseError
 
 Context = Callable[[], AbstractContextManager[None]]
 Outputs = Mapping[str, Tensor]
+_BUCKET = 25_000_000
+"""Gradients that the processes combine at a time: few large messages instead of one for each parameter."""
 
 
 class Learner:
@@ -129,10 +131,12 @@ class Learner:
         """Combine the gradients of all processes: sums of shares in scope ``batch``, means otherwise."""
         if self._session.num_processes == 1:
             return
-        for parameter in self.parameters:
-            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-            reduction = "sum" if self.stage.scope == "batch" else "mean"
-            parameter.grad = self._session.reduce(gradient, reduction=reduction)
+        reduction = "sum" if self.stage.scope == "batch" else "mean"
+        for group in buckets(self.parameters, _BUCKET):
+            gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in group]
+            together = self._session.reduce(torch.cat([each.flatten() for each in gradients]), reduction=reduction)
+            for parameter, part in zip(group, together.split([each.numel() for each in group]), strict=True):
+                parameter.grad = part.view_as(parameter)
 
 
 class CoLearner:
@@ -236,6 +240,22 @@ def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
     """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
     session.use_settings(stage)
     return Learner(stage, session) if stage.cotraining is None else CoLearner(stage, stage.cotraining, session)
+
+
+def buckets(parameters: Sequence[nn.Parameter], size: int) -> Iterator[list[nn.Parameter]]:
+    """``parameters`` in order, in groups of at most ``size`` numbers, or of one parameter.
+
+    >>> [len(group) for group in buckets([nn.Parameter(torch.zeros(n)) for n in (3, 3, 9, 1)], 6)]
+    [2, 1, 1]
+    """
+    group: list[nn.Parameter] = []
+    for parameter in parameters:
+        if group and sum(each.numel() for each in group) + parameter.numel() > size:
+            yield group
+            group = []
+        group.append(parameter)
+    if group:
+        yield group
 
 
 def selected_count(examples: int, share: float, processes: int = 1) -> int:

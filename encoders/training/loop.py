@@ -26,13 +26,13 @@ from encoders.training.data import (
     sample_documents,
     sample_texts,
 )
-from encoders.training.folder import Journal, Progress, RunFolder, load_state
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
 from encoders.training.pruning import Pruner, save_pruning
 from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
+from encoders.training.state import Journal, Progress, RunFolder, draw_log, load_state
 from encoders.training.validation import Validator, hold_out, is_better
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
 from learned_sparse.jsonvector import versions
@@ -63,6 +63,7 @@ def train(
     device: str | None = None,
     max_seconds: float | None = None,
     quiet: bool = True,
+    log_with: Sequence[Any] = (),
 ) -> Path:
     """Train a model and return its checkpoint folder.
 
@@ -74,6 +75,7 @@ def train(
     * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
     * ``max_seconds``: end early with the best weights so far
     * ``quiet``: no progress bar
+    * ``log_with``: also report to these trackers: ``tensorboard``, ``wandb``, or trackers of accelerate
     """
     if not isinstance(recipe, Recipe):
         recipe = load_recipe(recipe, changes=settings, data=data)
@@ -81,8 +83,9 @@ def train(
         raise LearnedSparseError("train: 'data' and 'settings' change a recipe given by name or file")
     folder = checkpoint_folder(recipe.model) if output is None else Path(output)
     report = run_recipe(
-        recipe, folder, resume=resume, overwrite=overwrite, device=device, max_seconds=max_seconds, quiet=quiet
-    )
+        recipe, folder, resume=resume, overwrite=overwrite, device=device, max_seconds=max_seconds, quiet=quiet,
+        log_with=log_with,
+    )  # fmt: skip
     if not report.written:
         raise KeyboardInterrupt(f"training was interrupted after step {report.steps}; go on with resume=True")
     return report.checkpoint
@@ -97,6 +100,7 @@ def run_recipe(
     device: str | None = None,
     max_seconds: float | None = None,
     quiet: bool = False,
+    log_with: Sequence[Any] = (),
 ) -> TrainingReport:
     """Train ``recipe`` into the checkpoint folder ``output``; options as of ``train``.
 
@@ -108,11 +112,11 @@ def run_recipe(
         return _report(folder, progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
-    session = Session(recipe, device)
+    session = Session(recipe, device, log_with, output / "training")
     is_main = session.processes.is_main_process
     with (
         locked(output) if is_main else nullcontext(),
-        tensor_cores(recipe.precision, session.device),
+        tensor_cores(session.precision, session.device),
         Stopping(max_seconds, session) as stopping,
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
@@ -147,8 +151,9 @@ class _Run:
         options: dict[str, Any] = {"stores": stores, "held_out": self._held_out, "if_main": session.if_main}
         self._validator = None if validation is None else Validator(validation, recipe.seed, mixtures, **options)
         fingerprints = self._fingerprints()
-        folder.check_data(progress, fingerprints)
-        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=versions())
+        computed_by = {**versions(), "precision": session.precision}
+        folder.check_data(progress, fingerprints, computed_by)
+        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=computed_by)
         if recipe.idf_bias or session.has_query_weights:
             documents = sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed)
             session.begin_query_weights(documents)
@@ -160,7 +165,10 @@ class _Run:
         is_main = session.processes.is_main_process
         folder.start(progress, overwrite=overwrite, is_main=is_main)
         log = folder.log if is_main else None
-        self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
+        self._journal = Journal(
+            log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main, track=session.track,
+            stages=[stage.steps for stage in recipe.stages],
+        )  # fmt: skip
         self._started = time.monotonic()
 
     def _check_teachers(self) -> None:
@@ -274,7 +282,10 @@ class _Run:
         validator, session = self._validator, self._session
         if validator is None or not learner.ranks or not stage.validate:
             return
-        score, mixture = self._scored(session.on_main(lambda: validator.score(session.encode, stage.component)))
+        component, rank = stage.component, session.ranking(None, stage.component)
+        search = validator.by_search(component)  # all processes take part; any other validation is that of the main one
+        found = (lambda compute: compute()) if search else session.on_main
+        score, mixture = self._scored(found(lambda: validator.score(session.encode, component, rank)))
         if is_better(score, self._progress.best_score):
             step = self._progress.step
             self._progress = replace(self._progress, best_score=score, best_step=step, mixture=mixture, stale=0)
@@ -345,7 +356,7 @@ class _Run:
 
     def _export(self, finished: bool) -> None:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
-        session, progress, validator = self._session, self._progress, self._validator
+        session, progress, validator, recipe = self._session, self._progress, self._validator, self._recipe
         self._folder.load_best(progress, session.model.weighers)
         session.use_settings(None)
         mixture = progress.mixture
@@ -354,6 +365,7 @@ class _Run:
         texts = sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed)
         notes = {
             "device": session.device.type,
+            "precision": session.precision,
             "threads": torch.get_num_threads(),
             "finished": finished,
             "stage": progress.stage,
@@ -370,6 +382,7 @@ class _Run:
             model = session.finish(mixture, texts)
             model.recipe, model.training = to_mapping(self._recipe), notes
             save_checkpoint(self._folder.path, model)
+            draw_log(self._folder.log, self._folder.path / "training.svg", [stage.steps for stage in recipe.stages])
             if finished:
                 self._folder.mark_finished(notes)
 

@@ -351,8 +351,10 @@ class Recipe:
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to the output bias of each term before training
     seed: int = 0
     max_length: MaxLength = field(default_factory=MaxLength)
-    # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast
-    precision: Literal["fp32", "fp32-strict", "bf16"] = "fp32"
+    # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast;
+    # auto: bf16 where the hardware computes it, else fp32
+    precision: Literal["fp32", "fp32-strict", "bf16", "auto"] = "fp32"
+    gradient_checkpointing: bool = False  # compute layers again in the backward pass: less memory, a third more time
     data: tuple[Source, ...]
     on_bad_line: OnBadLine = "error"  # malformed lines of documents: stop, or leave out and count (skip)
     negatives: Negatives = field(default_factory=Negatives)

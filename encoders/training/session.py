@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
+import json
 import logging
 import math
 import signal
@@ -22,7 +24,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from encoders.backbone import TermTable, Tower, autocast, choose_device, limit_threads
+from encoders.backbone import TermTable, Tower, autocast, choose_device, limit_threads, training_precision
 from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
 from encoders.encoding import (
     CheckpointEncoder,
@@ -37,6 +39,8 @@ from encoders.training.data import EncodeSide, Rank, best_documents
 from encoders.training.optimizing import evaluating
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
+from encoders.training.recipe_file import to_mapping
+from encoders.training.state import Track
 from encoders.training.validation import Vectors
 from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, encode_texts, parse
 
@@ -53,16 +57,22 @@ run whose validation takes longer; a process that fails is noticed at once by th
 class Session:
     """The processes of a run and the model that each of them holds; usually there is one process."""
 
-    def __init__(self, recipe: Recipe, device: str | None) -> None:
+    def __init__(self, recipe: Recipe, device: str | None, trackers: Sequence[Any] = (), folder: Path = Path()) -> None:
+        """``trackers``: names or trackers of accelerate, which write below ``folder`` if they write files."""
         limit_threads()
         waiting = accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)
-        self.processes = accelerate.Accelerator(cpu=device == "cpu", kwargs_handlers=[waiting])
+        self.processes = accelerate.Accelerator(
+            cpu=device == "cpu", kwargs_handlers=[waiting], log_with=checked_trackers(trackers), project_dir=folder
+        )
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
         self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
         self._recipe = recipe
+        self.precision = training_precision(recipe.precision, self.device)
         self.model = _new_model(recipe)
+        if recipe.gradient_checkpointing:
+            _checkpoint_layers(self.model)
         self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
@@ -123,8 +133,17 @@ class Session:
         return pair
 
     def autocast(self) -> AbstractContextManager[None]:
-        """bfloat16 for matrix products if the recipe has ``precision: bf16``; the weights stay float32."""
-        return autocast(self._recipe.precision, self.device)
+        """bfloat16 for matrix products if the recipe says so; the weights stay float32."""
+        return autocast(self.precision, self.device)
+
+    @property
+    def track(self) -> Track | None:
+        """Reports numbers to the trackers; None if there are none."""
+        if not self.processes.log_with:
+            return None
+        self.processes.init_trackers(self._recipe.model, config={"recipe": json.dumps(to_mapping(self._recipe))})
+        track: Track = self.processes.log
+        return track
 
     def micro_batch_size(self, stage: Stage) -> int:
         """Queries in one forward pass of one process."""
@@ -267,6 +286,25 @@ class Stopping:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers.clear()
+
+
+def checked_trackers(trackers: Sequence[Any]) -> list[Any] | None:
+    """``trackers`` as accelerate takes them; raise if the package of one is missing."""
+    known = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}
+    for tracker in trackers:
+        if isinstance(tracker, str) and tracker not in known:
+            raise LearnedSparseError(f"--log-with {tracker}{did_you_mean(tracker, [*known, 'jsonl'])}")
+        names = known.get(tracker, ()) if isinstance(tracker, str) else ()
+        if names and not any(importlib.util.find_spec(name) for name in names):
+            raise LearnedSparseError(f"--log-with {tracker}: the package {names[0]} is missing: install it")
+    return list(trackers) or None
+
+
+def _checkpoint_layers(model: LoadedModel) -> None:
+    """Compute the layers of all towers again in the backward pass instead of keeping what they computed."""
+    for tower in model.towers.values():
+        if not isinstance(tower, TermTable):
+            tower.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def _sides_of(checkpoint: str, device: torch.device) -> EncodeSide:
