@@ -59,7 +59,7 @@ def test_checkpointed_layers_change_no_weight(tiny_recipe: Recipes, trained: Tra
         torch.testing.assert_close(saved.weights()[name], tensor, rtol=1e-4, atol=1e-6)
 
 
-class Recorded(GeneralTracker):
+class Recorded(GeneralTracker):  # type: ignore[misc]
     """A tracker that keeps what it gets."""
 
     name = "recorded"
