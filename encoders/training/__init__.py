@@ -35,7 +35,8 @@ from learned_sparse.core import lazy_names
 
 if TYPE_CHECKING:
     from encoders.training.data import TextStore, examples_in_order
-    from encoders.training.loop import TrainingReport, run_recipe, train
+    from encoders.training.loop import run_recipe, train
+    from encoders.training.state import TrainingReport
 
 _LAZY = {
     "TextStore": "data",

@@ -120,6 +120,8 @@ class Learner:
             if "queries" in outputs:
                 log |= _terms_per_text(outputs)
                 log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, labels.known))
+                if labels.scores is not None:
+                    log["scored_per_query"] = labels.scores[:, 1:].isfinite().sum(dim=1).float().mean()
                 log["lambda_query"] = torch.tensor(regularizer.lambda_query * ramp)
                 log["lambda_document"] = torch.tensor(regularizer.lambda_document * ramp)
             logs.append(log)

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +32,12 @@ from encoders.training.pruning import Pruner, save_pruning
 from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
-from encoders.training.state import Journal, Progress, RunFolder, draw_log, load_state
+from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, draw_log, load_state
 from encoders.training.validation import Validator, hold_out, is_better
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
 from learned_sparse.jsonvector import versions
 
 AnyLearner = Learner | CoLearner
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingReport:
-    """The result of a run."""
-
-    checkpoint: Path
-    finished: bool
-    steps: int  # over all stages
-    best_score: float | None
-    seconds: float  # of training, over all resumptions
-    written: bool  # whether the checkpoint was written: not if the run was interrupted
 
 
 def train(
@@ -109,7 +97,7 @@ def run_recipe(
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.is_finished() and not overwrite:
-        return _report(folder, progress, finished=True)
+        return folder.report(progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
     session = Session(recipe, device, log_with, output / "training")
@@ -120,11 +108,13 @@ def run_recipe(
         Stopping(max_seconds, session) as stopping,
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
+        session.if_main(folder.remove_texts)
         try:
             return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
         finally:
             if is_main:
                 folder.remove_unsaved()
+                folder.remove_texts()
 
 
 class _Run:
@@ -142,7 +132,9 @@ class _Run:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
         settings, validation = session.model.settings, recipe.validation
         expanded = session.family.uses_expanded(settings)
-        stores = TextStores(expanded=expanded, on_bad_line=recipe.on_bad_line)
+        shared = folder.texts if session.num_processes > 1 else None
+        on_bad_line = recipe.on_bad_line
+        stores = TextStores(expanded=expanded, on_bad_line=on_bad_line, shared=shared, if_main=session.if_main)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
         self._held_out = None
         if validation is not None and validation.holdout is not None:
@@ -208,7 +200,7 @@ class _Run:
                 self._export(finished)
         finally:
             self._journal.close()
-        return _report(self._folder, self._progress, finished=finished, written=written)
+        return self._folder.report(self._progress, finished=finished, written=written)
 
     def _next_stage(self, number: int) -> Progress:
         """Put the best weights of the last stage back; scores of different stages are not comparable."""
@@ -387,14 +379,3 @@ class _Run:
                 self._folder.mark_finished(notes)
 
         session.if_main(write)
-
-
-def _report(folder: RunFolder, progress: Progress, *, finished: bool, written: bool = True) -> TrainingReport:
-    return TrainingReport(
-        checkpoint=folder.path,
-        finished=finished,
-        steps=progress.steps_before + progress.step,
-        best_score=progress.best_score,
-        seconds=progress.seconds,
-        written=written,
-    )

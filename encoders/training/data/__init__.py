@@ -8,10 +8,10 @@ from __future__ import annotations
 from encoders.training.data.batches import Batches, MicroBatch, Sampler, StepBatch, examples_in_order, labels_of
 from encoders.training.data.examples import Example, Judged
 from encoders.training.data.mining import EncodeSide, Run, Vectors, best_documents
-from encoders.training.data.negatives import IfMain, NegativeSampler, Rank, bm25_run, call, draw
+from encoders.training.data.negatives import NegativeSampler, Rank, bm25_run, draw
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.sources import LoadedSource, load_source, sample_documents, sample_texts
-from encoders.training.data.texts import TextStore, TextStores, query_key, text_key
+from encoders.training.data.texts import IfMain, MappedTexts, TextStore, TextStores, call, query_key, text_key
 
 __all__ = [
     "Batches",
@@ -20,6 +20,7 @@ __all__ = [
     "IfMain",
     "Judged",
     "LoadedSource",
+    "MappedTexts",
     "MicroBatch",
     "NegativeSampler",
     "Rank",

@@ -17,9 +17,9 @@ from torch import Tensor
 from encoders.checkpoints import tokenize_texts
 from encoders.models import Labels, Tokens
 from encoders.training.data.examples import Example, Examples
-from encoders.training.data.negatives import NegativeSampler, call
+from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source
-from encoders.training.data.texts import TextStores, text_key
+from encoders.training.data.texts import TextStores, call, text_key
 from encoders.training.recipe import MaxLength, Negatives, Source
 from learned_sparse.collections import OnBadLine
 

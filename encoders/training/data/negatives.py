@@ -14,7 +14,7 @@ from encoders.training.data.examples import Candidates, Examples, JudgedExamples
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.mining import Run
 from encoders.training.data.sources import LoadedSource
-from encoders.training.data.texts import TextStore, text_key
+from encoders.training.data.texts import IfMain, TextStore, call, text_key
 from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections import read_run, write_run
 from learned_sparse.core import (
@@ -33,8 +33,6 @@ MINED = ("self", "checkpoint")
 """Kinds of sources that a model searches while a stage runs."""
 Rank = Callable[[Sequence[Query], TextStore, int], Run]
 """``(queries, documents, depth)`` to the run of the model being trained."""
-IfMain = Callable[[Callable[[], object]], None]
-"""Calls its argument in the main process while the other processes wait."""
 
 
 class NegativeSampler:
@@ -173,11 +171,6 @@ def hard_negatives(
             id for id in ids if text_key(examples.texts[id]) not in relevant and not examples.texts.is_empty(id)
         ]
     return candidates
-
-
-def call(action: Callable[[], object]) -> None:
-    """``IfMain`` of a single process."""
-    action()
 
 
 def bm25_run(

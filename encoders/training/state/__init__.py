@@ -5,7 +5,7 @@ Read ``folder`` first; ``tensors`` writes the safetensors of a state, ``journal`
 
 from __future__ import annotations
 
-from encoders.training.state.folder import Progress, RunFolder
+from encoders.training.state.folder import Progress, RunFolder, TrainingReport
 from encoders.training.state.journal import Journal, Track
 from encoders.training.state.plot import draw_log
 from encoders.training.state.tensors import load_state, load_weights, parameters_and_buffers, save_weights
@@ -15,6 +15,7 @@ __all__ = [
     "Progress",
     "RunFolder",
     "Track",
+    "TrainingReport",
     "draw_log",
     "load_state",
     "load_weights",

@@ -68,6 +68,18 @@ class Progress:
         return f"{self.stage:02d}-{self.step:09d}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingReport:
+    """The result of a run."""
+
+    checkpoint: Path
+    finished: bool
+    steps: int  # over all stages
+    best_score: float | None
+    seconds: float  # of training, over all resumptions
+    written: bool  # whether the checkpoint was written: not if the run was interrupted
+
+
 class RunFolder:
     """The files of a run. ``training/finished.json`` is written last.
 
@@ -83,6 +95,11 @@ class RunFolder:
     def log(self) -> Path:
         """The log, one line of JSON for each logged step."""
         return self._training / "log.jsonl"
+
+    @property
+    def texts(self) -> Path:
+        """Copies of collections that the processes of the run map into memory."""
+        return self.path / ".texts"
 
     @property
     def _states(self) -> Path:
@@ -138,6 +155,10 @@ class RunFolder:
     def remove_unsaved(self) -> None:
         """Remove what a run that was to replace another one wrote before its first state."""
         shutil.rmtree(self.path / _UNSAVED, ignore_errors=True)
+
+    def remove_texts(self) -> None:
+        """Remove the copies of collections."""
+        shutil.rmtree(self.texts, ignore_errors=True)
 
     def is_finished(self) -> bool:
         """Whether the run has ended and its checkpoint is whole."""
@@ -196,6 +217,17 @@ class RunFolder:
     def save_best(self, progress: Progress, weighers: nn.Module) -> None:
         """Keep the best weights so far, beside those that the last state names."""
         save_weights(self._best(progress), weighers)
+
+    def report(self, progress: Progress, *, finished: bool, written: bool = True) -> TrainingReport:
+        """The result of a run that ends at ``progress``."""
+        return TrainingReport(
+            checkpoint=self.path,
+            finished=finished,
+            steps=progress.steps_before + progress.step,
+            best_score=progress.best_score,
+            seconds=progress.seconds,
+            written=written,
+        )
 
     def load_best(self, progress: Progress, weighers: nn.Module) -> None:
         """Put the best weights of the stage into the model; without validation the weights stay."""

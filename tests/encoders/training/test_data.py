@@ -16,7 +16,7 @@ from encoders.training.data.batches import Batches, Sampler, known_positives
 from encoders.training.data.examples import Candidates, Example, JudgedExamples
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
-from encoders.training.data.texts import TextStore, TextStores, text_key
+from encoders.training.data.texts import MappedTexts, TextStore, TextStores, text_key
 from encoders.training.recipe import MaxLength
 from learned_sparse.collections import Collection, load_collection
 from learned_sparse.core import Document, LearnedSparseError, Query, index_folder
@@ -34,6 +34,27 @@ def test_text_store_returns_any_text_unchanged() -> None:
     store = TextStore([Document("x", "naïve \ud800 \U0001f600"), Document("y", "")], keep={"x", "y"})
     assert [store["x"], store["y"], len(store), "z" in store] == ["naïve \ud800 \U0001f600", "", 2, False]
     assert store.fingerprint() != TEXTS.fingerprint()
+
+
+def test_mapped_texts_are_those_of_the_store(tmp_path: Path) -> None:
+    documents = [
+        Document("x", "naïve \ud800 \U0001f600"),
+        Document("é", ""),
+        *(Document(f"d{i}", "w" * i) for i in range(50)),
+    ]
+    store = TextStore(documents)
+    store.save(tmp_path / "texts")
+    mapped = MappedTexts(tmp_path / "texts")
+    assert list(mapped.ids) == list(store.ids)
+    assert (mapped.ids[-1], mapped.ids[1:3], len(mapped)) == ("d49", ["é", "d0"], 52)
+    assert [mapped[id] for id in store.ids] == [store[id] for id in store.ids]
+    assert list(mapped) == list(store)
+    assert mapped.fingerprint() == store.fingerprint()
+    assert ("d7" in mapped, "d50" in mapped, mapped.is_empty("é")) == (True, False, True)
+    with pytest.raises(KeyError):
+        mapped["d50"]
+    with pytest.raises(IndexError):
+        mapped.ids[52]
 
 
 @pytest.mark.parametrize("size", [1, 7])
