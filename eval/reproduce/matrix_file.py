@@ -157,6 +157,7 @@ def _check_matrix(matrix: Matrix, where: str) -> None:
     measures = _all_measures(matrix)
     for name, row in matrix.rows.items():
         _check_row(name, row, matrix, f"{where}: rows: {name}")
+    for name, row in matrix.rows.items():
         _check_other_rows(name, row, matrix, f"{where}: rows: {name}")
         _check_scores(row.scores, measures, f"{where}: rows: {name}: scores", COSTS_OF_PUBLISHED)
         _check_scores(row.expected, measures, f"{where}: rows: {name}: expected", ())

@@ -59,6 +59,8 @@ class Run:
     signal: int = 0
     after: float | None = None
     event: int | None = None
+    at: str = ""
+    """Operations are counted from the first one that names this file; empty: from the start."""
     target: str = "top"
     """Who gets the signal: ``top``, the ``group``, or the process that reaches the event (``self``)."""
     faults: Mapping[str, Any] = field(default_factory=dict)

@@ -19,7 +19,9 @@ NOBODY = 65534
 
 
 def install(faults: Mapping[str, Any], count: Callable[[str], None]) -> None:
-    """Apply ``faults`` to this process, which has just been forked; ``count`` is called before each file operation.
+    """Apply ``faults`` to this process, which has just been forked.
+
+    ``count`` is called before each file operation, with the path if the operation has one.
 
     * ``file_bytes``, ``memory_bytes``: limits (``RLIMIT_FSIZE``, ``RLIMIT_AS``; memory on top of what is in use)
     * ``fsync``: the number of the call of ``os.fsync`` that fails with an I/O error
@@ -33,7 +35,7 @@ def install(faults: Mapping[str, Any], count: Callable[[str], None]) -> None:
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event not in EVENTS and not (event == "open" and _writes(*arguments)):
             return
-        count(event)
+        count(str(next(iter(arguments), "")))
         numbers["event"] += 1
         if vanish and numbers["event"] == vanish[0]:
             folder = vanish.pop()

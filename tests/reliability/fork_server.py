@@ -170,8 +170,13 @@ def _become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
     os.chdir(run["folder"])
     os.environ.update(run.get("environment", {}))
     top = os.getpid()
+    begun = not run.get("at")
 
-    def count(_: str) -> None:
+    def count(path: str) -> None:
+        nonlocal begun
+        begun = begun or run["at"] in path
+        if not begun:
+            return
         number = struct.unpack("q", counter[:8])[0] + 1
         counter[:8] = struct.pack("q", number)
         if number == run.get("event"):

@@ -276,7 +276,7 @@ def test_damaged_notes_are_noticed(data: st.DataObject, saved: Path, tmp_path_fa
         assert read_notes(folder) == read_notes(saved)  # white space was changed
 
 
-@settings(max_examples=INPUTS // 10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_notes_written_by_hand_are_read_or_refused(
     data: st.DataObject, saved: Path, tmp_path_factory: pytest.TempPathFactory
@@ -303,4 +303,4 @@ def test_generated_notes_are_recorded() -> None:
     test = f"{Path(__file__).name}::test_damaged_notes_are_noticed"
     record("corruption", "checkpoint notes", INPUTS, "noticed", f"tests/reliability/{test}")
     test = f"{Path(__file__).name}::test_notes_written_by_hand_are_read_or_refused"
-    record("input", "checkpoint notes", INPUTS // 10, "read or refused", f"tests/reliability/{test}")
+    record("input", "checkpoint notes", INPUTS, "read or refused", f"tests/reliability/{test}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import math
 import re
 from pathlib import Path
 
@@ -320,6 +321,21 @@ def test_the_row_without_cotraining_has_as_many_updates() -> None:
     assert stage.cotraining is not None
     selected = cotrained.cotraining.select_from * cotrained.cotraining.share
     assert (stage.cotraining.share, stage.steps) == (1.0, cotrained.steps * -(-round(selected) // cotrained.batch_size))
+
+
+def test_trec_car_is_trained_for_one_epoch() -> None:
+    row = load("trec-car").rows["UHD-BERT all of a query"]
+    (stage,) = load_recipe(str(row.recipe), changes=list(row.changes)).stages
+    assert stage.steps == math.ceil(4_214_713 / stage.batch_size)  # pairs of the four folds; "1.0 epoch" (Appendix A.1)
+
+
+def test_claims_about_times_say_that_queries_are_not_encoded() -> None:
+    claims = [claim for name in known_matrices() for claim in load(name).claims]
+    timed = [claim for claim in claims if claim.quantity in ("ms/query", "mean ms/query")]
+    assert timed
+    for claim in timed:
+        assert "search" in claim.source or "without encoding" in claim.source, claim.source
+        assert "network" not in claim.source
 
 
 def test_every_recipe_of_a_paper_has_a_row() -> None:

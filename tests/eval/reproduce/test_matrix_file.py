@@ -129,6 +129,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"hits": 50}, "columns: pydoc: R@100 looks at 100 results, a run has 50; set hits: 100"),
     # kinds of rows
     ({"rows": {"a": {"note": "nothing"}}}, "rows: a: give exactly one of bm25, recipe, .*; there is none"),
+    ({"rows": {"a": {"bm25": "text"}, "b": {}}}, "rows: b: give exactly one of .*; there is none"),
     ({"rows": {"a": {"bm25": "text", "run": "x"}}}, "rows: a: give exactly one of .*; there is bm25 and run"),
     ({"rows": {"a": {"bm25": "words"}}}, "rows: a: bm25: 'words' is not one of 'text', 'word-pieces', 'expanded'"),
     ({"rows": {"a": {"bm25": "expanded"}}}, "rows: a: 'bm25: expanded' and 'expanded: FILE' belong together"),

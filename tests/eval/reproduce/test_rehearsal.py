@@ -23,7 +23,7 @@ from eval.reproduce.runner import Rate, read_rates
 from eval.reproduce.steps import Step
 from learned_sparse.collections import load_collection
 from learned_sparse.core import LearnedSparseError, write_json
-from tests.reliability.commands import Run, Server
+from tests.reliability.commands import Result, Run, Server
 
 COLUMNS = {
     "beir": ("arguana",),
@@ -69,7 +69,8 @@ def one_of_each_kind(matrix: Matrix) -> list[str]:
     for name, row in matrix.rows.items():
         if row.published is None:
             changes = tuple(change for change in row.changes if not re.search(r"=\[?[-.\de, ]+\]?$", change))
-            settings = dataclasses.replace(row, expected={}, note="", curve=None, changes=changes)
+            reranked = row.rerank and "another row"
+            settings = dataclasses.replace(row, expected={}, note="", curve=None, changes=changes, rerank=reranked)
             kinds.setdefault(re.sub(r"-?k?\d+(\.\d+)?(e-?\d+)?", "", repr(settings)), name)
     return list(kinds.values())
 
@@ -82,46 +83,38 @@ def test_every_matrix_is_rehearsed() -> None:
 
 @pytest.mark.jvm
 @pytest.mark.slow
-def test_a_rehearsal_killed_again_and_again_ends_with_the_same_table(server: Server, tmp_path: Path) -> None:
-    """Slow: kills at times that grow until the rehearsal ends, so that every kind of step is hit or run again."""
+def test_a_rehearsal_killed_at_each_step_ends_with_the_same_table(server: Server, tmp_path: Path) -> None:
+    """Slow: a run for each step. It is killed at the first to fourth file operation of the step, by turns."""
     words = ("--matrix", "demo", "--rehearse", "--row", "BM25", "splade")
     environment = {"LEARNED_SPARSE_HOME": "home"}
+    made = {name: tmp_path / name / "home" / "rehearsals" / "demo" for name in ("whole", "killed")}
+
+    def rehearse(name: str, **kill: Any) -> Result:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        run = Run(module="eval.reproduce", arguments=words, folder=folder, environment=environment, **kill)
+        return server.run(run)[0]
 
     def table(folder: Path) -> list[tuple[Any, ...]]:
-        path = folder / "home" / "rehearsals" / "demo" / "results" / "results.json"
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))["cells"]
         costs = ("FLOPS", "terms/document", "terms/query")
-        return [
-            (
-                cell["row"],
-                cell["status"],
-                cell["scores"],
-                cell["p"],
-                [(cell["costs"] or {}).get(cost) for cost in costs],
-            )
-            for cell in cells
-        ]
+        keys = ("row", "status", "scores", "p")
+        return [(*map(cell.get, keys), *map((cell["costs"] or {}).get, costs)) for cell in cells]
 
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    (whole,) = server.run(
-        Run(module="eval.reproduce", arguments=words, folder=tmp_path / "whole", environment=environment)
-    )
+    whole = rehearse("whole")
     assert whole.status == 0, whole.output
-    seconds, kills = whole.seconds / 12, 0
-    while True:
-        (result,) = server.run(
-            Run(
-                module="eval.reproduce", arguments=words, folder=tmp_path / "killed", environment=environment,
-                signal=signal.SIGKILL, after=seconds, target="group",
-            )
-        )  # fmt: skip
-        if result.status == 0:
-            break
-        assert result.status == -signal.SIGKILL, result.output
-        kills, seconds = kills + 1, seconds * 1.2
-    assert kills > 3
-    assert table(tmp_path / "killed") == table(tmp_path / "whole")
+    markers = sorted((made["whole"] / "reproduce" / "done").rglob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    assert len(markers) > 10
+    for number, marker in enumerate(markers):
+        step = marker.relative_to(made["whole"] / "reproduce" / "done").with_suffix("").as_posix()
+        killed = rehearse("killed", signal=signal.SIGKILL, target="group", at=f"{step}.log", event=1 + number % 4)
+        assert killed.status == -signal.SIGKILL, f"{step}: {killed.output}"
+        begun = made["killed"] / "reproduce" / "logs" / f"{step}.log"
+        assert begun.is_file() == (number % 4 > 0), step
+        done = {file.name for file in (made["killed"] / "reproduce" / "done").rglob("*.json")}
+        assert done >= {before.name for before in markers[:number]}
+    assert rehearse("killed").status == 0
+    assert table(made["killed"]) == table(made["whole"])
 
 
 def test_made_up_collections_have_the_splits_measures_and_sizes_of_the_real_ones(tmp_path: Path) -> None:
