@@ -29,6 +29,8 @@ CHAINS = (1, 2, 3, 4, 4, 12) if FULL else (1, 2, 3, 4)
 """Kills of one run and its resumptions before it is left in peace."""
 MAX_WAITS = 300
 """Tenths of a second, and more, that the processes which a killed command has started may go on."""
+_INCOMPLETE = b'"complete": false'
+"""In a manifest of vectors or queries that are still being encoded."""
 REPLAY = "RELIABILITY_REPLAY"
 """Environment variable with the chain of kills that a failed test has printed; the test then tries only this chain."""
 
@@ -135,10 +137,14 @@ def moment_problem(case: Case, old: Tree, new: Tree, now: Tree) -> str:
     if not case.incremental:
         return f"neither nothing nor the old nor the new result: {sorted(now)}"
     if not case.finished:
-        torn = [name for name, content in now.items() if content not in (new.get(name), old.get(name))]
+        torn = [
+            name
+            for name, content in now.items()
+            if content not in (new.get(name), old.get(name)) and _INCOMPLETE not in content
+        ]
         return f"neither old nor new: {torn}" if torn else ""
     last = now.get(case.finished, b"")
-    if not last or b'"complete": false' in last:
+    if not last or _INCOMPLETE in last:
         return ""
     for whole in (old, new):
         if last == whole.get(case.finished):
