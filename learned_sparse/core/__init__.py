@@ -34,7 +34,7 @@ from learned_sparse.core.files import (
 )
 from learned_sparse.core.lazy import lazy_names
 from learned_sparse.core.lines import raw_lines
-from learned_sparse.core.locks import locked
+from learned_sparse.core.locks import lock_descriptors, locked
 from learned_sparse.core.machine import memory, processors
 from learned_sparse.core.quantize import MAX_IMPACT, QuantizationStatistics, Quantizer, check_weights
 from learned_sparse.core.records import (
@@ -85,6 +85,7 @@ __all__ = [
     "is_name",
     "lazy_names",
     "load_encoder",
+    "lock_descriptors",
     "locked",
     "memory",
     "new_file",

@@ -55,6 +55,14 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[int | None]:
             os.close(file)
 
 
+def lock_descriptors() -> tuple[int, ...]:
+    """File descriptors of the locks of this process, for ``pass_fds`` of a process that writes below a locked path.
+
+    The path then stays locked until that process ends, even if this one is killed.
+    """
+    return tuple(_held.values())
+
+
 def _acquire(path: Path, lock: Path, *, wait: bool) -> int | None:
     if fcntl is None:
         _warn_once("this system has no flock")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -153,10 +154,12 @@ def everything(folder: Path) -> Tree:
         name = str(path.relative_to(folder))
         if _LOCK.search(name):
             continue
-        if path.is_file():
-            files[name] = _neutral(name, path.read_bytes())
-        elif not any(path.iterdir()):
-            files[f"{name}/"] = b""
+        with contextlib.suppress(FileNotFoundError):  # what a killed command has started may still write
+            if path.is_dir():
+                if not any(path.iterdir()):
+                    files[f"{name}/"] = b""
+            else:
+                files[name] = _neutral(name, path.read_bytes())
     return files
 
 

@@ -48,8 +48,11 @@ class ForkedProcess:
 
     def __init__(self, command: list[str], *, env: dict[str, str], stdout: Any, **_: Any) -> None:
         self.returncode: int | None = None
+        signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)  # a handler that raises within os.fork would be ignored
         self.pid = os.fork()
-        if self.pid == 0:
+        if self.pid > 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
+        else:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(stdout.fileno(), 1)
             os.dup2(stdout.fileno(), 2)

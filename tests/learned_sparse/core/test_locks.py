@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,34 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     with locked(tmp_path / "nothing" / ".." / "vectors"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+STARTS = """
+import os, subprocess, sys, time
+from learned_sparse.core import lock_descriptors, locked
+with locked(sys.argv[1]):
+    child = subprocess.Popen(["sleep", "60"], pass_fds=lock_descriptors())
+    print(child.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_has_the_locks_keeps_them_when_its_parent_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    with subprocess.Popen([sys.executable, "-c", STARTS, str(path)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+    try:
+        with pytest.raises(LearnedSparseError, match="writes here; wait until it ends"), locked(path):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+    for _ in range(100):
+        with suppress(LearnedSparseError), locked(path):
+            return
+        time.sleep(0.1)
+    pytest.fail("still locked")
 
 
 def test_files_in_a_locked_folder_have_no_locks_of_their_own(tmp_path: Path) -> None:
