@@ -1,0 +1,371 @@
+"""``python -m tests.benchmarks.quality WORK --data DIR``: quality at equal minutes, beside sentence-transformers.
+
+Each contender trains the same start weights on the same queries and hard negatives, in as many steps of the same batch as
+it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with the same number of
+trials for each. Then other seeds are trained, and the test splits are searched once. Steps that are done are kept.
+``python -m tests.benchmarks.report`` writes the table into README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval.measures import evaluate
+from learned_sparse.collections import load_collection, read_run
+from learned_sparse.core import LearnedSparseError, atomic_write, positive, read_json, run_main, write_json
+
+TRAINED = ("msmarco-mini", "squad-sent")
+TESTS = (("msmarco-mini", "test"), ("squad-sent", "test"), ("scifact", "test"), ("vaswani", "test"))
+MEASURE = "nDCG@10"
+BATCH, NEGATIVES = 16, 2
+SEEDS = (0, 1, 2)
+RATES = (1e-4, 2e-4)
+"""Learning rates of the dev trials of each contender."""
+QUERIES = 3000
+"""Training queries of each collection, drawn once."""
+POOL = 3000
+"""Documents of each collection for the dev trials, drawn once, beside the relevant ones."""
+CANDIDATES = {"bm25": 4, "student": 4}
+"""Hard negatives of each query that the teacher scores, drawn from the first DEPTH hits of each searcher."""
+DEPTH = 50
+TEACHER_STEPS = 300
+PROBES = (4, 20)
+"""Steps of two short trainings; the difference of their CPU times gives the time of a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One way of training; ``recipe`` changes our recipe, ``loss`` names that of sentence-transformers."""
+
+    title: str
+    recipe: Mapping[str, Any] | None = None
+    loss: str | None = None
+    teacher: bool = False
+
+
+CONTENDERS = {
+    "plain": Contender(title="ours: plain", recipe={}),
+    "distilled": Contender(
+        title="ours: distilled", teacher=True,
+        recipe={"stages": [{"name": "ranking", "distillation": {"kl": 1.0}}]},
+    ),
+    "peer": Contender(title="sentence-transformers: SpladeLoss, MultipleNegativesRanking", loss="ranking"),
+    "peer-cached": Contender(title="sentence-transformers: CachedSpladeLoss, MultipleNegativesRanking", loss="cached"),
+    "peer-kl": Contender(title="sentence-transformers: SpladeLoss, DistillKLDiv", loss="kl", teacher=True),
+    "peer-margin": Contender(title="sentence-transformers: SpladeLoss, MarginMSE", loss="margin", teacher=True),
+}  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run all steps that are missing."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.quality", description=main.__doc__)
+    parser.add_argument("work", type=Path, help="folder of all steps, kept between calls")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the collections in BEIR's layout")
+    parser.add_argument("--minutes", type=float, default=8.0, help="training of each model on one core (default 8)")
+    parser.add_argument("--jobs", type=positive, default=2, help="commands at a time, of one thread each (default 2)")
+    parser.add_argument("--toy", action="store_true", help="a few steps and documents, to try the script")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "quality.json")
+    options = parser.parse_args(argv)
+    work = Work(options.work.resolve(), options.data.resolve(), options.minutes, options.jobs, toy=options.toy)
+    write_json(options.output, work.result())
+    print(f"{options.output}: written")
+    return 0
+
+
+class Work:
+    """The folder of a comparison; every method makes one thing, or finds it there."""
+
+    def __init__(self, folder: Path, data: Path, minutes: float, jobs: int, *, toy: bool) -> None:
+        self.folder, self.minutes, self.jobs, self.toy = folder, minutes, jobs, toy
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = {"minutes": minutes, "toy": toy, "queries": self.few(QUERIES), "pool": self.few(POOL)}
+        self.keep("settings.json", settings)
+        for name in dict.fromkeys((*TRAINED, *(name for name, _ in TESTS))):
+            self.sample(data / name)
+
+    def few(self, count: int) -> int:
+        """``count``, or a number for a trial of the script."""
+        return min(count, 40) if self.toy else count
+
+    def keep(self, name: str, value: Any) -> Any:
+        """Write ``value``, or compare it with what an earlier call has written."""
+        path = self.folder / name
+        if path.exists() and read_json(path) != value:
+            raise LearnedSparseError(f"{path}: differs from this call; use its settings, or name another folder")
+        write_json(path, value)
+        return value
+
+    # -- data ----------------------------------------------------------------------------------------------------------
+
+    def collection(self, name: str) -> Path:
+        """The folder of a collection with the training queries that were drawn."""
+        return self.folder / "data" / name
+
+    def sample(self, source: Path) -> None:
+        """Link the collection ``source``; draw its training queries, and the pool of the dev trials."""
+        if not (source / "corpus.jsonl").is_file():
+            raise LearnedSparseError(f"{source}: no corpus.jsonl; --data names the folder with the collections")
+        folder = self.collection(source.name)
+        if folder.exists():
+            return
+        draw = random.Random(0)
+        temporary = folder.with_name(f".{source.name}")
+        shutil.rmtree(temporary, ignore_errors=True)
+        (temporary / "qrels").mkdir(parents=True)
+        (temporary / "pool" / "qrels").mkdir(parents=True)
+        corpus = (source / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
+        if self.toy:
+            corpus = corpus[:300]
+        identifiers = {json.loads(line)["_id"]: line for line in corpus}
+        for path in sorted((source / "qrels").glob("*.tsv")):
+            header, *lines = path.read_text("utf-8").splitlines(keepends=True)
+            lines = [line for line in lines if line.split("\t")[1] in identifiers]
+            queries = sorted({line.split("\t")[0] for line in lines})
+            if path.stem == "train":
+                queries = sorted(draw.sample(queries, min(self.few(QUERIES), len(queries))))
+            chosen = [line for line in lines if line.split("\t")[0] in set(queries)]
+            (temporary / "qrels" / path.name).write_text(header + "".join(chosen), encoding="utf-8")
+            if path.stem == "dev":
+                relevant = {line.split("\t")[1] for line in chosen}
+                others = sorted(identifiers.keys() - relevant)
+                pool = relevant | set(draw.sample(others, min(self.few(POOL), len(others))))
+                texts = "".join(line for identifier, line in identifiers.items() if identifier in pool)
+                (temporary / "pool" / "corpus.jsonl").write_text(texts, encoding="utf-8")
+                shutil.copy(temporary / "qrels" / path.name, temporary / "pool" / "qrels")
+                shutil.copy(source / "queries.jsonl", temporary / "pool" / "queries.jsonl")
+        (temporary / "corpus.jsonl").write_text("".join(corpus), encoding="utf-8")
+        shutil.copy(source / "queries.jsonl", temporary / "queries.jsonl")
+        temporary.rename(folder)
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def command(self, *arguments: object) -> float:
+        """Run ``python -m`` with ``arguments`` on one thread; CPU seconds."""
+        environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+        log = self.folder / "log.txt"
+        with (
+            log.open("ab") as file,
+            subprocess.Popen(
+                [sys.executable, "-m", *map(str, arguments)], stdout=file, stderr=file, env=environment
+            ) as process,
+        ):
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise LearnedSparseError(f"{' '.join(map(str, arguments))}: failed; see {log}")
+        return usage.ru_utime + usage.ru_stime
+
+    def each(self, function: Any, items: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Call ``function`` for all ``items``, ``jobs`` at a time."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(lambda item: function(*item), items))
+
+    def bm25_run(self, name: str, split: str) -> Path:
+        """BM25's run of a split."""
+        index, run = self.folder / "bm25" / name, self.folder / "runs" / f"bm25.{name}.{split}.trec"
+        if not index.exists():
+            self.command("learned_sparse.index", "--bm25", "--collection", self.collection(name), "--output", index)
+        if not run.exists():
+            self.command(
+                "learned_sparse.search", "--bm25", "--index", index, "--collection", self.collection(name),
+                "--split", split, "--output", run, "--hits", 1000 if split != "train" else DEPTH,
+            )  # fmt: skip
+        return run
+
+    def run(self, model: Path, name: str, split: str, *, pool: bool = False) -> Path:
+        """The run of a model: documents encoded, all exact products."""
+        collection = self.collection(name) / "pool" if pool else self.collection(name)
+        kind = f"{name}-pool" if pool else name
+        run = self.folder / "runs" / f"{model.name}.{kind}.{split}.trec"
+        vectors = self.folder / "vectors" / model.name / kind
+        if not run.exists():
+            if not vectors.exists():
+                self.command(
+                    "learned_sparse.encode", "--model", "splade", "--checkpoint", model, "--collection", collection,
+                    "--output", vectors, "--dtype", "fp32", "--max-length", 128,
+                )  # fmt: skip
+            self.command(
+                "learned_sparse.search", "--backend", "exact", "--vectors", vectors, "--collection", collection,
+                "--split", split, "--output", run, "--hits", 1000 if split != "train" else DEPTH,
+            )  # fmt: skip
+        return run
+
+    def scores(self, run: Path, name: str, split: str) -> dict[str, float]:
+        """The measure of each judged query."""
+        return dict(evaluate(run, load_collection(self.collection(name)).qrels(split), [MEASURE]).per_query[MEASURE])
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def recipe(self, contender: str, rate: float, steps: int, seed: int) -> dict[str, Any]:
+        """Our recipe of a contender: for sentence-transformers it names the same data."""
+        run = "candidates" if CONTENDERS[contender].teacher else "bm25"
+        data = []
+        for name in TRAINED:
+            source = {"collection": str(self.collection(name)), "split": "train"}
+            source["run"] = str(self.folder / "runs" / f"{run}.{name}.train.trec")
+            if CONTENDERS[contender].teacher:
+                source["scores"] = str(self.folder / "scores" / f"{name}.tsv")
+            data.append(source)
+        stage: dict[str, Any] = {
+            "name": "ranking", "steps": steps, "batch_size": BATCH, "learning_rate": rate,
+            "warm_up_steps": max(1, steps // 10), "rank": {"loss": "in_batch", "others_hard_negatives": True},
+            "regularizer": {
+                "kind": "flops", "lambda_query": 3e-4, "lambda_document": 3e-4, "ramp_steps": max(1, steps // 3),
+            },
+        }  # fmt: skip
+        for changes in (CONTENDERS[contender].recipe or {}).get("stages", ()):
+            stage |= changes
+        return {
+            "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": data, "stages": [stage],
+            "negatives": {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": DEPTH},
+        }  # fmt: skip
+
+    def start(self) -> Path:
+        """The start weights of all: one step at a learning rate of almost 0."""
+        folder = self.folder / "models" / "start"
+        if not folder.exists():
+            self.ours(self.recipe("plain", 1e-12, 1, 0), folder)
+        return folder
+
+    def ours(self, recipe: Mapping[str, Any], folder: Path) -> float:
+        """Train a recipe of ours; CPU seconds."""
+        path = self.folder / "recipes" / f"{folder.name}.yaml"
+        with atomic_write(path) as file:
+            file.write(yaml.safe_dump(dict(recipe)).encode())
+        return self.command("encoders.train", "--recipe", path, "--output", folder, "--quiet", "--overwrite")
+
+    def train(
+        self, contender: str, rate: float, steps: int, seed: int, folder: Path | None = None
+    ) -> tuple[Path, float]:
+        """A trained model, and the CPU seconds of its training (0 if it was there)."""
+        folder = folder or self.folder / "models" / f"{contender}.{rate:g}.{seed}"
+        if folder.exists() and not (folder / "training" / "state").exists() and (folder / "config.json").exists():
+            return folder, 0.0
+        recipe = self.recipe(contender, rate, steps, seed)
+        loss = CONTENDERS[contender].loss
+        if loss is None:
+            return folder, self.ours(recipe, folder)
+        path = self.folder / "recipes" / f"{folder.name}.yaml"
+        with atomic_write(path) as file:
+            file.write(yaml.safe_dump(recipe).encode())
+        return folder, self.command("tests.benchmarks.quality_peer", path, loss, self.start(), folder)
+
+    def steps(self, contender: str) -> int:
+        """Steps in the given minutes of one core, from the CPU time of two short trainings."""
+        path = self.folder / "rates" / f"{contender}.json"
+        if not path.exists():
+            seconds = []
+            for steps in PROBES:
+                folder = self.folder / "models" / f"probe-{contender}"
+                shutil.rmtree(folder, ignore_errors=True)
+                seconds.append(self.train(contender, RATES[0], steps, 0, folder)[1])
+                shutil.rmtree(folder)
+            write_json(path, {"seconds_per_step": (seconds[1] - seconds[0]) / (PROBES[1] - PROBES[0])})
+        return max(2, round(60 * self.minutes / float(read_json(path)["seconds_per_step"])))
+
+    # -- the teacher ---------------------------------------------------------------------------------------------------
+
+    def teacher(self) -> Path:
+        """A cross-encoder trained on the same queries with BM25's negatives."""
+        folder = self.folder / "models" / "teacher"
+        if not folder.exists():
+            recipe = self.recipe("plain", 0, 1, 0)
+            values = {
+                "kind": "cross-encoder", "model": "quality-teacher", "backbone": "minilm", "data": recipe["data"],
+                "negatives": dict(recipe["negatives"], per_query=3), "batch_size": BATCH, "max_length": 160,
+                "steps": self.few(TEACHER_STEPS) if not self.toy else 2, "learning_rate": 1e-4,
+                "warm_up_steps": 1 if self.toy else TEACHER_STEPS // 10,
+            }  # fmt: skip
+            self.ours(values, folder)
+        return folder
+
+    def candidates(self, name: str, student: Path) -> Path:
+        """Hard negatives of each training query, drawn from BM25's and a first student's hits, as a run."""
+        path = self.folder / "runs" / f"candidates.{name}.train.trec"
+        if not path.exists():
+            draw = random.Random(1)
+            runs = {
+                "bm25": read_run(self.bm25_run(name, "train")),
+                "student": read_run(self.run(student, name, "train")),
+            }
+            lines = []
+            for query in sorted(load_collection(self.collection(name)).qrels("train")):
+                drawn: dict[str, None] = {}
+                for kind, count in CANDIDATES.items():
+                    hits = [document for document, _ in runs[kind].get(query, ())]
+                    drawn |= dict.fromkeys(draw.sample(hits, min(count, len(hits))))
+                lines += [f"{query} Q0 {d} {rank} {1000 - rank} drawn\n" for rank, d in enumerate(drawn, 1)]
+            with atomic_write(path) as file:
+                file.write("".join(lines).encode())
+        return path
+
+    def teach(self, name: str, teacher: Path, student: Path) -> Path:
+        """The teacher's scores of the candidates and the relevant documents."""
+        path = self.folder / "scores" / f"{name}.tsv"
+        if not path.exists():
+            self.command(
+                "encoders.teach", "--collection", self.collection(name), "--split", "train", "--run",
+                self.candidates(name, student), "--depth", sum(CANDIDATES.values()), "--cross-encoder", teacher,
+                "--max-length", 160, "--output", path, "--resume",
+            )  # fmt: skip
+        return path
+
+    # -- the comparison ------------------------------------------------------------------------------------------------
+
+    def trial(self, contender: str, rate: float) -> float:
+        """Mean over the trained collections of the measure on dev queries, in the pools."""
+        model, _ = self.train(contender, rate, self.steps(contender), SEEDS[0])
+        means = []
+        for name in TRAINED:
+            values = self.scores(self.run(model, name, "dev", pool=True), name, "dev")
+            means.append(sum(values.values()) / len(values))
+        return sum(means) / len(means)
+
+    def result(self) -> dict[str, Any]:
+        """Do everything that is missing; settings, trials, and the scores of all test queries."""
+        self.each(self.bm25_run, [(name, "train") for name in TRAINED])
+        self.start()
+        steps = {"plain": self.steps("plain")}
+        first = self.train("plain", RATES[0], steps["plain"], SEEDS[0])[0]
+        teacher = self.teacher()
+        self.each(lambda name: self.teach(name, teacher, first), [(name,) for name in TRAINED])
+        for contender in CONTENDERS:  # one after the other: a rate is that of a quiet machine
+            steps[contender] = self.steps(contender)
+        trials = [(contender, rate) for contender in CONTENDERS for rate in RATES]
+        dev = dict(zip(trials, self.each(self.trial, trials), strict=True))
+        chosen = {name: max((dev[name, rate], rate) for rate in RATES)[1] for name in CONTENDERS}
+        models = [(name, seed) for seed in SEEDS for name in CONTENDERS]
+        scores = dict(zip(models, self.each(lambda n, s: self.tested(n, chosen[n], steps[n], s), models), strict=True))
+        bm25 = {f"{name} {split}": self.scores(self.bm25_run(name, split), name, split) for name, split in TESTS}
+        return {
+            "toy": self.toy, "minutes": self.minutes, "measure": MEASURE, "steps": steps,
+            "sizes": {
+                "batch": BATCH, "hard_negatives": NEGATIVES, "training_queries": self.few(QUERIES) * len(TRAINED),
+                "teacher_steps": TEACHER_STEPS,
+            },
+            "dev": {name: {f"{rate:g}": dev[name, rate] for rate in RATES} for name in CONTENDERS},
+            "learning_rate": chosen, "bm25": bm25,
+            "tests": {name: [scores[name, seed] for seed in SEEDS] for name in CONTENDERS},
+        }  # fmt: skip
+
+    def tested(self, contender: str, rate: float, steps: int, seed: int) -> dict[str, dict[str, float]]:
+        """The measure of each test query, by collection and split."""
+        model, _ = self.train(contender, rate, steps, seed)
+        return {f"{name} {split}": self.scores(self.run(model, name, split), name, split) for name, split in TESTS}
+
+
+if __name__ == "__main__":
+    run_main(main)
