@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.quality WORK --data DIR``: quality at equal minutes, beside sentence-transformers.
 
-Each contender trains the same start weights on the same queries and hard negatives, in as many steps of the same batch as
-it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with the same number of
+Each contender trains the same start weights on the same queries and hard negatives, in as many steps of the same batch
+as it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with equally many
 trials for each. Then other seeds are trained, and the test splits are searched once. Steps that are done are kept.
 ``python -m tests.benchmarks.report`` writes the table into README.md.
 """
@@ -177,7 +177,7 @@ class Work:
         """BM25's run of a split."""
         index, run = self.folder / "bm25" / name, self.folder / "runs" / f"bm25.{name}.{split}.trec"
         if not index.exists():
-            self.command("learned_sparse.index", "--bm25", "--collection", self.collection(name), "--output", index)
+            self.command("learned_sparse.index", "--bm25", "--collection", self.collection(name), "--index", index)
         if not run.exists():
             self.command(
                 "learned_sparse.search", "--bm25", "--index", index, "--collection", self.collection(name),
@@ -351,13 +351,14 @@ class Work:
         scores = dict(zip(models, self.each(lambda n, s: self.tested(n, chosen[n], steps[n], s), models), strict=True))
         bm25 = {f"{name} {split}": self.scores(self.bm25_run(name, split), name, split) for name, split in TESTS}
         return {
-            "toy": self.toy, "minutes": self.minutes, "measure": MEASURE, "steps": steps,
+            "toy": self.toy, "titles": {name: each.title for name, each in CONTENDERS.items()},
+            "minutes": self.minutes, "measure": MEASURE, "steps": steps,
             "sizes": {
                 "batch": BATCH, "hard_negatives": NEGATIVES, "training_queries": self.few(QUERIES) * len(TRAINED),
                 "teacher_steps": TEACHER_STEPS,
             },
             "dev": {name: {f"{rate:g}": dev[name, rate] for rate in RATES} for name in CONTENDERS},
-            "learning_rate": chosen, "bm25": bm25,
+            "learning_rate": chosen, "trained": [f"{name} test" for name in TRAINED], "bm25": bm25,
             "tests": {name: [scores[name, seed] for seed in SEEDS] for name in CONTENDERS},
         }  # fmt: skip
 

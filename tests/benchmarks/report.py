@@ -10,12 +10,12 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
-from tests.benchmarks import run, versions
+from tests.benchmarks import quality_table, run, versions
 from tests.benchmarks.harness import ROOT
 from tests.benchmarks.targets import TARGETS, Target
 
 BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->", "<!-- end of benchmarks -->"
-_SECTION = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+QUALITY = ("<!-- quality: written by python -m tests.benchmarks.report -->", "<!-- end of quality -->")
 _SHOWN = ("torch", "transformers", "sentence-transformers", "pyserini", "pyseismic-lsr")
 
 
@@ -23,8 +23,12 @@ def main(argv: list[str] | None = None) -> int:
     """Write both texts; with --check, compare them with the files instead."""
     options = _parser().parse_args(argv)
     results = read_results(options.results)
+    readme = with_section(options.readme.read_text("utf-8"), (BEGIN, END), summary(results), options.readme)
+    quality = options.results / "quality.json"
+    if quality.is_file():
+        readme = with_section(readme, QUALITY, quality_table.markdown(read_result(quality)), options.readme)
     texts = {
-        options.readme: with_section(options.readme, summary(results)),
+        options.readme: readme,
         options.results / "README.md": full(results) + compared(options.results / "versions.json"),
     }
     for path, text in texts.items():
@@ -39,21 +43,25 @@ def main(argv: list[str] | None = None) -> int:
 
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
     """Results by name, in the order of the benchmarks; toy results are refused."""
-    results = {
-        name: read_json(folder / f"{name}.json") for name in run.BENCHMARKS if (folder / f"{name}.json").is_file()
-    }
-    for name, result in results.items():
-        if result["toy"]:
-            raise LearnedSparseError(f"{folder / name}.json: a toy result; run the benchmark without --toy")
-    return results
+    files = {name: folder / f"{name}.json" for name in run.BENCHMARKS}
+    return {name: read_result(file) for name, file in files.items() if file.is_file()}
 
 
-def with_section(readme: Path, section: str) -> str:
-    """Text of ``readme`` with ``section`` between the two markers."""
-    before = readme.read_text("utf-8")
-    if len(_SECTION.findall(before)) != 1:
-        raise LearnedSparseError(f"{readme}: the two markers of the table are missing; add them once:\n{BEGIN}\n{END}")
-    return _SECTION.sub(lambda _: f"{BEGIN}\n{section}\n{END}", before)
+def read_result(file: Path) -> dict[str, Any]:
+    """One result; a toy result is refused."""
+    result: dict[str, Any] = read_json(file)
+    if result["toy"]:
+        raise LearnedSparseError(f"{file}: a toy result; run the benchmark without --toy")
+    return result
+
+
+def with_section(text: str, markers: tuple[str, str], section: str, path: Path) -> str:
+    """``text`` of the file ``path`` with ``section`` between the two markers."""
+    begin, end = markers
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise LearnedSparseError(f"{path}: the two markers of the table are missing; add them once:\n{begin}\n{end}")
+    return pattern.sub(lambda _: f"{begin}\n{section}\n{end}", text)
 
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -223,6 +223,7 @@ def test_the_notes_are_complete(saved: dict[str, Path]) -> None:
         "scale": 1.0,
         "changeable": ("pooling",),
         "query_only_settings": (),
+        "table": None,
     }
     special = sorted(VOCABULARY.index(f"[{name}]") for name in ("PAD", "CLS", "SEP", "MASK"))
     assert list(read_notes(saved["binary"]).bags["query"].excluded) == special
