@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -132,25 +133,31 @@ class OwnProcess:
         """Run the command; the error holds the last lines of the log."""
         log = log_of(step)
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(f"$ {step.command}\n")
-            file.flush()
-            words = run_words(step, quiet=True)
-            process = subprocess.Popen(
-                [sys.executable, "-m", step.module, *words], stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, env=self._environment, pass_fds=self._inherited,
-            )  # fmt: skip
-        self._running.add(process)
+        words = [sys.executable, "-m", step.module, *run_words(step, quiet=True)]
+        process: subprocess.Popen[bytes] | None = None
         try:
+            with log.open("a", encoding="utf-8", newline="\n") as file, _interrupt_afterwards() as interrupts:
+                file.write(f"$ {step.command}\n")
+                file.flush()
+                process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment,
+                    pass_fds=self._inherited,
+                )  # fmt: skip
+                self._running.add(process)
+            if interrupts:
+                process.send_signal(signal.SIGINT)  # before its program runs, a process drops the signal
+                raise KeyboardInterrupt
             status = process.wait()
         except KeyboardInterrupt:  # the process gets the signal too: wait until it has saved its state
-            process.wait()
+            if process is not None:
+                process.wait()
             raise
         except BaseException:
             self.stop()
             raise
         finally:
-            self._running.discard(process)
+            if process is not None:
+                self._running.discard(process)
         if status in _INTERRUPTED:
             raise KeyboardInterrupt
         return f"{step.command}\nexit status {status}; {log} ends with\n{_last_lines(log)}" if status else None
@@ -162,6 +169,20 @@ class OwnProcess:
             process.terminate()
         for process in running:
             process.wait()
+
+
+@contextmanager
+def _interrupt_afterwards() -> Iterator[list[int]]:
+    """Collect SIGINT in the main thread instead of raising it: ``Popen`` would lose the process it has started."""
+    interrupts: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _CallingThread(Executor):
