@@ -304,7 +304,11 @@ def _checkpoint_layers(model: LoadedModel) -> None:
     """Compute the layers of all towers again in the backward pass instead of keeping what they computed."""
     for tower in model.towers.values():
         if not isinstance(tower, TermTable):
-            tower.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            settings = {"use_reentrant": False}
+            if hasattr(tower.model, "activation_checkpointing_enable"):  # transformers 5.20
+                tower.model.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
+            else:
+                tower.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
 
 
 def _sides_of(checkpoint: str, device: torch.device) -> EncodeSide:

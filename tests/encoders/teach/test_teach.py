@@ -161,8 +161,9 @@ def test_runs_of_another_collection_are_refused(teach: Callable[..., str], class
 def teacher_recipe(tmp_path: Path, tiny_backbone: Path, tiny_collection: Path) -> Path:
     """A recipe of a small cross-encoder."""
     values = {
-        "kind": "cross-encoder", "model": "teacher", "backbone": str(tiny_backbone), "max_length": 20, "steps": 150,
-        "batch_size": 16, "learning_rate": 3e-3, "negatives": {"per_query": 2},
+        "base": "_cross-encoder", "model": "teacher", "backbone": str(tiny_backbone), "max_length": 20, "steps": 150,
+        "batch_size": 16, "learning_rate": 3e-3, "warm_up_steps": 0,
+        "negatives": {"kind": "given", "per_query": 2},
         "data": [{"collection": str(tiny_collection), "run": str(tiny_collection / "train.run")}],
     }  # fmt: skip
     path = tmp_path / "teacher.yaml"
