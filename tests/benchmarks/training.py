@@ -14,7 +14,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.backbone import Tower, load_tokenizer
+from encoders.backbone import Tower, cpu_has_bf16, load_tokenizer
 from encoders.checkpoints import Vocabulary
 from encoders.head import Pooling
 from encoders.models.splade import Splade, SpladeSettings
@@ -45,10 +45,12 @@ def run(toy: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = shape.save(Path(temporary) / "model", passages(16, SEED))
         rows = [row for name in cases for row in _rows(name, folder, texts, tokens, rounds)]
+        bf16 = _bf16(folder, texts, tokens, rounds)
     return {
         "sizes": {"shape": shape.name, "texts": texts, "tokens": tokens, "rounds": rounds, "seed": SEED},
         "rows": rows,
         "ratios": {case: _ratios([row for row in rows if row["case"] == case]) for case in cases},
+        "bf16": bf16,
     }
 
 
@@ -63,7 +65,9 @@ def markdown(result: dict[str, Any]) -> str:
         )
     shares = "; ".join(f"{case}: time × {ratio['time']:.2f}, memory × {ratio['memory']:.2f}"
                        for case, ratio in result["ratios"].items())  # fmt: skip
-    return "\n".join(lines) + f"\n\nAgainst plain PyTorch: {shares}."
+    bf16 = result.get("bf16", {"missing": "not measured"})
+    times = f"not run: {bf16['missing']}" if "missing" in bf16 else f"time × {bf16['time']:.2f} of fp32"
+    return "\n".join(lines) + f"\n\nAgainst plain PyTorch: {shares}. Max pooling, `precision: bf16`: {times}."
 
 
 def _rows(case: str, folder: Path, texts: int, tokens: int, rounds: int) -> list[dict[str, Any]]:
@@ -76,6 +80,20 @@ def _rows(case: str, folder: Path, texts: int, tokens: int, rounds: int) -> list
     steps = {who: step(who=who, **sizes) for who in (NAIVE, OURS)}
     seconds = harness.interleave(steps, rounds)
     return [{"case": case, "who": who, "seconds": seconds[who], **results[who]} for who in results]
+
+
+def _bf16(folder: Path, texts: int, tokens: int, rounds: int) -> dict[str, Any]:
+    """Our step with max pooling in bf16 beside the same step in fp32, or why it is not measured."""
+    if not cpu_has_bf16():
+        return {"missing": "no bf16 instructions"}
+    steps = {
+        name: step(
+            who=OURS, folder=str(folder), case=next(iter(CASES)), texts=texts, tokens=tokens, bf16=name == "bf16"
+        )
+        for name in ("fp32", "bf16")
+    }
+    seconds = harness.interleave(steps, rounds)
+    return {"seconds": seconds, "time": 1 / harness.median_ratio(seconds["fp32"], seconds["bf16"])}
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -93,16 +111,22 @@ def three_steps(who: Contender, folder: str, case: str, texts: int, tokens: int)
     return first
 
 
-def step(who: str, folder: str, case: str, texts: int, tokens: int) -> Callable[[], dict[str, Any]]:
-    """A training step (forward, loss, backward, gradient norm, AdamW) that returns loss, norm and terms per text."""
+def step(
+    who: str, folder: str, case: str, texts: int, tokens: int, *, bf16: bool = False
+) -> Callable[[], dict[str, Any]]:
+    """A training step (forward, loss, backward, gradient norm, AdamW) that returns loss, norm and terms per text.
+
+    ``bf16``: the forward pass is autocast, as ``precision: bf16`` of a recipe does.
+    """
     pooling, shift = CASES[case]
     ids = token_ids(Path(folder), texts, tokens)
     forward, module, optimizer = (_naive if who == NAIVE else _ours)(Path(folder), pooling, shift)
 
     def run_step() -> dict[str, Any]:
         optimizer.zero_grad(set_to_none=True)
-        weights = forward(ids, torch.ones_like(ids))
-        loss = contrastive(weights)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            weights = forward(ids, torch.ones_like(ids))
+        loss = contrastive(weights.float())
         loss.backward()
         norm = nn.utils.clip_grad_norm_(module.parameters(), float("inf"))
         optimizer.step()
