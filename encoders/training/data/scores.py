@@ -16,6 +16,7 @@ from learned_sparse.core import LearnedSparseError, raw_lines, sha256
 
 Triple = tuple[str, str, float]
 _COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))
+_LARGEST = float(np.finfo(np.float32).max)
 _PICKLES = frozenset({".pkl", ".pickle", ".pt", ".pth"})
 
 
@@ -63,15 +64,15 @@ class TeacherScores:
 
 
 def finite(value: object, where: str) -> float:
-    """A score; ``LearnedSparseError`` if it is no finite number."""
+    """A score; ``LearnedSparseError`` if it is no finite number, also in fp32."""
     try:
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         plain = plain or (isinstance(value, str) and value.isascii() and "_" not in value)
         score = float(value) if plain else math.nan  # type: ignore[arg-type]
     except (ValueError, OverflowError):
         score = math.nan
-    if not math.isfinite(score):
-        raise LearnedSparseError(f"{where}: score {str(value)[:40]!r} is not a finite number")
+    if not abs(score) <= _LARGEST:
+        raise LearnedSparseError(f"{where}: score {str(value)[:40]!r} is not a finite number (of fp32)")
     return score
 
 
