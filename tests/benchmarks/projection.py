@@ -1,0 +1,150 @@
+"""``python -m tests.benchmarks.projection``: hours, memory and disk of the MS MARCO recipes on GPUs, on paper.
+
+Operations and kept activations are counted by running each model (BERT-base, untrained) on one text; everything else is
+an assumption below, named in the output. Nothing here was measured on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, BertForMaskedLM
+
+from encoders.encoding import new_model
+from encoders.training import Recipe, Stage, load_recipe
+from learned_sparse.core import Side, run_main
+from tests.tiny_models import save_tiny
+
+RECIPES = {"sparterm-expansion": 200, "splade-flops": 130, "splade-distilled": 180, "spade": 110, "uhd-bert": 80}
+"""Recipes, and terms of a document: of the papers where they say, else of published models of the kind."""
+TOKENS: dict[Side, int] = {"query": 10, "document": 77}
+"""Mean word pieces of a text of MS MARCO passage, [CLS] and [SEP] included."""
+PASSAGES = {"MS MARCO": 8_841_823, "MS MARCO v2": 138_364_198}
+TERAFLOPS, SHARE = 312.0, 0.35
+"""bf16 peak of an A100, and the share of it that is reached: 0.34 to 0.41 on CPUs with fast bf16."""
+ONE_STATE = 16
+"""Bytes of a parameter in training: fp32 weight, gradient, and Adam's two moments."""
+JSON_BYTES, INDEX_BYTES = 14.0, 1.6
+"""Bytes of a posting: in JSON lines, and in a large index of Lucene."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Operations of one text of each side, kept activations of a document (bytes in bf16), parameters."""
+
+    operations: dict[Side, float]
+    activations: float
+    parameters: int
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.projection", description=main.__doc__)
+    parser.add_argument("--teraflops", type=float, default=TERAFLOPS, help="bf16 peak of a GPU (default: A100's 312)")
+    parser.add_argument("--share", type=float, default=SHARE, help="share of the peak that is reached (default 0.35)")
+    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8])
+    options = parser.parse_args(argv)
+    print(table(options.teraflops * options.share * 1e12, options.gpus))
+    assumed = f"{TOKENS['document']} word pieces a passage, {TOKENS['query']} a query"
+    print(
+        f"\nOn paper; nothing here was measured on a GPU. Assumed: {options.teraflops:g} TFLOP/s a GPU in bf16, "
+        f"{options.share:.0%} of it reached, {assumed}, {INDEX_BYTES} bytes a posting in the index. Terms a document: "
+        f"{', '.join(f'{name} {terms}' for name, terms in RECIPES.items())}. Memory: of one training process. Reading, "
+        "tokenizing, validation and evaluation come on top. Written by `python -m tests.benchmarks.projection`."
+    )
+    return 0
+
+
+def table(rate: float, gpus: list[int]) -> str:
+    """One row for each recipe; ``rate`` is in operations a second of one GPU."""
+    heads = [f"training, {count} GPU" for count in gpus]
+    heads += [f"encode {name}, {count} GPU" for name in PASSAGES for count in gpus]
+    sizes = [f"{name}: vectors / index" for name in PASSAGES]
+    lines = [f"| | {' | '.join(heads)} | memory | {' | '.join(sizes)} |", "|---|" + "--:|" * (len(heads + sizes) + 1)]
+    with tempfile.TemporaryDirectory() as folder:
+        backbone = bert_base(Path(folder) / "backbone")
+        for name, terms in RECIPES.items():
+            recipe = load_recipe(name)
+            costs = counted(recipe, backbone)
+            training = sum(step_operations(recipe, stage, costs) * stage.steps for stage in recipe.stages)
+            cells = [hours(training / rate / count) for count in gpus]
+            for passages in PASSAGES.values():
+                cells += [hours(passages * costs.operations["document"] / rate / count) for count in gpus]
+            cells.append(f"{memory(recipe, costs) / 1e9:.0f} GB")
+            for passages in PASSAGES.values():
+                cells.append(
+                    f"{passages * terms * JSON_BYTES / 1e9:.0f} / {passages * terms * INDEX_BYTES / 1e9:.1f} GB"
+                )
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def bert_base(folder: Path) -> Path:
+    """An untrained BERT-base with a tokenizer; only its size counts."""
+    save_tiny("bert", folder)
+    words = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(30_517))])
+    (folder / "vocab.txt").write_text(words, encoding="utf-8")
+    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    BertForMaskedLM(BertConfig()).save_pretrained(folder)
+    return folder
+
+
+def counted(recipe: Recipe, backbone: Path) -> Costs:
+    """Operations of a forward pass and activations for its backward pass, of one text of each side."""
+    model = new_model(recipe.architecture, recipe.settings, str(backbone))
+    operations: dict[Side, float] = {}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    for side, tokens in TOKENS.items():
+        weigher = model.weighers.side(side).train()
+        ids = torch.full((1, tokens), 5)
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            weigher(ids, torch.ones_like(ids))
+        operations[side] = float(counter.get_total_flops())
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.weighers.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        weigher(ids, torch.ones_like(ids))
+    activations = sum(size for address, size in kept.items() if address not in weights) / 2
+    return Costs(
+        operations=operations, activations=activations, parameters=sum(p.numel() for p in model.weighers.parameters())
+    )
+
+
+def step_operations(recipe: Recipe, stage: Stage, costs: Costs) -> float:
+    """Operations of one step: forward and twice as many backward, for queries, positives and hard negatives."""
+    negatives = stage.negatives or recipe.negatives
+    documents = 1 + negatives.count
+    example = costs.operations["query"] + documents * costs.operations["document"]
+    passes = 3.0 + recipe.gradient_checkpointing
+    if stage.cotraining is not None:  # forward for all by both components, then two selections of the share
+        return stage.cotraining.select_from * example * (2 + 2 * stage.cotraining.share * passes)
+    return stage.batch_size * example * passes
+
+
+def memory(recipe: Recipe, costs: Costs) -> float:
+    """Bytes of weights, gradients, moments, and activations of the largest forward pass of one process."""
+    pairs = []
+    for stage in recipe.stages:
+        negatives = stage.negatives or recipe.negatives
+        micro = stage.micro_batch_size or stage.batch_size
+        pairs.append(micro * (1 + negatives.count))
+    return costs.parameters * ONE_STATE + max(pairs) * costs.activations
+
+
+def hours(seconds: float) -> str:
+    """Hours, or minutes below one hour."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+
+
+if __name__ == "__main__":
+    run_main(main)
