@@ -270,7 +270,7 @@ def test_an_interruption_while_a_process_starts_ends_the_process(monkeypatch: py
             started.append(self)
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(runner.subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         OwnProcess()(step("one"))
     assert [process.returncode for process in started] != [None]
