@@ -10,6 +10,7 @@ import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -90,7 +91,8 @@ def bert_base(folder: Path) -> Path:
     save_tiny("bert", folder)
     words = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(30_517))])
     (folder / "vocab.txt").write_text(words, encoding="utf-8")
-    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    fast: Any = transformers.BertTokenizerFast  # type: ignore[attr-defined]
+    fast(str(folder / "vocab.txt")).save_pretrained(folder)
     BertForMaskedLM(BertConfig()).save_pretrained(folder)
     return folder
 
