@@ -16,7 +16,7 @@ by_hand := tests/eval/reproduce/test_reproduce.py::test_the_displayed_commands_o
 ready := .venv/.ready
 bin := .venv/bin
 
-.PHONY: help demo test test-slow test-faults test-gpu check bench clean
+.PHONY: help demo test test-slow test-faults test-rehearsals test-gpu check bench clean
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
@@ -25,6 +25,7 @@ help:
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
 	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: more than an hour"
+	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make check                style, types, imports between packages, size of folders and files, portability"
 	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"
@@ -40,6 +41,9 @@ test: check
 test-slow: $(ready)
 	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m 'slow and not published'
 	LEARNED_SPARSE_DTYPE=bf16 $(bin)/python -m pytest --numprocesses $(WORKERS) -m 'not jvm and not published' $(numbers)
+
+test-rehearsals: $(ready)
+	RELIABILITY=full $(bin)/python -m pytest tests/eval/reproduce/test_rehearsal.py -m slow -k every_row --numprocesses $(WORKERS)
 
 test-gpu: $(ready)
 	$(bin)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "error: torch finds no GPU")'
