@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
+from learned_sparse.jsonvector.manifest import MANIFEST, UNVERIFIED, Manifest
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, vector_files
+from learned_sparse.jsonvector.weights import WeightReader
 
 
-def find_problems(path: Path, counts: Counter[str]) -> Iterator[str]:
+def find_problems(path: Path, counts: Counter[str], *, weights: bool = False) -> Iterator[str]:
     """One ``FILE:LINE: problem`` for each bad line, then differences from the manifest, if there is one.
 
-    Adds the valid documents to ``counts["documents"]``, and those with an empty vector also to ``counts["empty"]``.
+    ``weights``: lines may hold what ``learned_sparse.index --quantize`` takes (floats, zeros, empty vectors). Adds the
+    valid documents to ``counts["documents"]``, and those with an empty vector also to ``counts["empty"]``.
     """
     first_lines: dict[str, str] = {}
-    reader = LineReader()
+    reader = WeightReader() if weights else LineReader()
     for file in vector_files(path):
         try:
             for number, line in numbered_lines(file):
@@ -48,13 +50,18 @@ def main(argv: list[str] | None = None) -> int:
         "check", help="check every line, and compare with the manifest if there is one", allow_abbrev=False
     )
     check.add_argument("path", type=Path, metavar="DIR", help="folder (or one file) of .jsonl, .json or .gz files")
+    check.add_argument(
+        "--quantize", action="store_true", help="accept weights that learned_sparse.index --quantize turns into impacts"
+    )
     check.add_argument("--show", type=int, default=20, help="maximum number of problems to print (default: 20)")
     options = parser.parse_args(argv)
     counts: Counter[str] = Counter()
     count = 0
-    for count, problem in enumerate(find_problems(options.path, counts), start=1):
+    for count, problem in enumerate(find_problems(options.path, counts, weights=options.quantize), start=1):
         if count <= options.show:
             print(problem)
+    if not (options.path / MANIFEST).is_file():
+        print(f"{options.path}: {UNVERIFIED}")
     print(f"{options.path}: {counts['documents']} documents ({counts['empty']} with an empty vector), {count} problems")
     return 1 if count else 0
 

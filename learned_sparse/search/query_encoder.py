@@ -76,7 +76,8 @@ class QueryEncoder:
         if not note.manifests:
             if checkpoint is None:
                 raise LearnedSparseError(
-                    f"{index / INDEX_MANIFEST}: does not say which encoder its queries need; name one with --checkpoint"
+                    f"{index / INDEX_MANIFEST}: does not say which encoder its queries need; name one with "
+                    "--checkpoint, or search encoded queries with --query-vectors"
                 )
             return cls(checkpoint, None, **({"settings": changes, **options} if changes else options))
         manifest = note.manifests[0]
