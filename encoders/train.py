@@ -45,12 +45,29 @@ def main(argv: list[str] | None = None) -> int:
         metavar="S",
         help="end after S seconds with the best weights so far; with --resume, 0 turns a stopped run into a checkpoint",
     )
+    parser.add_argument(
+        "--log-with", nargs="+", default=[], choices=["jsonl", "tensorboard", "wandb"], metavar="TRACKER",
+        help="also report to tensorboard or wandb, if installed; training/log.jsonl is always written",
+    )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     options = parser.parse_args(argv)
     if options.resume and options.overwrite:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
         options.changes.append(f"on_bad_line={options.on_bad_line}")
+    from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
+
+    teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
+    if teacher is not None:
+        if options.resume or options.max_seconds is not None:
+            raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
+        output = options.output or checkpoint_folder(teacher.model)
+        seconds = train_cross_encoder(
+            teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
+        )
+        print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
+        print(f"next:\n  python -m encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
+        return 0
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
     try:
@@ -62,6 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     report = run_recipe(
         recipe, output, resume=options.resume, overwrite=options.overwrite,
         device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
+        log_with=[name for name in options.log_with if name != "jsonl"],
     )  # fmt: skip
     resume = f"python -m encoders.train --recipe {options.recipe} --output {output} --resume"
     if not report.written:

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from encoders.training import Negatives, Source
-from encoders.training.data.examples import JudgedExamples, TripleFile, load_source
+from encoders.training.data import load_source
+from encoders.training.data.examples import JudgedExamples
+from encoders.training.data.files import ExampleFile
 from eval.evaluate import main as evaluate
 from eval.profile import __main__ as profile
 from eval.profile import read_encoded
@@ -148,7 +150,7 @@ def test_triples_without_text_are_left_out(
     path.write_text("".join("\t".join(line if ids else map(texts.__getitem__, line)) + "\n" for line in lines))
     source = Source(triples=path, collection=collection, split="test") if ids else Source(triples=path)
     examples = load_source(source, Negatives()).examples
-    assert isinstance(examples, TripleFile)
+    assert isinstance(examples, ExampleFile)
     assert (len(examples), examples.empty) == (1, 3)
     assert examples.get(0, np.random.default_rng(0)).positive == "w1 w2"
     assert f"{path}: left out 3 triples with an empty text" in caplog.messages

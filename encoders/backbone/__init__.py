@@ -18,6 +18,7 @@ from encoders.backbone.device import (
     set_random_state,
     tensor_cores,
     to_device,
+    training_precision,
 )
 from encoders.backbone.hidden_states import HiddenStates, hidden_states_kind
 from encoders.backbone.masked_lm import MASKED_LM, Tower, load_backbone
@@ -31,12 +32,15 @@ from encoders.backbone.pretrained import (
     quiet,
     save_random_bert,
 )
+from encoders.backbone.term_table import TERM_TABLE, TermTable
 
 __all__ = [
     "DTYPES",
     "MASKED_LM",
     "OUTPUT_BIAS",
+    "TERM_TABLE",
     "HiddenStates",
+    "TermTable",
     "Tower",
     "TowerKind",
     "autocast",
@@ -58,4 +62,5 @@ __all__ = [
     "set_random_state",
     "tensor_cores",
     "to_device",
+    "training_precision",
 ]

@@ -63,6 +63,14 @@ def choose_dtype(name: str | None, device: torch.device) -> str:
     return "bf16" if device.type == "cpu" and cpu_has_bf16() else "fp32"
 
 
+def training_precision(name: str, device: torch.device) -> str:
+    """``auto`` as ``bf16`` where the device multiplies bf16 matrices in hardware, else as ``fp32``."""
+    if name != "auto":
+        return name
+    cuda = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if cuda or (device.type == "cpu" and cpu_has_bf16()) else "fp32"
+
+
 def cpu_has_bf16() -> bool:
     """Whether this CPU multiplies bf16 matrices in hardware."""
     capabilities = torch.cpu.get_capabilities()

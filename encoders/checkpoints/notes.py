@@ -13,6 +13,8 @@ from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_recor
 
 NOTES = "learned_sparse.json"
 FORMAT = 1
+TABLE = "weights.safetensors"
+"""Weights of terms in ``towers/NAME``, for a bag of words that has a table."""
 SIDES = ("query", "document")
 MAX_LENGTH = 256
 """Default maximum length in tokens, of queries and documents (both papers)."""
@@ -23,7 +25,7 @@ _MAX_VOCABULARY = 10_000_000
 class BagNotes:
     """A side that is a bag of words: everything its vectors depend on besides the tokenizer."""
 
-    weighting: Literal["binary", "tf"]
+    weighting: Literal["binary", "tf", "table"]
     excluded: tuple[int, ...]
     """Token ids that are never in the bag."""
     scoring: Literal["impact", "bm25"]
@@ -33,6 +35,8 @@ class BagNotes:
     """Settings of the model that may be changed; none of them changes the bag."""
     query_only_settings: tuple[str, ...] = ()
     """Those of ``changeable`` that leave the stored quantizer valid."""
+    table: str | None = None
+    """Tower with the weights of terms, for ``weighting: table``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,8 @@ class CheckpointNotes:
             if content is not None:
                 parse(Quantizer, content if isinstance(content, Mapping) else {}, f"{where}: quantizers: {side}")
         for side, bag in self.bags.items():
+            if (bag.weighting == "table") != (bag.table is not None):
+                raise LearnedSparseError(f"{where}: bags: {side}: 'weighting: table' and 'table' go together")
             if side not in SIDES or not all(0 <= token < self.vocabulary_size for token in bag.excluded):
                 raise LearnedSparseError(f"{where}: bags: {side}: no side, or it excludes tokens beyond the vocabulary")
 

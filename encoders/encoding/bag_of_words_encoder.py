@@ -1,4 +1,4 @@
-"""A side of a checkpoint that learns nothing as an encoder; it needs the tokenizer only."""
+"""A side of a checkpoint without a network as an encoder: its tokenizer, and perhaps a table of weights."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ class BagOfWordsEncoder(Encoder):
         tokenizer: Tokenizer,
         terms: Sequence[str],
         bag: BagNotes,
+        weights: npt.NDArray[np.float32] | None = None,
         *,
         max_length: int,
         top_k: int | None = None,
         quantizer: Quantizer | None = None,
         description: Mapping[str, Any] | None = None,
     ) -> None:
-        """Truncation and padding of ``tokenizer`` are set in place."""
+        """Truncation and padding of ``tokenizer`` are set in place; ``weights`` is the table of ``bag``, if any."""
         tokenizer.enable_truncation(max_length)
         tokenizer.no_padding()
         self.tokenizer, self.max_length, self.terms = tokenizer, max_length, terms
@@ -39,7 +40,7 @@ class BagOfWordsEncoder(Encoder):
         self.query_only_settings = frozenset(bag.query_only_settings)
         self.truncated = self.dropped = 0
         self._finder: WordFinder | None = None
-        self._binary, self._top_k = bag.weighting == "binary", top_k
+        self._counts, self._top_k, self._weights = bag.weighting == "tf", top_k, weights
         self._in_bag, self._writable = np.ones(len(terms), bool), np.ones(len(terms), bool)
         self._in_bag[list(bag.excluded)] = False
         self._writable[self.unwritable] = False
@@ -68,8 +69,8 @@ class BagOfWordsEncoder(Encoder):
         terms = set(batch.indices.tolist())
         for position, token in enumerate(encoding.ids):
             if token in terms:
-                shares.append((token, Share(position, 1.0)))
-                if self._binary:
+                shares.append((token, Share(position, 1.0 if self._weights is None else float(self._weights[token]))))
+                if not self._counts:
                     terms.remove(token)  # of a repeated token, the first counts
         return make_reading(encoding, batch, shares)
 
@@ -78,5 +79,8 @@ class BagOfWordsEncoder(Encoder):
         counted = self._in_bag[tokens]
         kept = counted & self._writable[tokens]
         self.dropped += int(np.count_nonzero(counted & ~kept))
-        values = np.ones(len(tokens)) if self._binary else counts
-        return tokens[kept], values[kept].astype(np.float32)
+        values = (counts if self._counts else np.ones(len(tokens))).astype(np.float32)
+        if self._weights is not None:
+            values = self._weights[tokens]
+            kept &= values > 0
+        return tokens[kept], values[kept]

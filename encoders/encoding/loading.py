@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
 from encoders.checkpoints import (
+    TABLE,
+    BagNotes,
     CheckpointNotes,
     changed_keys,
     check_sizes,
@@ -18,7 +25,7 @@ from encoders.checkpoints import (
     tokenizer_sha256,
 )
 from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
-from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean
+from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, sha256
 
 if TYPE_CHECKING:
     from encoders.encoding.encoder import CheckpointEncoder
@@ -92,13 +99,15 @@ def _load_bag_of_words(
     default_quantizer = None if bag.scale is None else Quantizer(bag.scale)
     length = notes.max_length[side] if max_length is None else max_length
     check_sizes(name, length, top_k)
-    notes.check_files(folder, ())
+    notes.check_files(folder, () if bag.table is None else (bag.table,))
+    weights = None if bag.table is None else _table(folder / "towers" / bag.table / TABLE, notes.vocabulary_size)
     tokenizer = read_tokenizer(folder)
     check_vocabulary(tokenizer.get_vocab(), notes.vocabulary_size, notes.vocabulary_size, name)
     return BagOfWordsEncoder(
         tokenizer,
         spellings(tokenizer.get_vocab(), notes.vocabulary_size),
         bag,
+        weights,
         max_length=length,
         top_k=top_k,
         quantizer=notes.quantizer(side) if changed <= set(bag.query_only_settings) else default_quantizer,
@@ -107,13 +116,29 @@ def _load_bag_of_words(
             "settings": settings,
             "side": side,
             "scoring": bag.scoring,
-            "weights_sha256": {},
+            "weights_sha256": _hashes(folder, bag),
             "tokenizer_sha256": tokenizer_sha256(tokenizer),
             "max_length": length,
             "dtype": "fp32",
             "top_k": top_k,
         },
     )
+
+
+def _table(path: Path, size: int) -> npt.NDArray[np.float32]:
+    """Weights of all terms, ``(size,)``."""
+    try:
+        weights = load_file(path)["weights"]
+    except (OSError, KeyError, SafetensorError) as error:
+        raise LearnedSparseError(f"{path}: no table of weights ({error}); copy the checkpoint again") from error
+    if weights.shape != (size,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise LearnedSparseError(f"{path}: not {size:,} weights of terms, 0 or above; copy the checkpoint again")
+    return np.asarray(weights, np.float32)
+
+
+def _hashes(folder: Path, bag: BagNotes) -> dict[str, dict[str, str]]:
+    """SHA-256 of the weights that the side reads, as ``CheckpointEncoder`` describes them."""
+    return {} if bag.table is None else {bag.table: {TABLE: sha256(folder / "towers" / bag.table / TABLE)}}
 
 
 def _with_changes(stored: Mapping[str, Any], changes: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from encoders.checkpoints import (
     tokenizer_sha256,
     write_notes,
 )
-from encoders.models import ARCHITECTURES, SIDES, Architecture, BagOfWords, TermWeighers
+from encoders.models import ARCHITECTURES, QUERY_WEIGHTS, SIDES, Architecture, BagOfWords, TermWeighers
 from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, new_folder, parse
 
 
@@ -197,7 +197,8 @@ def _bags(model: LoadedModel, folder: Path, vocabulary_size: int) -> dict[str, B
         return {}
     return {
         side: BagNotes(
-            weighting=module.weighting,
+            weighting=module.kind,
+            table=None if module.table is None else QUERY_WEIGHTS,
             excluded=module.excluded,
             scoring=family.scoring(settings),
             scale=family.scale(settings, side),

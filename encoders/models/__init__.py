@@ -8,6 +8,7 @@ from __future__ import annotations
 from encoders.models.architecture import (
     SIDES,
     Architecture,
+    Labels,
     Mixture,
     Objective,
     Prunable,
@@ -27,7 +28,7 @@ from encoders.models.term_weighting import (
     TildeV2Settings,
     UniCoilSettings,
 )
-from encoders.models.token_weights import BagOfWords
+from encoders.models.token_weights import QUERY_WEIGHTS, BagOfWords
 from encoders.models.uhd import UHD, UHD_BERT, UHDSettings
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -43,12 +44,14 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 __all__ = [
     "ARCHITECTURES",
+    "QUERY_WEIGHTS",
     "SIDES",
     "UHD",
     "Architecture",
     "BagOfWords",
     "DeepCTSettings",
     "DeepImpactSettings",
+    "Labels",
     "Mixture",
     "Objective",
     "Prunable",

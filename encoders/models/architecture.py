@@ -46,6 +46,15 @@ class Tokens(NamedTuple):
         return Tokens(self.input_ids.to(device), self.attention_mask.to(device))
 
 
+class Labels(NamedTuple):
+    """What is known about the documents that the n queries of a batch are ranked against."""
+
+    known: Tensor
+    """``(n, documents)`` of bool: documents known to be relevant to a query, its own positive left out."""
+    scores: Tensor | None = None
+    """``(n, 1 + per_query)``: a teacher's scores of the own positive and hard negatives; NaN where it gave none."""
+
+
 class Objective(Protocol):
     """What a training stage minimises: one forward pass, and a loss for each query."""
 
@@ -62,11 +71,8 @@ class Objective(Protocol):
         regularised and counted in the log. Rows of several passes and processes are concatenated by name.
         """
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
-        """The parts of the loss by name in the log, each ``(n,)``; training minimises the sum of their means.
-
-        ``known`` ``(n, documents)`` of bool: documents known to be relevant to a query, its own positive left out.
-        """
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
+        """The parts of the loss by name in the log, each ``(n,)``; training minimises the sum of their means."""
 
 
 class Prunable(Protocol):

@@ -10,18 +10,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone import MASKED_LM, Tower, TowerKind, hidden_states_kind
+from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Attributing, Shares, largest_shares, max_pool_entries, pool, pooled_shares, top_k_per_row
-from encoders.models.architecture import Architecture, Mixture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Mixture, Objective, TermWeighers, Tokens, check_options
 from encoders.models.token_weights import (
+    QUERY_WEIGHTS,
     Activation,
-    BagOfWords,
     PooledMaskedLM,
     SpecialTokens,
     TokenWeights,
+    bag_of_words,
+    bag_scale,
     own_text,
     separator_of,
+    table_towers,
+    trained_towers,
     two_layer_head,
     unblocked_terms,
 )
@@ -65,6 +69,8 @@ class SpaDESettings:
     block_special_terms: bool = False
     """Whether the dimensions of special and ``[unused]`` tokens are always 0: no in paper and code. Queries never
     contain them, so blocking saves postings and changes no score."""
+    query_weighting: Literal["binary", "idf", "learned"] = "binary"
+    """Eq. 4: 1 for each term. ``learned`` is ours: a weight for each term, trained with the documents."""
     expanded: Literal["both", "weighting", "expansion", "none"] = "both"
     """Components that read ``Document.expanded`` (docT5query's queries); the paper says "each encoder", as the code
     does."""
@@ -243,10 +249,10 @@ class PointwiseObjective(Objective):
         """Outputs of the ranking loss."""
         return self._ranking.outputs(queries, documents)
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """The ranking loss and the pointwise loss."""
         likelihood = query_nll(outputs["queries"] * self._document.kept, outputs["positives"])
-        return {**self._ranking.losses(outputs, known), "pointwise_loss": self._weight * likelihood}
+        return {**self._ranking.losses(outputs, labels), "pointwise_loss": self._weight * likelihood}
 
 
 def query_nll(queries: Tensor, positives: Tensor) -> Tensor:
@@ -297,18 +303,22 @@ def _factors(alpha: float) -> dict[str, float]:
 
 
 def _towers(settings: SpaDESettings, side: Side) -> tuple[str, ...]:
-    return _names(settings) if side == "document" else ()
+    return _names(settings) if side == "document" else table_towers(settings.query_weighting)
+
+
+def _ranking_towers(settings: SpaDESettings) -> tuple[str, ...]:
+    return trained_towers((*_names(settings), *table_towers(settings.query_weighting)), settings.query_weighting)
 
 
 def _tower(settings: SpaDESettings, name: str) -> TowerKind:
-    if name == "expansion":
-        return MASKED_LM
+    if name in ("expansion", QUERY_WEIGHTS):
+        return TERM_TABLE if name == QUERY_WEIGHTS else MASKED_LM
     return hidden_states_kind(lambda hidden_size: two_layer_head(hidden_size, settings.dropout), None)
 
 
 def _weigher(settings: SpaDESettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
     if side == "query":
-        return BagOfWords(vocabulary, "binary", settings.bow_special_tokens)
+        return bag_of_words(settings.query_weighting, vocabulary, settings.bow_special_tokens, towers)
     if not 0 <= settings.alpha <= 1:
         raise LearnedSparseError(f"SpaDE: alpha is {settings.alpha}; give a number from 0 (weighting) to 1 (expansion)")
     if settings.k is not None and settings.k < 1:
@@ -327,13 +337,14 @@ SPADE = Architecture(
     settings=SpaDESettings,
     towers=_towers,
     weigher=_weigher,
-    scale=lambda _, side: 1.0 if side == "query" else None,
+    scale=lambda settings, side: bag_scale(settings.query_weighting) if side == "query" else None,
     tower=_tower,
     uses_expanded=lambda settings: settings.expanded in {"both", *_names(settings)},
     changeable=frozenset({"components", "k", "alpha", "gamma"}),
     stage_settings=frozenset({"k", "alpha", "expansion_activation"}),
     objective=_objective,
     components=lambda side: dict(side.components.items()) if isinstance(side, SpaDE) else {},
+    ranking_towers=_ranking_towers,
     mixtures=_mixtures,
     prunable=lambda side: side if isinstance(side, SpaDE) else None,
     learned=lambda side: side.learned() if isinstance(side, SpaDE) else {},

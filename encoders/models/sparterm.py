@@ -5,22 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone import Tower
+from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, keep_largest, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
-from encoders.models.architecture import Architecture, Objective, TermWeighers, Tokens, check_options
-from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, unblocked_terms
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
+from encoders.models.token_weights import (
+    QUERY_WEIGHTS,
+    BagOfWords,
+    PooledMaskedLM,
+    SpecialTokens,
+    Weighting,
+    bag_of_words,
+    bag_scale,
+    table_towers,
+    trained_towers,
+    unblocked_terms,
+)
 from learned_sparse.core import LearnedSparseError, Side
 
 if TYPE_CHECKING:
     from encoders.training import Gate as GateOptions
     from encoders.training import Stage
+
+
+_BAGS: Mapping[str, Weighting] = {"tf": "tf", "idf": "idf", "learned": "learned"}
+"""Queries without a network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +45,9 @@ class SparTermSettings:
     mode: Literal["literal-only", "expansion-only", "expansion-enhanced"] = "expansion-enhanced"
     """``literal-only``: G = BoW(p). ``expansion-enhanced``: G_le (Eq. 6). ``expansion-only``: no term weighting,
     expansion terms are added to the text with weight 1; the paper names no scoring function, BM25 fits its numbers."""
-    query: Literal["tf", "symmetric", "asymmetric"] = "symmetric"
-    """Table 4: term frequencies; the same towers for both sides; an importance predictor of its own for queries."""
+    query: Literal["tf", "idf", "learned", "symmetric", "asymmetric"] = "symmetric"
+    """Table 4: term frequencies; the same towers for both sides; an importance predictor of its own for queries.
+    ``idf`` and ``learned`` are ours: a weight for each term, from the training data or trained with the documents."""
     query_gate: Literal["same", "own", "literal"] = "same"
     """Gate of neural queries, on which the paper is silent. ``same``: that of documents, of which a copy would give the
     same, because gates are frozen while a ranking loss trains the rest (section 4.2). ``own``: another tower, trained
@@ -211,9 +227,9 @@ class GateObjective(Objective):
             gates |= {"query_gate": query_logits.float(), "query_target": self._document.target_terms(*positives)}
         return gates
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """Eq. 8 of each passage, and of each query that has a gate."""
-        del known
+        del labels
         weights = {"negative": self._options.negative_weight, "positive": self._options.positive_weight}
         losses = {"gate_loss": gate_bce(outputs["gate"], outputs["target"], **weights)}
         if "query_gate" in outputs:
@@ -249,9 +265,9 @@ class JointObjective(GateObjective):
             **self._gates(logits[:count], query_logits, queries, positives),
         }
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """The ranking loss and Eq. 8 of each query."""
-        return {**super().losses(outputs, known), **self._ranking.losses(outputs, known)}
+        return {**super().losses(outputs, labels), **self._ranking.losses(outputs, labels)}
 
 
 def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive: float = 1.0) -> Tensor:
@@ -298,10 +314,12 @@ def _logit(probability: float) -> float:
 def _towers(settings: SparTermSettings, side: Side) -> tuple[str, ...]:
     if settings.mode == "expansion-only" and settings.query != "tf":
         raise LearnedSparseError("SparTerm: expansion-only documents are bags of words scored by BM25; set query: tf")
-    if settings.query_gate == "own" and (settings.mode == "literal-only" or settings.query == "tf"):
-        raise LearnedSparseError("SparTerm: literal-only and query: tf have no gate of queries; leave query_gate out")
-    if side == "query" and settings.query == "tf":
-        return ()
+    if settings.query_gate == "own" and (settings.mode == "literal-only" or settings.query in _BAGS):
+        raise LearnedSparseError(
+            f"SparTerm: literal-only and query: {settings.query} have no gate of queries; leave query_gate out"
+        )
+    if side == "query" and settings.query in _BAGS:
+        return table_towers(_BAGS[settings.query])
     gates: Mapping[str, tuple[str, ...]] = {"same": ("gate",), "own": ("query_gate",), "literal": ()}
     gate = gates[settings.query_gate if side == "query" else "same"] if settings.mode != "literal-only" else ()
     if settings.mode == "expansion-only":
@@ -312,20 +330,27 @@ def _towers(settings: SparTermSettings, side: Side) -> tuple[str, ...]:
 
 def _ranking_towers(settings: SparTermSettings) -> tuple[str, ...]:
     names = (*_towers(settings, "document"), *_towers(settings, "query"))
-    return tuple(name for name in dict.fromkeys(names) if name not in {"gate", "query_gate"})
+    own = [name for name in dict.fromkeys(names) if name not in {"gate", "query_gate"}]
+    return trained_towers(own, _BAGS.get(settings.query, "binary"))
 
 
-def _weigher(settings: SparTermSettings, side: Side, towers: Mapping[str, Tower], vocabulary: Vocabulary) -> nn.Module:
+def _tower(_settings: SparTermSettings, name: str) -> TowerKind:
+    return TERM_TABLE if name == QUERY_WEIGHTS else MASKED_LM
+
+
+def _weigher(settings: SparTermSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
     names = _towers(settings, side)
-    if not names:
-        return BagOfWords(vocabulary, "tf", settings.bow_special_tokens)
+    if side == "query" and settings.query in _BAGS:
+        return bag_of_words(_BAGS[settings.query], vocabulary, settings.bow_special_tokens, towers)
     side_towers = {name.removeprefix("query_"): towers[name] for name in names}
     return SparTerm(settings, side_towers.get("importance"), side_towers.get("gate"), vocabulary)
 
 
 def _scale(settings: SparTermSettings, side: Side) -> float | None:
     """Term frequencies are integers; sums without log reach hundreds and are calibrated."""
-    return 1.0 if settings.mode == "expansion-only" or (side == "query" and settings.query == "tf") else None
+    if side == "query" and settings.query in _BAGS:
+        return bag_scale(_BAGS[settings.query])
+    return 1.0 if settings.mode == "expansion-only" else None
 
 
 SPARTERM = Architecture(
@@ -338,6 +363,7 @@ SPARTERM = Architecture(
         settings.query == "symmetric" and (settings.query_gate == "same" or settings.mode == "literal-only")
     ),
     changeable=frozenset({"threshold", "max_terms"}),
+    tower=_tower,
     objective=_objective,
     ranking_towers=_ranking_towers,
 )

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from encoders.backbone import Tower
+from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Pooling, Saturation, Shares, lexical_pool, pool, pooled_shares
 from encoders.models.architecture import Architecture
-from encoders.models.token_weights import BagOfWords, PooledMaskedLM, SpecialTokens, unblocked_terms
+from encoders.models.token_weights import (
+    QUERY_WEIGHTS,
+    BagOfWords,
+    PooledMaskedLM,
+    SpecialTokens,
+    Weighting,
+    bag_of_words,
+    bag_scale,
+    check_weighting,
+    table_towers,
+    trained_towers,
+    unblocked_terms,
+)
 from learned_sparse.core import Side
 
 
@@ -32,8 +44,9 @@ class SpladeSettings:
     """``lexical``: only terms of the text itself keep their weight (g = bag of words)."""
     query: Literal["same", "separate", "bag-of-words"] = "same"
     """``same``: one tower for both sides (paper); ``bag-of-words``: queries learn nothing (SPLADE-doc)."""
-    query_weighting: Literal["binary", "tf"] = "binary"
-    """Weighting of bag-of-words queries; SPLADE-doc counts a repeated term once."""
+    query_weighting: Weighting = "binary"
+    """Weighting of bag-of-words queries; SPLADE-doc counts a repeated term once. ``learned`` is a weight for each term,
+    trained with the documents."""
     pool_special_tokens: bool = True
     """Whether the positions of [CLS] and [SEP] are pooled too: yes in paper and code."""
     bow_special_tokens: SpecialTokens = "unknown"
@@ -74,21 +87,29 @@ class Splade(PooledMaskedLM):
 
 
 def _towers(settings: SpladeSettings, side: Side) -> tuple[str, ...]:
+    check_weighting(settings.query, settings.query_weighting)
     if side == "document" or settings.query == "same":
         return ("document",)
-    return ("query",) if settings.query == "separate" else ()
+    return ("query",) if settings.query == "separate" else table_towers(settings.query_weighting)
 
 
-def _weigher(settings: SpladeSettings, side: Side, towers: Mapping[str, Tower], vocabulary: Vocabulary) -> nn.Module:
-    names = _towers(settings, side)
-    if not names:
-        return BagOfWords(vocabulary, settings.query_weighting, settings.bow_special_tokens)
-    return Splade(settings, towers[names[0]], vocabulary)
+def _weigher(settings: SpladeSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
+    if side == "query" and settings.query == "bag-of-words":
+        return bag_of_words(settings.query_weighting, vocabulary, settings.bow_special_tokens, towers)
+    return Splade(settings, towers[_towers(settings, side)[0]], vocabulary)
+
+
+def _tower(_settings: SpladeSettings, name: str) -> TowerKind:
+    return TERM_TABLE if name == QUERY_WEIGHTS else MASKED_LM
+
+
+def _ranking_towers(settings: SpladeSettings) -> tuple[str, ...]:
+    return trained_towers(("document", *_towers(settings, "query")), settings.query_weighting)
 
 
 def _scale(settings: SpladeSettings, side: Side) -> float | None:
     if side == "query" and settings.query == "bag-of-words":
-        return 1.0
+        return bag_scale(settings.query_weighting)
     # 100 is the factor of the published export. Sums without log reach hundreds, too much for a fixed factor.
     return 100.0 if settings.saturation == "log" else None
 
@@ -99,5 +120,7 @@ SPLADE = Architecture(
     weigher=_weigher,
     scale=_scale,
     shared=lambda settings: settings.query == "same",
+    tower=_tower,
+    ranking_towers=_ranking_towers,
     changeable=frozenset({"pooling"}),  # a folder of other tools may not record it
 )

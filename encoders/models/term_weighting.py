@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import HiddenStates, TowerKind, hidden_states_kind
+from encoders.backbone import TERM_TABLE, HiddenStates, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, merged_shares
-from encoders.models.architecture import Architecture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
 from encoders.models.token_weights import (
+    QUERY_WEIGHTS,
     Activation,
     BagOfWords,
     Repeats,
     SpecialTokens,
     TokenWeights,
+    Weighting,
+    bag_of_words,
+    bag_scale,
+    check_weighting,
     linear_head,
     merge,
+    table_towers,
+    trained_towers,
     two_layer_head,
 )
 from learned_sparse.core import LearnedSparseError, Side
@@ -43,8 +50,8 @@ class UniCoilSettings:
     """``same``: one tower for both sides; ``bag-of-words``: queries learn nothing."""
     query_repeats: Repeats = "sum"
     """As ``repeats``, for neural queries. COIL's score is a sum over the tokens of the query, with repetitions."""
-    query_weighting: Literal["binary", "tf"] = "binary"
-    """Weighting of bag-of-words queries."""
+    query_weighting: Weighting = "binary"
+    """Weighting of bag-of-words queries; ``learned``: a weight for each term, trained with the documents."""
     bow_special_tokens: SpecialTokens = "unknown"
     """Special tokens that are terms: [UNK], which stands for text."""
     separators: bool = False
@@ -75,7 +82,7 @@ class TildeV2Settings(UniCoilSettings):
     """
 
     query: Literal["same", "separate", "bag-of-words"] = "bag-of-words"
-    query_weighting: Literal["binary", "tf"] = "tf"
+    query_weighting: Weighting = "tf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,9 +195,9 @@ class TermRecall(Objective):
                 mask[row, position], targets[row, position] = 1.0, float(word in sought)
         return {"errors": ((predicted - targets).square() * mask).sum(dim=1), "words": mask.sum(dim=1)}
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         """Shares of the mean over all words of the batch (published code: SUM_BY_NONZERO_WEIGHTS), whose mean it is."""
-        del known
+        del labels
         words = outputs["words"]
         return {"recall_loss": outputs["errors"] * (len(words) / words.sum().clamp(min=1))}
 
@@ -204,12 +211,20 @@ def _recall_objective(ranking: Objective, stage: Stage, weighers: TermWeighers) 
 
 
 def _towers(settings: UniCoilSettings, side: Side) -> tuple[str, ...]:
+    check_weighting(settings.query, settings.query_weighting)
     if side == "document" or settings.query == "same":
         return ("document",)
-    return ("query",) if settings.query == "separate" else ()
+    return ("query",) if settings.query == "separate" else table_towers(settings.query_weighting)
 
 
-def _tower(settings: UniCoilSettings, _name: str) -> TowerKind:
+def _ranking_towers(settings: UniCoilSettings) -> tuple[str, ...]:
+    return trained_towers(("document", *_towers(settings, "query")), settings.query_weighting)
+
+
+def _tower(settings: UniCoilSettings, name: str) -> TowerKind:
+    if name == QUERY_WEIGHTS:
+        return TERM_TABLE
+
     def head(hidden_size: int) -> nn.Module:
         return linear_head(hidden_size) if settings.head == "linear" else two_layer_head(hidden_size, settings.dropout)
 
@@ -217,11 +232,10 @@ def _tower(settings: UniCoilSettings, _name: str) -> TowerKind:
 
 
 def _weigher(settings: UniCoilSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:
-    names = _towers(settings, side)
-    if not names:
-        return BagOfWords(vocabulary, settings.query_weighting, settings.bow_special_tokens)
+    if side == "query" and settings.query == "bag-of-words":
+        return bag_of_words(settings.query_weighting, vocabulary, settings.bow_special_tokens, towers)
     return TokenWeights(
-        towers[names[0]],
+        towers[_towers(settings, side)[0]],
         vocabulary,
         repeats=settings.repeats if side == "document" else settings.query_repeats,
         activation=settings.activation,
@@ -230,12 +244,17 @@ def _weigher(settings: UniCoilSettings, side: Side, towers: Mapping[str, Any], v
     )
 
 
+def _scale(settings: UniCoilSettings, side: Side) -> float | None:
+    return bag_scale(settings.query_weighting) if side == "query" and settings.query == "bag-of-words" else None
+
+
 def _family(settings: type[UniCoilSettings]) -> Architecture:
     return Architecture(
         settings=settings,
         towers=_towers,
         weigher=_weigher,
-        scale=lambda settings, side: 1.0 if side == "query" and settings.query == "bag-of-words" else None,
+        scale=_scale,
+        ranking_towers=_ranking_towers,
         shared=lambda settings: settings.query == "same" and settings.query_repeats == settings.repeats,
         tower=_tower,
         uses_expanded=lambda settings: settings.expanded,

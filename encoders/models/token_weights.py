@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import HiddenStates, Tower
+from encoders.backbone import HiddenStates, TermTable, Tower
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, first_occurrences, merged_shares
 from learned_sparse.core import LearnedSparseError
@@ -16,22 +17,34 @@ SpecialTokens = Literal["none", "unknown", "all"]
 """Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); all that the tokenizer adds."""
 Repeats = Literal["max", "first", "mean", "sum"]
 """Weight of a term that occurs several times: the largest, first or mean score of its positions, or their sum."""
+Weighting = Literal["binary", "tf", "idf", "learned"]
+"""Weights of queries without a network; see ``BagOfWords``."""
+TABLE_WEIGHTINGS = ("idf", "learned")
+QUERY_WEIGHTS = "query_weights"
+"""Name of the tower that is the table of queries."""
 Activation = Literal["relu", "none"]
 """``none``: training sees scores below zero, which get a gradient. Encoded weights are cut at zero in both cases,
 because an index holds no negative weights."""
 
 
 class BagOfWords(nn.Module):
-    """Weights that learn nothing. ``binary``: 1 for each token of the text; ``tf``: its count in the truncated text."""
+    """The tokens of the text, without a network.
+
+    ``binary``: weight 1 for each; ``tf``: its count in the truncated text. ``idf`` and ``learned``: its weight in
+    ``table``, which holds inverse document frequencies of the training data, or what training made of them.
+    """
 
     def __init__(
         self,
         vocabulary: Vocabulary,
-        weighting: Literal["binary", "tf"] = "binary",
+        weighting: Weighting = "binary",
         special_tokens: SpecialTokens = "none",
+        table: TermTable | None = None,
     ) -> None:
         super().__init__()
-        self.weighting = weighting
+        self.weighting, self.table = weighting, table
+        if (table is not None) != (weighting in TABLE_WEIGHTINGS):
+            raise TypeError(f"weighting {weighting!r} with a table: {table is not None}")
         self._counts: Tensor
         self.register_buffer("_counts", counted_tokens(vocabulary, special_tokens), persistent=False)
 
@@ -39,13 +52,20 @@ class BagOfWords(nn.Module):
         """Weights ``(batch, vocabulary)``."""
         literal = self.literal_positions(input_ids, attention_mask).float()
         bags = literal.new_zeros(len(input_ids), len(self._counts)).scatter_add(1, input_ids, literal)
-        return bags.clamp(max=1) if self.weighting == "binary" else bags
+        bags = bags if self.weighting == "tf" else bags.clamp(max=1)
+        return bags if self.table is None else bags * self.table()
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
-        """The first occurrence for ``binary``, every occurrence for ``tf`` (see ``encoders.head.attribution``)."""
+        """Every occurrence for ``tf``, else the first one (see ``encoders.head.attribution``)."""
         literal = self.literal_positions(input_ids, attention_mask)
-        repeats: Literal["first", "sum"] = "first" if self.weighting == "binary" else "sum"
-        return [merged_shares(literal.float(), input_ids, literal, columns, repeats)]
+        repeats: Literal["first", "sum"] = "sum" if self.weighting == "tf" else "first"
+        weights = literal.float() if self.table is None else literal * self.table()[input_ids]
+        return [merged_shares(weights, input_ids, literal, columns, repeats)]
+
+    @property
+    def kind(self) -> Literal["binary", "tf", "table"]:
+        """``weighting`` as notes of checkpoints name it."""
+        return self.weighting if self.weighting in ("binary", "tf") else "table"
 
     @property
     def excluded(self) -> tuple[int, ...]:
@@ -55,6 +75,34 @@ class BagOfWords(nn.Module):
     def literal_positions(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """True at the positions whose token is in the bag, ``(batch, tokens)``; never at padding, whatever its id."""
         return attention_mask.bool() & self._counts[input_ids]
+
+
+def bag_of_words(
+    weighting: Weighting, vocabulary: Vocabulary, special_tokens: SpecialTokens, towers: Mapping[str, Any]
+) -> BagOfWords:
+    """Queries without a network; the table is one of ``towers``."""
+    return BagOfWords(vocabulary, weighting, special_tokens, towers.get(QUERY_WEIGHTS))
+
+
+def check_weighting(query: str, weighting: Weighting) -> None:
+    """Raise if queries with a network have a table."""
+    if query != "bag-of-words" and weighting in TABLE_WEIGHTINGS:
+        raise LearnedSparseError(f"query_weighting: {weighting} needs query: bag-of-words, not {query}")
+
+
+def table_towers(weighting: Weighting) -> tuple[str, ...]:
+    """The tower that queries without a network read."""
+    return (QUERY_WEIGHTS,) if weighting in TABLE_WEIGHTINGS else ()
+
+
+def bag_scale(weighting: Weighting) -> float:
+    """Factor from weights to impacts: counts are whole numbers; a table has weights of about 1."""
+    return 100.0 if weighting in TABLE_WEIGHTINGS else 1.0
+
+
+def trained_towers(names: Sequence[str], weighting: Weighting) -> tuple[str, ...]:
+    """The towers that a ranking loss trains: not a table of inverse document frequencies."""
+    return tuple(name for name in names if name != QUERY_WEIGHTS or weighting == "learned")
 
 
 def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:

@@ -8,35 +8,70 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from encoders.training.recipe import CoTraining, Gate, Negatives, Pruning, Rank, Recipe, Source, Stage, Validation
-from encoders.training.recipe_file import RECIPES, data_source, load_recipe, recipe_names, recipe_splits, to_mapping
+from encoders.training.recipe import (
+    CoTraining,
+    Distillation,
+    Gate,
+    Negatives,
+    NegativeSource,
+    Pruning,
+    Rank,
+    Recipe,
+    Source,
+    Stage,
+    Validation,
+)
+from encoders.training.recipe_file import (
+    RECIPES,
+    Changes,
+    data_source,
+    load_recipe,
+    recipe_names,
+    recipe_splits,
+    recipe_values,
+    to_mapping,
+)
 from learned_sparse.core import lazy_names
 
 if TYPE_CHECKING:
-    from encoders.training.loop import TrainingReport, run_recipe, train
+    from encoders.training.data import TextStore, examples_in_order
+    from encoders.training.loop import run_recipe, train
+    from encoders.training.state import TrainingReport
 
-_LAZY = ("TrainingReport", "run_recipe", "train")
+_LAZY = {
+    "TextStore": "data",
+    "TrainingReport": "loop",
+    "examples_in_order": "data",
+    "run_recipe": "loop",
+    "train": "loop",
+}
 
 __all__ = [
     "RECIPES",
+    "Changes",
     "CoTraining",
+    "Distillation",
     "Gate",
+    "NegativeSource",
     "Negatives",
     "Pruning",
     "Rank",
     "Recipe",
     "Source",
     "Stage",
+    "TextStore",
     "TrainingReport",
     "Validation",
     "data_source",
+    "examples_in_order",
     "load_recipe",
     "recipe_names",
     "recipe_splits",
+    "recipe_values",
     "run_recipe",
     "to_mapping",
     "train",
 ]
 
 
-__getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(_LAZY, "encoders.training.loop"))
+__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{module}" for name, module in _LAZY.items()})

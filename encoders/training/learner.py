@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Objective
-from encoders.training.data import Example, MicroBatch, StepBatch, known_positives
+from encoders.models import Labels, Objective
+from encoders.training.data import Example, MicroBatch, StepBatch, labels_of
 from encoders.training.objective import make_objective, mean_weights, negatives_per_query, total_loss
 from encoders.training.optimizing import (
     begin_stage,
@@ -30,6 +30,8 @@ from learned_sparse.core import LearnedSparseError
 
 Context = Callable[[], AbstractContextManager[None]]
 Outputs = Mapping[str, Tensor]
+_BUCKET = 25_000_000
+"""Gradients that the processes combine at a time: few large messages instead of one for each parameter."""
 
 
 class Learner:
@@ -107,17 +109,19 @@ class Learner:
         step_means: Mapping[str, Tensor] | None = None,
     ) -> Callable[[Outputs], Tensor]:
         """The scalar loss of the outputs for ``examples``; appends to ``logs`` when it is called."""
-        known = known_positives(examples)
+        labels = labels_of(examples)
         regularizer = self.stage.regularizer
         ramp = quadratic_ramp(step, regularizer.ramp_steps)
 
         def loss(outputs: Outputs) -> Tensor:
-            losses = self._objective.losses(outputs, known)
+            losses = self._objective.losses(outputs, labels)
             total, parts = total_loss(losses, outputs, regularizer, ramp, step_means)
             log = {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
             if "queries" in outputs:
                 log |= _terms_per_text(outputs)
-                log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, known))
+                log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, labels.known))
+                if labels.scores is not None:
+                    log["scored_per_query"] = labels.scores[:, 1:].isfinite().sum(dim=1).float().mean()
                 log["lambda_query"] = torch.tensor(regularizer.lambda_query * ramp)
                 log["lambda_document"] = torch.tensor(regularizer.lambda_document * ramp)
             logs.append(log)
@@ -129,10 +133,12 @@ class Learner:
         """Combine the gradients of all processes: sums of shares in scope ``batch``, means otherwise."""
         if self._session.num_processes == 1:
             return
-        for parameter in self.parameters:
-            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-            reduction = "sum" if self.stage.scope == "batch" else "mean"
-            parameter.grad = self._session.reduce(gradient, reduction=reduction)
+        reduction = "sum" if self.stage.scope == "batch" else "mean"
+        for group in buckets(self.parameters, _BUCKET):
+            gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in group]
+            together = self._session.reduce(torch.cat([each.flatten() for each in gradients]), reduction=reduction)
+            for parameter, part in zip(group, together.split([each.numel() for each in group]), strict=True):
+                parameter.grad = part.view_as(parameter)
 
 
 class CoLearner:
@@ -183,18 +189,18 @@ class CoLearner:
         start = self._session.process_index * (len(batch.examples) // self._session.num_processes)
         for group in self._groups([micro.to(self._session.device) for micro in batch.micro_batches]):
             end = start + sum(map(len, group))
-            known = known_positives(batch.examples[start:end])
+            labels = labels_of(batch.examples[start:end])
             with evaluating(self._session.model.weighers), torch.no_grad(), counting():
-                losses.append([self._group_losses(objective, group, known) for objective in self._selecting])
+                losses.append([self._group_losses(objective, group, labels) for objective in self._selecting])
             start = end
         return [torch.cat(part) for part in zip(*losses, strict=True)]
 
-    def _group_losses(self, objective: Objective, group: Sequence[MicroBatch], known: Tensor) -> Tensor:
+    def _group_losses(self, objective: Objective, group: Sequence[MicroBatch], labels: Labels) -> Tensor:
         """The loss of each query of micro-batches that are ranked together."""
         with self._session.autocast():
             parts = [objective.outputs(micro.queries, micro.documents) for micro in group]
         outputs = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        return torch.stack(list(objective.losses(outputs, known).values())).sum(dim=0)
+        return torch.stack(list(objective.losses(outputs, labels).values())).sum(dim=0)
 
     def _groups(self, micro_batches: Sequence[MicroBatch]) -> list[Sequence[MicroBatch]]:
         """Micro-batches that are ranked together: one, or in scope ``batch`` those of one update of this process."""
@@ -236,6 +242,22 @@ def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
     """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
     session.use_settings(stage)
     return Learner(stage, session) if stage.cotraining is None else CoLearner(stage, stage.cotraining, session)
+
+
+def buckets(parameters: Sequence[nn.Parameter], size: int) -> Iterator[list[nn.Parameter]]:
+    """``parameters`` in order, in groups of at most ``size`` numbers, or of one parameter.
+
+    >>> [len(group) for group in buckets([nn.Parameter(torch.zeros(n)) for n in (3, 3, 9, 1)], 6)]
+    [2, 1, 1]
+    """
+    group: list[nn.Parameter] = []
+    for parameter in parameters:
+        if group and sum(each.numel() for each in group) + parameter.numel() > size:
+            yield group
+            group = []
+        group.append(parameter)
+    if group:
+        yield group
 
 
 def selected_count(examples: int, share: float, processes: int = 1) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from encoders.encoding import save_checkpoint
 from encoders.training.data import (
     Batches,
     NegativeSampler,
+    Rank,
     Sampler,
     StepBatch,
     TextStores,
@@ -26,30 +26,18 @@ from encoders.training.data import (
     sample_documents,
     sample_texts,
 )
-from encoders.training.folder import Journal, Progress, RunFolder, load_state
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
 from encoders.training.pruning import Pruner, save_pruning
-from encoders.training.recipe import Recipe, Stage
+from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
+from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, draw_log, load_state
 from encoders.training.validation import Validator, hold_out, is_better
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
 from learned_sparse.jsonvector import versions
 
 AnyLearner = Learner | CoLearner
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingReport:
-    """The result of a run."""
-
-    checkpoint: Path
-    finished: bool
-    steps: int  # over all stages
-    best_score: float | None
-    seconds: float  # of training, over all resumptions
-    written: bool  # whether the checkpoint was written: not if the run was interrupted
 
 
 def train(
@@ -63,6 +51,7 @@ def train(
     device: str | None = None,
     max_seconds: float | None = None,
     quiet: bool = True,
+    log_with: Sequence[Any] = (),
 ) -> Path:
     """Train a model and return its checkpoint folder.
 
@@ -74,6 +63,7 @@ def train(
     * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
     * ``max_seconds``: end early with the best weights so far
     * ``quiet``: no progress bar
+    * ``log_with``: also report to these trackers: ``tensorboard``, ``wandb``, or trackers of accelerate
     """
     if not isinstance(recipe, Recipe):
         recipe = load_recipe(recipe, changes=settings, data=data)
@@ -81,8 +71,9 @@ def train(
         raise LearnedSparseError("train: 'data' and 'settings' change a recipe given by name or file")
     folder = checkpoint_folder(recipe.model) if output is None else Path(output)
     report = run_recipe(
-        recipe, folder, resume=resume, overwrite=overwrite, device=device, max_seconds=max_seconds, quiet=quiet
-    )
+        recipe, folder, resume=resume, overwrite=overwrite, device=device, max_seconds=max_seconds, quiet=quiet,
+        log_with=log_with,
+    )  # fmt: skip
     if not report.written:
         raise KeyboardInterrupt(f"training was interrupted after step {report.steps}; go on with resume=True")
     return report.checkpoint
@@ -97,6 +88,7 @@ def run_recipe(
     device: str | None = None,
     max_seconds: float | None = None,
     quiet: bool = False,
+    log_with: Sequence[Any] = (),
 ) -> TrainingReport:
     """Train ``recipe`` into the checkpoint folder ``output``; options as of ``train``.
 
@@ -105,22 +97,24 @@ def run_recipe(
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.is_finished() and not overwrite:
-        return _report(folder, progress, finished=True)
+        return folder.report(progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
-    session = Session(recipe, device)
+    session = Session(recipe, device, log_with, output / "training")
     is_main = session.processes.is_main_process
     with (
         locked(output) if is_main else nullcontext(),
-        tensor_cores(recipe.precision, session.device),
+        tensor_cores(session.precision, session.device),
         Stopping(max_seconds, session) as stopping,
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
+        session.if_main(folder.remove_texts)
         try:
             return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
         finally:
             if is_main:
                 folder.remove_unsaved()
+                folder.remove_texts()
 
 
 class _Run:
@@ -138,7 +132,9 @@ class _Run:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
         settings, validation = session.model.settings, recipe.validation
         expanded = session.family.uses_expanded(settings)
-        stores = TextStores(expanded=expanded, on_bad_line=recipe.on_bad_line)
+        shared = folder.texts if session.num_processes > 1 else None
+        on_bad_line = recipe.on_bad_line
+        stores = TextStores(expanded=expanded, on_bad_line=on_bad_line, shared=shared, if_main=session.if_main)
         self._sources = [load_source(source, recipe.negatives, stores) for source in recipe.data]
         self._held_out = None
         if validation is not None and validation.holdout is not None:
@@ -147,16 +143,35 @@ class _Run:
         options: dict[str, Any] = {"stores": stores, "held_out": self._held_out, "if_main": session.if_main}
         self._validator = None if validation is None else Validator(validation, recipe.seed, mixtures, **options)
         fingerprints = self._fingerprints()
-        folder.check_data(progress, fingerprints)
-        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=versions())
-        if recipe.idf_bias:
-            session.add_idf_bias(sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed))
-        self._negatives = NegativeSampler(recipe.negatives, self._sources, folder.mined, session.if_main)
+        computed_by = {**versions(), "precision": session.precision}
+        folder.check_data(progress, fingerprints, computed_by)
+        self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=computed_by)
+        if recipe.idf_bias or session.has_query_weights:
+            documents = sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed)
+            session.begin_query_weights(documents)
+            if recipe.idf_bias:
+                session.add_idf_bias(documents)
+        self._check_teachers()
+        negatives = recipe.negatives_of(recipe.stages[progress.stage])
+        self._negatives = NegativeSampler(negatives, self._sources, folder.mined, session.if_main)
         is_main = session.processes.is_main_process
         folder.start(progress, overwrite=overwrite, is_main=is_main)
         log = folder.log if is_main else None
-        self._journal = Journal(log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main)
+        self._journal = Journal(
+            log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main, track=session.track,
+            stages=[stage.steps for stage in recipe.stages],
+        )  # fmt: skip
         self._started = time.monotonic()
+
+    def _check_teachers(self) -> None:
+        """Raise if a stage distils and the examples of a source have no teacher's scores."""
+        for stage in self._recipe.stages:
+            for part in self._sources:
+                if stage.distillation is not None and not part.examples.scored:
+                    raise LearnedSparseError(
+                        f"stage {stage.name}: distillation: data: {part.name}: no teacher's scores; give the source "
+                        "'scores' (python -m encoders.teach makes them)"
+                    )
 
     def _fingerprints(self) -> dict[str, str]:
         """Hashes of the contents that a run reads, by name."""
@@ -185,7 +200,7 @@ class _Run:
                 self._export(finished)
         finally:
             self._journal.close()
-        return _report(self._folder, self._progress, finished=finished, written=written)
+        return self._folder.report(self._progress, finished=finished, written=written)
 
     def _next_stage(self, number: int) -> Progress:
         """Put the best weights of the last stage back; scores of different stages are not comparable."""
@@ -200,6 +215,8 @@ class _Run:
     def _stage(self, stage: Stage, resumed: Path | None) -> bool:
         """Train ``stage`` from the current step; returns whether it was completed."""
         learner = make_learner(stage, self._session)
+        if (negatives := self._recipe.negatives_of(stage)) != self._negatives.settings:
+            self._negatives = NegativeSampler(negatives, self._sources, self._folder.mined, self._session.if_main)
         self._pruner = self._session.pruner(stage)
         if resumed is not None:
             self._restore(resumed, learner)
@@ -257,7 +274,10 @@ class _Run:
         validator, session = self._validator, self._session
         if validator is None or not learner.ranks or not stage.validate:
             return
-        score, mixture = self._scored(session.on_main(lambda: validator.score(session.encode, stage.component)))
+        component, rank = stage.component, session.ranking(None, stage.component)
+        search = validator.by_search(component)  # all processes take part; any other validation is that of the main one
+        found = (lambda compute: compute()) if search else session.on_main
+        score, mixture = self._scored(found(lambda: validator.score(session.encode, component, rank)))
         if is_better(score, self._progress.best_score):
             step = self._progress.step
             self._progress = replace(self._progress, best_score=score, best_step=step, mixture=mixture, stale=0)
@@ -275,7 +295,12 @@ class _Run:
 
     def _mine(self, stage: Stage, step: int) -> None:
         seed = [self._recipe.seed, self._progress.stage, step]
-        searched = self._negatives.mine(functools.partial(self._session.rank, component=stage.component), seed)
+
+        def ranking(part: NegativeSource) -> Rank:
+            state = self._folder.mining(self._session.process_index)
+            return self._session.ranking(part.checkpoint, stage.component, state=state, key=f"{seed} {part}")
+
+        searched = self._negatives.mine(ranking, seed, again=self._progress.mined_at is not None)
         self._progress = replace(self._progress, mined_at=step)
         self._journal.log_event(self._progress.stage, step, {"mined queries": searched})
 
@@ -323,7 +348,7 @@ class _Run:
 
     def _export(self, finished: bool) -> None:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
-        session, progress, validator = self._session, self._progress, self._validator
+        session, progress, validator, recipe = self._session, self._progress, self._validator, self._recipe
         self._folder.load_best(progress, session.model.weighers)
         session.use_settings(None)
         mixture = progress.mixture
@@ -332,6 +357,7 @@ class _Run:
         texts = sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed)
         notes = {
             "device": session.device.type,
+            "precision": session.precision,
             "threads": torch.get_num_threads(),
             "finished": finished,
             "stage": progress.stage,
@@ -348,18 +374,8 @@ class _Run:
             model = session.finish(mixture, texts)
             model.recipe, model.training = to_mapping(self._recipe), notes
             save_checkpoint(self._folder.path, model)
+            draw_log(self._folder.log, self._folder.path / "training.svg", [stage.steps for stage in recipe.stages])
             if finished:
                 self._folder.mark_finished(notes)
 
         session.if_main(write)
-
-
-def _report(folder: RunFolder, progress: Progress, *, finished: bool, written: bool = True) -> TrainingReport:
-    return TrainingReport(
-        checkpoint=folder.path,
-        finished=finished,
-        steps=progress.steps_before + progress.step,
-        best_score=progress.best_score,
-        seconds=progress.seconds,
-        written=written,
-    )

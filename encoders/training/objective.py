@@ -11,19 +11,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from encoders.encoding import LoadedModel, architecture_named
-from encoders.models import Objective, TermWeighers, Tokens
-from encoders.training.recipe import Rank, Regularizer, Stage
+from encoders.models import Labels, Objective, TermWeighers, Tokens
+from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
 from learned_sparse.core import LearnedSparseError
 
 
 class RankingObjective(Objective):
-    """The ranking loss over dot products, on the whole model or on one component."""
+    """The ranking loss and the distillation over dot products, on the whole model or on one component."""
 
     ranks = True
 
-    def __init__(self, rank: Rank, weighers: TermWeighers, towers: tuple[str, ...]) -> None:
+    def __init__(
+        self, rank: Rank, weighers: TermWeighers, towers: tuple[str, ...], distillation: Distillation | None = None
+    ) -> None:
         self.towers = towers
-        self._rank, self._weighers = rank, weighers
+        self._rank, self._weighers, self._distillation = rank, weighers, distillation
 
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         """Weights ``queries``, ``positives`` and ``negatives``."""
@@ -32,10 +34,20 @@ class RankingObjective(Objective):
         count = len(query_weights)
         return {"queries": query_weights, "positives": weights[:count], "negatives": weights[count:]}
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
-        """The ranking loss of each query."""
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
+        """The ranking loss of each query, and the losses of its distillation."""
         queries, positives, negatives = (outputs[name] for name in ("queries", "positives", "negatives"))
-        return {"rank_loss": rank_losses(self._rank, queries, positives, negatives, known)}
+        losses: dict[str, Tensor] = {}
+        if self._rank.weight:
+            ranking = rank_losses(self._rank, queries, positives, negatives, labels.known)
+            losses["rank_loss"] = self._rank.weight * ranking
+        if self._distillation is not None:
+            if labels.scores is None:
+                raise LearnedSparseError("distillation: the examples have no teacher's scores; give their sources some")
+            own = (queries * positives).sum(dim=1, keepdim=True)
+            student = torch.cat([own, _own_hard_scores(queries, negatives)], dim=1) * self._rank.score_scale
+            losses |= distillation_losses(self._distillation, student, labels.scores.to(student))
+        return losses
 
 
 def make_objective(stage: Stage, model: LoadedModel, *, pairwise: bool = False) -> Objective:
@@ -43,8 +55,8 @@ def make_objective(stage: Stage, model: LoadedModel, *, pairwise: bool = False) 
     family = architecture_named(model.architecture)
     part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
     if pairwise:
-        return RankingObjective(replace(stage.rank, loss="pairwise"), part, towers)
-    objective = family.objective(RankingObjective(stage.rank, part, towers), stage, part)
+        return RankingObjective(replace(stage.rank, loss="pairwise", weight=1.0), part, towers)
+    objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
     if stage.regularizer.kind != "none" and not objective.ranks:
         raise LearnedSparseError(
             f"stage {stage.name}: objective: {stage.objective} has no weights to regularise; leave regularizer out"
@@ -140,6 +152,46 @@ def in_batch_nll(in_batch: Tensor, hard: Tensor, excluded: Tensor) -> Tensor:
     """
     logits = torch.cat([in_batch, hard], dim=1).masked_fill(excluded, float("-inf"))
     return functional.cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="none")
+
+
+def distillation_losses(settings: Distillation, student: Tensor, teacher: Tensor) -> dict[str, Tensor]:
+    """The weighted losses by name, each ``(queries,)``; ``student`` and ``teacher`` are ``(queries, 1 + negatives)``.
+
+    Column 0 is the positive. Documents that the teacher has not scored (NaN) are left out; a query of which the
+    positive or all negatives have no score has a loss of 0.
+    """
+    scored = teacher.isfinite()
+    scored &= scored[:, :1] & scored[:, 1:].any(dim=1, keepdim=True)
+    losses: dict[str, Tensor] = {}
+    if settings.margin_mse:
+        losses["margin_mse"] = settings.margin_mse * margin_mse(student, teacher, scored)
+    if settings.kl:
+        temperatures = settings.student_temperature, settings.teacher_temperature
+        losses["kl"] = settings.kl * kl_divergence(student, teacher, scored, *temperatures)
+    return losses
+
+
+def margin_mse(student: Tensor, teacher: Tensor, scored: Tensor) -> Tensor:
+    """Mean over the scored negatives of ``((s+ - s-) - (t+ - t-))^2`` of each query, ``(queries,)``.
+
+    >>> scores = torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([[5.0, 4.0, 1.0]])
+    >>> margin_mse(*scores, torch.ones(1, 3, dtype=torch.bool)).item()  # ((2 - 1)^2 + (1 - 4)^2) / 2
+    5.0
+    """
+    errors = (student[:, :1] - student[:, 1:]) - (teacher[:, :1] - teacher[:, 1:])
+    negatives = scored[:, 1:]
+    return errors.masked_fill(~negatives, 0.0).square().sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
+
+
+def kl_divergence(
+    student: Tensor, teacher: Tensor, scored: Tensor, student_temperature: float = 1.0, teacher_temperature: float = 1.0
+) -> Tensor:
+    """``T_s^2 KL(softmax(teacher / T_t) || softmax(student / T_s))`` over the scored documents, ``(queries,)``."""
+    missing = torch.finfo(student.dtype).min
+    logs = (student / student_temperature).masked_fill(~scored, missing).log_softmax(dim=1)
+    targets = (teacher / teacher_temperature).masked_fill(~scored, missing).log_softmax(dim=1)
+    terms = (targets.exp() * (targets - logs)).masked_fill(~scored, 0.0)
+    return terms.sum(dim=1) * student_temperature**2
 
 
 def in_batch_hinge(in_batch: Tensor, excluded: Tensor, margin: float = 1.0) -> Tensor:

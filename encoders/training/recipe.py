@@ -21,12 +21,15 @@ class MaxLength:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A source of training examples, in one of three forms.
+    """A source of training examples, in one of four forms.
 
     * ``collection`` (+ ``split``): a name of collections/, a YAML file, a BEIR or MS MARCO folder, ``ir_datasets:ID``
       (which needs no ``split`` where ID names one)
     * ``collection`` + ``topics`` + ``qrels``: the documents of the collection with Pyserini-style topics and judgements
-    * ``triples``: MS MARCO TSV, ``query TAB positive TAB negative`` as texts; as ids if ``collection`` is given too
+    * ``triples``: MS MARCO TSV, ``query TAB positive TAB negative`` as texts; as ids if ``collection`` is given too.
+      Two columns before these are a teacher's scores of positive and negative.
+    * ``examples``: JSON lines of BGE or Tevatron, with texts; or with ``collection`` those of sentence-transformers,
+      ``qid``, ``pos`` and ``neg`` by system, with ids
     """
 
     collection: str | None = None
@@ -34,6 +37,9 @@ class Source:
     topics: Path | None = None
     qrels: Path | None = None
     triples: Path | None = None
+    examples: Path | None = None
+    systems: tuple[str, ...] = ()  # of examples with negatives by system: those to use; empty: all
+    scores: Path | None = None  # a teacher's scores by id, for distillation: TREC run, TSV or Parquet, or a folder
     expanded: Path | None = None  # predicted queries of the collection's documents (docT5query): JSONL or TSV by id
     run: Path | None = None  # TREC run with the candidates for hard negatives
     weight: float | None = None  # share of the examples drawn; None: in proportion to size
@@ -41,21 +47,64 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Negatives:
-    """Source of hard negatives.
+class NegativeSource:
+    """Where hard negatives come from.
 
-    ``given``: the triples, or the ``run`` of each source. ``bm25``: Lucene searches the training queries first.
-    ``self``: the model being trained searches them, at the start of the stage and every ``every`` steps.
+    ``given``: the file of examples, or the ``run`` of each source. ``bm25``: Lucene searches the training queries
+    first. ``self``: the model being trained searches them, at the start of the stage and every ``every`` steps.
+    ``checkpoint``: another model searches them, at the start of the stage. ``random``: documents of the collection.
     """
 
-    kind: Literal["given", "bm25", "self", "none"] = "given"
-    per_query: int = 1
+    kind: Literal["given", "bm25", "self", "checkpoint", "random", "none"] = "given"
+    share: float = 1.0  # of the negatives of a query, beside the other sources
+    checkpoint: str | None = None  # folder or name on the Hub
     first_rank: int = 1  # from 1; a higher rank skips documents that are likely relevant but not judged
     last_rank: int = 100
     every: int | None = None  # self: steps between searches; None: only at the start
-    pool: int | None = None  # self: documents searched, drawn at random, with all positives; None: all documents
-    queries: int | None = None  # self: training queries searched, drawn at random; None: all
+    pool: int | None = None  # self, checkpoint: documents searched, drawn at random, with all positives; None: all
+    queries: int | None = None  # self, checkpoint: training queries searched, drawn at random; None: all
+
+    def check(self, where: str) -> None:
+        """Raise if the values contradict each other; ``where`` opens the message."""
+        if (self.kind == "checkpoint") != (self.checkpoint is not None):
+            raise LearnedSparseError(f"{where}: kind: checkpoint and 'checkpoint' go together")
+        if not 1 <= self.first_rank <= self.last_rank:
+            raise LearnedSparseError(f"{where}: ranks {self.first_rank} to {self.last_rank}; give 1 <= first <= last")
+        if self.share <= 0:
+            raise LearnedSparseError(f"{where}: share {self.share:g}; give a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Negatives(NegativeSource):
+    """The hard negatives of a query: from one source, or from several ``sources`` in their shares."""
+
+    per_query: int = 1
+    margin: float | None = None  # leave out negatives that the teacher scores above the positive minus this
     short: Literal["random", "drop"] = "random"  # queries with too few: fill up with random documents, or leave out
+    sources: tuple[NegativeSource, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Hard negatives of a query."""
+        return 0 if self.kind == "none" else self.per_query
+
+    @property
+    def parts(self) -> tuple[NegativeSource, ...]:
+        """``sources``, or the single source that the other fields describe."""
+        return self.sources or (self,)
+
+    def check(self, where: str) -> None:
+        """Raise if the values contradict each other; ``where`` opens the message."""
+        super().check(where)
+        described = {name: getattr(self, name) for name in NegativeSource.__dataclass_fields__}
+        if self.sources and described != {name: getattr(NegativeSource(), name) for name in described}:
+            raise LearnedSparseError(f"{where}: with 'sources', 'kind' and ranks are theirs; move them there")
+        for number, source in enumerate(self.sources):
+            source.check(f"{where}: sources[{number}]")
+            if source.kind == "none":
+                raise LearnedSparseError(f"{where}: sources[{number}]: kind: none is not a source")
+        if [source.kind for source in self.sources].count("self") > 1:
+            raise LearnedSparseError(f"{where}: one source of kind: self suffices; leave the others out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +112,33 @@ class Rank:
     """The ranking loss."""
 
     loss: Literal["pairwise", "in_batch", "hinge"] = "in_batch"
+    weight: float = 1.0  # of this loss beside ``distillation``; 0: distillation alone
     margin: float = 1.0  # hinge: the score by which a relevant document should win (UHD-BERT Eq. 8)
     others_hard_negatives: bool = False  # in_batch: score against the hard negatives of other queries as well
     mask_known_positives: bool = True  # in_batch: leave out documents known to be relevant (the papers are silent)
     score_scale: float = 1.0  # factor of dot products in the loss; both papers: 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distillation:
+    """Losses by a teacher's scores of the own positive and the hard negatives; each number is the weight of its loss.
+
+    Hard negatives that the teacher has not scored are left out of both.
+    """
+
+    margin_mse: float = 0.0  # squared error of the margins s+ - s- (Hofstaetter et al. 2020)
+    kl: float = 0.0  # divergence of the student's softmax from the teacher's, times student_temperature squared
+    teacher_temperature: float = 1.0  # kl: the teacher's scores are divided by it
+    student_temperature: float = 1.0  # kl: so are the student's
+
+    def check(self, where: str, hard_negatives: int) -> None:
+        """Raise if nothing can be distilled; ``where`` opens the message."""
+        if min(self.margin_mse, self.kl) < 0 or self.margin_mse + self.kl <= 0:
+            raise LearnedSparseError(f"{where}: distillation: give 'margin_mse' or 'kl' a weight above 0")
+        if min(self.teacher_temperature, self.student_temperature) <= 0:
+            raise LearnedSparseError(f"{where}: distillation: temperatures are above 0")
+        if hard_negatives == 0:
+            raise LearnedSparseError(f"{where}: distillation needs hard negatives; set negatives: per_query")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +242,9 @@ class Stage:
     validate: bool = True  # False: the stage is not validated; its last weights count
     validate_every: int | None = None  # steps; None: ``validation.every``
     dropout: bool = True  # the backbone's own dropout; False: none
+    negatives: Negatives | None = None  # None: those of the recipe
     rank: Rank = field(default_factory=Rank)
+    distillation: Distillation | None = None
     pointwise: Pointwise = field(default_factory=Pointwise)
     cotraining: CoTraining | None = None
     pruning: Pruning | None = None
@@ -187,8 +261,10 @@ class Stage:
             raise LearnedSparseError(f"{where}: 'validate_every' needs validate: true; leave one of them out")
         if self.objective == "rank":
             self._check_ranking(where, hard_negatives)
-        elif self.component is not None or self.cotraining is not None or self.pruning is not None or self.joint:
-            raise LearnedSparseError(f"{where}: 'component', 'cotraining', 'pruning', 'joint' go with objective: rank")
+        elif self.component or self.cotraining or self.pruning or self.joint or self.distillation:
+            raise LearnedSparseError(
+                f"{where}: 'component', 'cotraining', 'pruning', 'joint', 'distillation' go with objective: rank"
+            )
         if self.cotraining is not None:
             if self.component is not None or self.joint:
                 raise LearnedSparseError(f"{where}: 'cotraining' excludes 'component' and 'joint'; leave them out")
@@ -202,6 +278,10 @@ class Stage:
         selects_by_pairs = self.cotraining is not None and self.cotraining.share < 1 and self.cotraining.loss != "stage"
         if hard_negatives == 0 and (self.rank.loss == "pairwise" or selects_by_pairs):
             raise LearnedSparseError(f"{where}: the pairwise loss needs hard negatives; set negatives: per_query")
+        if self.distillation is not None:
+            self.distillation.check(where, hard_negatives)
+        if self.rank.weight < 0 or (self.rank.weight == 0 and self.distillation is None):
+            raise LearnedSparseError(f"{where}: rank: weight {self.rank.weight:g}; without distillation it is above 0")
         alone = (self.micro_batch_size or self.batch_size) == 1
         if alone and (hard_negatives == 0 or self.rank.loss == "hinge"):
             raise LearnedSparseError(
@@ -271,8 +351,10 @@ class Recipe:
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to the output bias of each term before training
     seed: int = 0
     max_length: MaxLength = field(default_factory=MaxLength)
-    # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast
-    precision: Literal["fp32", "fp32-strict", "bf16"] = "fp32"
+    # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast;
+    # auto: bf16 where the hardware computes it, else fp32
+    precision: Literal["fp32", "fp32-strict", "bf16", "auto"] = "fp32"
+    gradient_checkpointing: bool = False  # compute layers again in the backward pass: less memory, a third more time
     data: tuple[Source, ...]
     on_bad_line: OnBadLine = "error"  # malformed lines of documents: stop, or leave out and count (skip)
     negatives: Negatives = field(default_factory=Negatives)
@@ -286,8 +368,14 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.stages or not self.data:
             raise LearnedSparseError(f"recipe {self.model}: 'stages' and 'data' need at least one entry each")
-        hard_negatives = 0 if self.negatives.kind == "none" else self.negatives.per_query
+        self.negatives.check(f"recipe {self.model}: negatives")
         for stage in self.stages:
-            stage.check(f"recipe {self.model}: stage {stage.name}", hard_negatives)
+            negatives = self.negatives_of(stage)
+            negatives.check(f"recipe {self.model}: stage {stage.name}: negatives")
+            stage.check(f"recipe {self.model}: stage {stage.name}", negatives.count)
         if self.validation is not None:
             self.validation.check(f"recipe {self.model}: validation")
+
+    def negatives_of(self, stage: Stage) -> Negatives:
+        """The hard negatives of a stage."""
+        return self.negatives if stage.negatives is None else stage.negatives

@@ -31,12 +31,17 @@ def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] 
     ``data`` replaces the recipe's data: collections ``NAME[:SPLIT]`` or text triples ``FILE.tsv``.
     """
     path = _path(str(name), Path())
-    values = resolved(path)
+    return parse(Recipe, recipe_values(name, changes=changes, data=data), str(path))
+
+
+def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:
+    """The values of ``load_recipe``, unchecked: other kinds of recipes have other fields."""
+    values = resolved(_path(str(name), Path()))
     if data:
         values["data"] = [data_source(spelling) for spelling in data]
     for key, value in changes.items() if isinstance(changes, Mapping) else map(_parsed_change, changes):
         _change(values, key, value)
-    return parse(Recipe, values, str(path))
+    return values
 
 
 def resolved(path: Path) -> dict[str, Any]:
@@ -86,13 +91,15 @@ def _path(name: str, folder: Path) -> Path:
 
 
 def data_source(spelling: str) -> dict[str, Any]:
-    """One ``--data``: ``FILE.tsv`` are text triples, anything else is ``COLLECTION[:SPLIT]``.
+    """One ``--data``: ``FILE.tsv`` are text triples, ``FILE.jsonl`` examples, anything else ``COLLECTION[:SPLIT]``.
 
     >>> data_source("pydoc"), data_source("scifact:train"), data_source("triples.train.small.tsv")
     ({'collection': 'pydoc'}, {'collection': 'scifact', 'split': 'train'}, {'triples': 'triples.train.small.tsv'})
     """
     if _TRIPLES.search(spelling):
         return {"triples": spelling}
+    if spelling.endswith(".jsonl"):
+        return {"examples": spelling}
     name, colon, split = spelling.rpartition(":")
     if not colon or name == "ir_datasets" or "/" in split:
         return {"collection": spelling}
@@ -118,7 +125,8 @@ def recipe_splits(recipe: Recipe) -> dict[str, dict[str, tuple[str, ...]]]:
 def _source_split(source: Source) -> tuple[str, tuple[str, ...]]:
     """The split of ``source`` and those that its queries are taken from; topics and qrels are known by file name."""
     if source.collection is None:
-        return str(source.triples and source.triples.name), ()
+        file = source.triples or source.examples
+        return str(file and file.name), ()
     split, file = source.split, source.qrels or source.topics
     if file is not None:
         try:

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import json
 import logging
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import accelerate
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse
 import torch
 from torch import Tensor
 
-from encoders.backbone import Tower, autocast, choose_device, limit_threads
+from encoders.backbone import TermTable, Tower, autocast, choose_device, limit_threads, training_precision
 from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
-from encoders.encoding import CheckpointEncoder, LoadedModel, architecture_named, default_quantizer, new_model
+from encoders.encoding import (
+    CheckpointEncoder,
+    LoadedModel,
+    architecture_named,
+    default_quantizer,
+    load_encoder,
+    new_model,
+)
 from encoders.models import SIDES
-from encoders.training.data import Run, TextStore
+from encoders.training.data import EncodeSide, Rank, best_documents
 from encoders.training.optimizing import evaluating
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
-from encoders.training.validation import Vectors, search
-from learned_sparse.core import LearnedSparseError, Quantizer, Query, Side, did_you_mean, encode_texts, parse
+from encoders.training.recipe_file import to_mapping
+from encoders.training.state import Track
+from encoders.training.validation import Vectors
+from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, encode_texts, parse
 
 _logger = logging.getLogger(__name__)
 
@@ -42,16 +57,22 @@ run whose validation takes longer; a process that fails is noticed at once by th
 class Session:
     """The processes of a run and the model that each of them holds; usually there is one process."""
 
-    def __init__(self, recipe: Recipe, device: str | None) -> None:
+    def __init__(self, recipe: Recipe, device: str | None, trackers: Sequence[Any] = (), folder: Path = Path()) -> None:
+        """``trackers``: names or trackers of accelerate, which write below ``folder`` if they write files."""
         limit_threads()
         waiting = accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)
-        self.processes = accelerate.Accelerator(cpu=device == "cpu", kwargs_handlers=[waiting])
+        self.processes = accelerate.Accelerator(
+            cpu=device == "cpu", kwargs_handlers=[waiting], log_with=checked_trackers(trackers), project_dir=folder
+        )
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
         self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
         self._recipe = recipe
+        self.precision = training_precision(recipe.precision, self.device)
         self.model = _new_model(recipe)
+        if recipe.gradient_checkpointing:
+            _checkpoint_layers(self.model)
         self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
@@ -112,8 +133,17 @@ class Session:
         return pair
 
     def autocast(self) -> AbstractContextManager[None]:
-        """bfloat16 for matrix products if the recipe has ``precision: bf16``; the weights stay float32."""
-        return autocast(self._recipe.precision, self.device)
+        """bfloat16 for matrix products if the recipe says so; the weights stay float32."""
+        return autocast(self.precision, self.device)
+
+    @property
+    def track(self) -> Track | None:
+        """Reports numbers to the trackers; None if there are none."""
+        if not self.processes.log_with:
+            return None
+        self.processes.init_trackers(self._recipe.model, config={"recipe": json.dumps(to_mapping(self._recipe))})
+        track: Track = self.processes.log
+        return track
 
     def micro_batch_size(self, stage: Stage) -> int:
         """Queries in one forward pass of one process."""
@@ -147,11 +177,24 @@ class Session:
             batch = encode_texts(self._encoders[side, component], texts)
         return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
 
-    def rank(self, queries: Sequence[Query], pool: TextStore, depth: int, component: str | None = None) -> Run:
-        """The ``depth`` best documents of ``pool`` for each query, by the current model or one component."""
-        documents = self.encode("document", [pool[id] for id in pool.ids], component)
-        vectors = self.encode("query", [query.text for query in queries], component)
-        return search(vectors, documents, [query.id for query in queries], pool.ids, depth)
+    def ranking(
+        self, checkpoint: str | None, component: str | None = None, *, state: Path | None = None, key: str = ""
+    ) -> Rank:
+        """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
+
+        All processes search, each its share of the documents; ``state`` and ``key``: see ``best_documents``.
+        """
+        encode: EncodeSide = functools.partial(self.encode, component=component)
+        if checkpoint is not None:
+            encode = _sides_of(checkpoint, self.device)
+        return functools.partial(
+            best_documents, encode, process=self.process_index, processes=self.num_processes,
+            gather=self._gather_array, state=state, key=key,
+        )  # fmt: skip
+
+    def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        gathered: npt.NDArray[Any] = self.gather(torch.from_numpy(array).to(self.device)).cpu().numpy()
+        return gathered
 
     def add_idf_bias(self, documents: Sequence[str]) -> None:
         """Add ``idf_bias * ln((N + 1) / (df + 1))`` to the output bias of every term, df counted in ``documents``.
@@ -169,6 +212,19 @@ class Session:
         with torch.no_grad():
             for tower in towers:
                 tower.decoder_bias.add_(self._recipe.idf_bias * inverse.to(tower.decoder_bias.device))
+
+    def begin_query_weights(self, documents: Sequence[str]) -> None:
+        """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""
+        for tower in self.model.towers.values():
+            if isinstance(tower, TermTable):
+                weights = inverse_document_frequencies(self.model, documents) / math.log(len(documents) + 1)
+                with torch.no_grad():
+                    tower.weights.copy_(weights)
+
+    @property
+    def has_query_weights(self) -> bool:
+        """Whether queries have a table of weights."""
+        return any(isinstance(tower, TermTable) for tower in self.model.towers.values())
 
     def finish(self, mixture: Mapping[str, Any] | None, texts: Mapping[str, Sequence[str]]) -> LoadedModel:
         """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""
@@ -230,6 +286,31 @@ class Stopping:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers.clear()
+
+
+def checked_trackers(trackers: Sequence[Any]) -> list[Any] | None:
+    """``trackers`` as accelerate takes them; raise if the package of one is missing."""
+    known = {"tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}
+    for tracker in trackers:
+        if isinstance(tracker, str) and tracker not in known:
+            raise LearnedSparseError(f"--log-with {tracker}{did_you_mean(tracker, [*known, 'jsonl'])}")
+        names = known.get(tracker, ()) if isinstance(tracker, str) else ()
+        if names and not any(importlib.util.find_spec(name) for name in names):
+            raise LearnedSparseError(f"--log-with {tracker}: the package {names[0]} is missing: install it")
+    return list(trackers) or None
+
+
+def _checkpoint_layers(model: LoadedModel) -> None:
+    """Compute the layers of all towers again in the backward pass instead of keeping what they computed."""
+    for tower in model.towers.values():
+        if not isinstance(tower, TermTable):
+            tower.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def _sides_of(checkpoint: str, device: torch.device) -> EncodeSide:
+    """Weights of texts by both sides of a stored model."""
+    sides = {side: load_encoder(checkpoint, side, device=str(device)) for side in SIDES}
+    return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
 
 
 def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:

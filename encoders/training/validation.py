@@ -19,6 +19,7 @@ from encoders.training.data import (
     IfMain,
     Judged,
     LoadedSource,
+    Rank,
     Run,
     TextStore,
     TextStores,
@@ -170,8 +171,18 @@ class Validator:
             _logger.warning(message)
         return hits
 
-    def score(self, encode: Encode, component: str | None = None) -> Score:
-        """MRR@10 of one component, or of the best mixture of all; of the model as it is if there are no mixtures."""
+    def by_search(self, component: str | None) -> bool:
+        """Whether ``score`` is one search in the pool, which all processes can share."""
+        return self._candidates is None and (component is not None or not self.mixtures)
+
+    def score(self, encode: Encode, component: str | None = None, rank: Rank | None = None) -> Score:
+        """MRR@10 of one component, or of the best mixture of all; of the model as it is if there are no mixtures.
+
+        ``rank`` searches the pool by the same weights as ``encode``, where that is all that is needed.
+        """
+        if rank is not None and self.by_search(component):
+            asked = [Query(id, text) for id, text in self._queries.items()]
+            return mean_reciprocal_rank(rank(asked, self._pool, self._depth), self.positives, self._depth), -1
         if component is None and self.mixtures:
             return self.best_mixture(encode)
         run: dict[str, list[tuple[str, float]]] = {}

@@ -390,6 +390,7 @@ def _training_files(recipe: Recipe, runs: Sequence[Step]) -> tuple[Path, ...]:
     files: list[Path] = [Path(recipe.backbone)] if Path(recipe.backbone).is_dir() else []
     for part in recipe.data:
         files += [path for path in (part.triples, part.topics, part.qrels, part.run, part.expanded) if path]
+        files += [path for path in (part.examples, part.scores) if path]
         files += local_files(part.collection, None if part.topics else part.split) if part.collection else []
     if recipe.validation:
         split = None if recipe.validation.holdout else recipe.validation.split or "dev"

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import random
-import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from eval.report import write_report
 from eval.reproduce.leaderboard import write_leaderboard
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.plan import Plan, make_plan
-from eval.reproduce.runner import Rate, Runner, command_of, only_one
+from eval.reproduce.runner import Rate, Runner, command_of, only_one, peak_bytes, reset_peak
 from eval.reproduce.steps import Step, log_of, marker_of, run_words
 from learned_sparse.collections import DESCRIPTION, load_collection
 from learned_sparse.core import LearnedSparseError, home, locked
@@ -118,6 +117,19 @@ class MadeUp:
         _write_lines(path, lines)
         return str(path)
 
+    def scored_examples(self) -> dict[str, str]:
+        """Hard negatives by system for the training queries of MS MARCO, and a teacher's scores of all documents."""
+        _, queries = _texts("msmarco-v1-passage", ["train"])
+        lines, scores = [], []
+        for number, (id, _, grades) in enumerate(queries["train"]):
+            negatives = [f"d{(number * 7 + step) % DOCUMENTS}" for step in range(5, 14)]
+            lines.append(json.dumps({"qid": id, "pos": [next(iter(grades))], "neg": {"bm25": negatives}}))
+            documents = dict.fromkeys([next(iter(grades)), *negatives])
+            scores += [f"{id}\t{document}\t{9 - rank}" for rank, document in enumerate(documents)]
+        _write_lines(self.folder / "examples.jsonl", lines)
+        _write_lines(self.folder / "scores.tsv", scores)
+        return {"examples": str(self.folder / "examples.jsonl"), "scores": str(self.folder / "scores.tsv")}
+
     def backbone(self, kind: str, layers: int = 2) -> str:
         """A BERT of random weights: ``masked-lm``, ``headless``, or a ``classifier`` of text pairs."""
         folder = self.folder / "backbones" / f"{kind}-{layers}"
@@ -180,7 +192,8 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         values["settings"]["dimensions"] = _DIMENSIONS
         values["settings"]["k"] = min(values["settings"]["k"], _DIMENSIONS)
     values["data"] = [_cut_source(source, made_up) for source in values["data"]]
-    _limit(values["negatives"], per_query=2, pool=50, queries=20, last_rank=100, every=1)
+    for negatives in (values["negatives"], *(stage["negatives"] for stage in values["stages"])):
+        _limit(negatives, per_query=2, pool=50, queries=20, last_rank=100, every=1)
     _limit(values["quantization"], texts=20)
     if validation := values["validation"]:
         split = validation["split"] or ("train" if validation["holdout"] else "dev")
@@ -206,6 +219,8 @@ def _limit(values: dict[str, Any] | None, **limits: int) -> None:
 def _cut_source(source: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
     if source["triples"]:
         source["triples"] = made_up.triples(ids=source["collection"] is not None)
+    if source["examples"]:
+        source |= made_up.scored_examples()
     if source["collection"]:
         folder = Path(made_up.collection(source["collection"]))
         split = source["split"]
@@ -283,10 +298,10 @@ def rehearse(
 
         def execute(step: Step) -> str | None:
             family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
-            _reset_peak()
+            reset_peak()
             error = run_here(step, resume=family is not None and family not in resumed)
             resumed.update([family] if family else [])
-            peaks[step] = _peak()
+            peaks[step] = peak_bytes()
             return error
 
         with only_one(), locked(folder / "results"):
@@ -347,23 +362,6 @@ def work(step: Step, made_up: MadeUp) -> tuple[int, int]:
         split = described.splits[words["--split"]]
         return split.queries or _UNKNOWN_QUERIES, TRAINING_QUERIES if "train" in words["--split"] else QUERIES
     return described.documents or _UNKNOWN_DOCUMENTS, DOCUMENTS
-
-
-def _reset_peak() -> None:
-    if sys.platform == "linux":  # elsewhere the peak is that of the whole process
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii", newline="")
-
-
-def _peak() -> int:
-    """Peak of this process's memory in bytes, on Linux since ``_reset_peak``."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    import resource  # not on Windows
-
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
 def _texts(

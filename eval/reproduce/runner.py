@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -266,6 +266,24 @@ def free_bytes() -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
+
+
+def reset_peak() -> None:
+    """Forget the peak of this process's memory, on Linux."""
+    if sys.platform == "linux":  # elsewhere the peak is that of the whole process
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii", newline="")
+
+
+def peak_bytes() -> int:
+    """Peak of this process's memory in bytes, on Linux since ``reset_peak``."""
+    with suppress(OSError):
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    import resource  # not on Windows
+
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
 def _size(count: float) -> str:

@@ -26,6 +26,7 @@ from learned_sparse.collections.documents import (
     add_bad_line_option,
     read_documents,
 )
+from learned_sparse.collections.lines import BadLineError, json_object
 from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, check_segment_length, segments_for
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked, read_qrels, read_run, write_run
@@ -33,6 +34,7 @@ from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked,
 __all__ = [
     "CATALOGUE",
     "DESCRIPTION",
+    "BadLineError",
     "Collection",
     "DocumentReader",
     "Expansions",
@@ -50,6 +52,7 @@ __all__ = [
     "check_segment_length",
     "data_root",
     "filed_under",
+    "json_object",
     "load_collection",
     "local_file",
     "named_split",

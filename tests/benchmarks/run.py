@@ -22,6 +22,7 @@ BENCHMARKS = {
     "memory": "tests.benchmarks.memory",
     "growth": "tests.benchmarks.growth",
     "training": "tests.benchmarks.training",
+    "mining": "tests.benchmarks.mining",
     "indexing": "tests.benchmarks.indexing",
     "searching": "tests.benchmarks.searching",
     "startup": "tests.benchmarks.startup",

@@ -9,10 +9,10 @@ import pytest
 
 from tests.benchmarks import run
 
-NO_JAVA = {"roofline", "variants", "memory", "growth", "training"}
+NO_JAVA = {"roofline", "variants", "memory", "growth", "training", "mining"}
 """Benchmarks that start no JVM in this process."""
 
-WITHOUT_ROUNDS = {"memory", "growth"}
+WITHOUT_ROUNDS = {"memory", "growth", "mining"}
 """Benchmarks that measure each size once, without rounds."""
 
 

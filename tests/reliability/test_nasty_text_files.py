@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from encoders.training.data.examples import TripleFile
+from encoders.training import Negatives
+from encoders.training.data.files import ExampleFile
 from learned_sparse.collections import read_documents, read_qrels, read_queries, read_run
 from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.core.lines import MAX_LINE_VARIABLE
@@ -42,7 +43,7 @@ def arrays(path: Path) -> list[str]:
 
 
 def triples(path: Path) -> int:
-    return len(TripleFile(path, per_query=1))
+    return len(ExampleFile(path, Negatives()))
 
 
 FILES: dict[str, tuple[Read, str]] = {

@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from encoders.training.folder import Progress, RunFolder, load_weights, save_weights
+from encoders.training.state import Progress, RunFolder, load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, mark_done, marker_of
 from learned_sparse.core import LearnedSparseError, Quantizer, home, read_json, read_record, write_record
 from learned_sparse.index import IndexNote

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from encoders.training.data.examples import TripleFile
+from encoders.training import Negatives
+from encoders.training.data.files import ExampleFile
 from learned_sparse.collections import read_documents, read_qrels, read_queries, read_run
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.jsonvector import load_vectors, read_topics, read_vectors
@@ -126,7 +127,7 @@ class Reader:
 
 
 def triples(path: Path) -> list[Any]:
-    examples = TripleFile(path, per_query=1)
+    examples = ExampleFile(path, Negatives())
     rng = np.random.default_rng(0)
     found = (examples.get(number, rng) for number in range(len(examples)))
     return [(example.query, example.positive, *example.negatives) for example in found]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ import torch
 from torch import Tensor
 
 from encoders.checkpoints import tokenize_texts
-from encoders.models import Tokens
+from encoders.models import Labels, Tokens
 from encoders.training.data.examples import Example, Examples
-from encoders.training.data.texts import text_key
-from encoders.training.recipe import MaxLength
+from encoders.training.data.negatives import NegativeSampler
+from encoders.training.data.sources import load_source
+from encoders.training.data.texts import TextStores, call, text_key
+from encoders.training.recipe import MaxLength, Negatives, Source
+from learned_sparse.collections import OnBadLine
 
 
 class Sampler:
@@ -139,12 +143,33 @@ class Batches:
         return MicroBatch(queries, tokenize(self._tokenizer, positives + negatives, self._max_length.document))
 
 
+def examples_in_order(
+    data: Sequence[Source], negatives: Negatives, count: int, seed: int, on_bad_line: OnBadLine = "error"
+) -> Iterator[Example]:
+    """``count`` examples of the sources ``data``, shuffled; for other trainers. Nothing is mined."""
+    stores = TextStores(on_bad_line=on_bad_line)
+    sources = [load_source(source, negatives, stores) for source in data]
+    examples = NegativeSampler(negatives, sources, lambda *_: Path(), call).examples()
+    sampler = Sampler([len(part) for part in examples], weights=[source.weight for source in data], seed=seed)
+    for position in range(count):
+        number, index = sampler.at(position)
+        yield examples[number].get(index, np.random.default_rng([seed, position]))
+
+
 def tokenize(tokenizer: Callable[..., Any], texts: Sequence[str], max_length: int) -> Tokens:
     """``texts``, each with its expansion, truncated to ``max_length`` word pieces and padded to the longest."""
     encoded = tokenize_texts(
         tokenizer, texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
     )
     return Tokens(encoded["input_ids"], encoded["attention_mask"])
+
+
+def labels_of(examples: Sequence[Example]) -> Labels:
+    """What is known about the documents of ``examples``; without scores if no example has any."""
+    scores = None
+    if any(example.scores for example in examples):
+        scores = torch.tensor([example.scores or (np.nan,) * (1 + len(example.negatives)) for example in examples])
+    return Labels(known_positives(examples), scores)
 
 
 def known_positives(examples: Sequence[Example]) -> Tensor:

@@ -1,7 +1,8 @@
-"""Hard negatives: from a TREC run, from BM25 in Lucene, or mined with the model being trained."""
+"""Hard negatives: from a TREC run, from BM25 in Lucene, or mined with the model being trained or another one."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from encoders.training.data.examples import Examples, JudgedExamples, LoadedSource
-from encoders.training.data.texts import TextStore, text_key
-from encoders.training.recipe import Negatives
+from encoders.training.data.examples import Candidates, Examples, JudgedExamples
+from encoders.training.data.files import ExampleFile
+from encoders.training.data.mining import Run
+from encoders.training.data.sources import LoadedSource
+from encoders.training.data.texts import IfMain, TextStore, call, text_key
+from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections import read_run, write_run
 from learned_sparse.core import (
     EXPANDED,
@@ -25,23 +29,25 @@ from learned_sparse.core import (
     write_json,
 )
 
-Run = Mapping[str, Sequence[tuple[str, float]]]
-"""Query id to ``(document id, score)``, best first."""
+MINED = ("self", "checkpoint")
+"""Kinds of sources that a model searches while a stage runs."""
 Rank = Callable[[Sequence[Query], TextStore, int], Run]
 """``(queries, documents, depth)`` to the run of the model being trained."""
-IfMain = Callable[[Callable[[], object]], None]
-"""Calls its argument in the main process while the other processes wait."""
 
 
 class NegativeSampler:
-    """The examples of a run with their hard negatives; ``mine`` replaces the candidates by those of the model."""
+    """The examples of a stage with their hard negatives; ``mine`` replaces the candidates that a model searches."""
 
     def __init__(
-        self, settings: Negatives, sources: Sequence[LoadedSource], mined: Callable[[int], Path], if_main: IfMain
+        self, settings: Negatives, sources: Sequence[LoadedSource], mined: Callable[[int, int], Path], if_main: IfMain
     ) -> None:
-        """``mined(number)``: path of the run that mining writes for source ``number``."""
-        self._settings, self._sources, self._mined, self._if_main = settings, sources, mined, if_main
-        self._examples: list[Examples] = [self._initial(part) for part in sources]
+        """``mined(number, part)``: the run that mining writes for source ``number`` and a part of ``settings``."""
+        self.settings, self._sources, self._mined, self._if_main = settings, sources, mined, if_main
+        self._candidates = [
+            [self._initial(source, part) for part in settings.parts if isinstance(source.examples, JudgedExamples)]
+            for source in sources
+        ]
+        self._examples: list[Examples] = [self._prepared(number) for number in range(len(sources))]
 
     def examples(self) -> list[Examples]:
         """The sources of examples with their current candidates."""
@@ -49,78 +55,106 @@ class NegativeSampler:
 
     def is_due(self, step: int, mined_at: int | None) -> bool:
         """Whether to mine before ``step``, if the last mining was at step ``mined_at``."""
-        if self._settings.kind != "self" or mined_at == step:
+        if not any(part.kind in MINED for part in self.settings.parts) or mined_at == step:
             return False
-        return mined_at is None or (self._settings.every is not None and step % self._settings.every == 0)
+        return mined_at is None or (self._every is not None and step % self._every == 0)
 
     def next_due(self, step: int, steps: int) -> int:
         """The next step at which mining may be due; ``steps``, the end of the stage, if there is none before."""
-        every = self._settings.every
-        return steps if self._settings.kind != "self" or every is None else min(steps, (step // every + 1) * every)
+        return steps if self._every is None else min(steps, (step // self._every + 1) * self._every)
 
-    def mine(self, rank: Rank, seed: Sequence[int]) -> int:
-        """Take the candidates from the results of ``rank``; returns the number of queries searched."""
+    @property
+    def _every(self) -> int | None:
+        return next((part.every for part in self.settings.parts if part.kind == "self"), None)
+
+    def mine(self, ranking: Callable[[NegativeSource], Rank], seed: Sequence[int], *, again: bool = False) -> int:
+        """Take the candidates from the results of ``ranking(part)``, with ``again`` only those of the trained model.
+
+        Every process takes part in the search. Returns the number of queries searched.
+        """
         count = 0
-        for number, part in enumerate(self._sources):
-            if isinstance(part.examples, JudgedExamples):
-                path, queries, pool = self._mined(number), *search_pool(part.examples, self._settings, [*seed, number])
-
-                def search(path: Path = path, queries: list[Query] = queries, pool: TextStore = pool) -> None:
-                    depth = self._settings.last_rank + 1  # one more, because the positive is removed
-                    write_run(path, rank(queries, pool, depth), "mined")
-
-                self._if_main(search)
-                self._use(number, part.examples, path)
-                count += len(queries)
+        for number, source in enumerate(self._sources):
+            for index, part in enumerate(self.settings.parts):
+                if isinstance(source.examples, JudgedExamples) and part.kind in (MINED[:1] if again else MINED):
+                    path, place = self._mined(number, index), [*seed, number, *([index] if index else [])]
+                    queries, pool = search_pool(source.examples, part, place)
+                    depth = part.last_rank + 1  # one more, because the positive is removed
+                    run = ranking(part)(queries, pool, depth)
+                    self._if_main(functools.partial(write_run, path, run, "mined"))
+                    self._use(number, index, path)
+                    count += len(queries)
+            self._examples[number] = self._prepared(number)
         return count
 
     def save(self, state: Path) -> None:
         """Copy the runs of the last mining into a state folder."""
-        for number in range(len(self._sources)):
-            if self._mined(number).exists():
-                shutil.copyfile(self._mined(number), state / self._mined(number).name)
+        for path in self._mined_runs():
+            if path.exists():
+                shutil.copyfile(path, state / path.name)
 
     def restore(self, state: Path) -> None:
         """Take the candidates from the runs in a state folder, if there are any."""
-        for number, part in enumerate(self._sources):
-            path = state / self._mined(number).name
-            if path.exists() and isinstance(part.examples, JudgedExamples):
-                shutil.copyfile(path, self._mined(number))
-                self._use(number, part.examples, path)
+        for path, (number, index) in self._mined_runs().items():
+            saved = state / path.name
+            if saved.exists():
+                shutil.copyfile(saved, path)
+                self._use(number, index, path)
+                self._examples[number] = self._prepared(number)
 
-    def _use(self, number: int, examples: JudgedExamples, path: Path) -> None:
-        candidates = hard_negatives(read_run(path), examples, self._settings, where=str(path))
-        self._examples[number] = examples.with_candidates(candidates)
+    def _mined_runs(self) -> dict[Path, tuple[int, int]]:
+        """Run of each source and part that a model searches."""
+        return {
+            self._mined(number, index): (number, index)
+            for number, source in enumerate(self._sources)
+            for index, part in enumerate(self.settings.parts)
+            if isinstance(source.examples, JudgedExamples) and part.kind in MINED
+        }
 
-    def _initial(self, part: LoadedSource) -> Examples:
-        examples, settings = part.examples, self._settings
-        run: Run
+    def _prepared(self, number: int) -> Examples:
+        """The examples of a source with the current candidates."""
+        examples = self._sources[number].examples
+        if isinstance(examples, JudgedExamples):
+            return examples.with_candidates(self.settings, *self._candidates[number])
+        if isinstance(examples, ExampleFile):
+            return examples.drawing(self.settings)
+        return examples
+
+    def _use(self, number: int, index: int, path: Path) -> None:
+        source, part = self._sources[number], self.settings.parts[index]
+        if isinstance(source.examples, JudgedExamples):
+            found = hard_negatives(read_run(path), source.examples, part, where=str(path))
+            self._candidates[number][index] = Candidates(found, part.share)
+
+    def _initial(self, source: LoadedSource, part: NegativeSource) -> Candidates:
+        """The candidates of a part before anything is mined."""
+        examples = source.examples
         if not isinstance(examples, JudgedExamples):
-            if settings.kind not in ("given", "none"):
-                raise LearnedSparseError(
-                    f"data: {part.name}: triples bring their negatives; set negatives: kind: given"
-                )
-            return examples
-        if part.source.run is not None:
-            run, where = read_run(part.source.run), part.source.run
-        elif settings.kind == "bm25":
-            collection, _, split = part.name.partition("/")
+            raise TypeError(f"{source.name} has its own negatives")
+        run: Run
+        if part.kind in ("random", "none"):
+            return Candidates({}, part.share, random=True)
+        if source.source.run is not None and part.kind != "checkpoint":
+            run, where = read_run(source.source.run), source.source.run
+        elif part.kind == "bm25":
+            collection, _, split = source.name.partition("/")
             where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
             run = bm25_run(
-                queries, examples.texts, settings.last_rank, collection=collection, run=where, if_main=self._if_main
+                queries, examples.texts, part.last_rank, collection=collection, run=where, if_main=self._if_main
             )
-        elif settings.kind == "given" and settings.per_query:
+        elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
-                f"data: {part.name}: no hard negatives; give the source a 'run', "
-                "or set negatives: kind to bm25, self or none"
+                f"data: {source.name}: no hard negatives; give the source a 'run', "
+                "or set negatives: kind to bm25, self, random or none"
             )
         else:
-            return examples
-        return examples.with_candidates(hard_negatives(run, examples, settings, where=str(where)))
+            return Candidates({}, part.share)
+        return Candidates(hard_negatives(run, examples, part, where=str(where)), part.share)
 
 
-def hard_negatives(run: Run, examples: JudgedExamples, negatives: Negatives, *, where: str) -> dict[str, list[str]]:
+def hard_negatives(
+    run: Run, examples: JudgedExamples, negatives: NegativeSource, *, where: str
+) -> dict[str, list[str]]:
     """Candidates per query: ranks ``first_rank`` to ``last_rank`` of the run, counted from 1.
 
     Positives, documents with the text of a positive, and documents without text are left out. ``where`` opens the
@@ -137,11 +171,6 @@ def hard_negatives(run: Run, examples: JudgedExamples, negatives: Negatives, *, 
             id for id in ids if text_key(examples.texts[id]) not in relevant and not examples.texts.is_empty(id)
         ]
     return candidates
-
-
-def call(action: Callable[[], object]) -> None:
-    """``IfMain`` of a single process."""
-    action()
 
 
 def bm25_run(
@@ -197,7 +226,9 @@ def _is_made_from(path: Path, source: Mapping[str, object]) -> bool:
     return path.exists() and _provenance(path).exists() and read_json(_provenance(path)) == source
 
 
-def search_pool(examples: JudgedExamples, negatives: Negatives, seed: Sequence[int]) -> tuple[list[Query], TextStore]:
+def search_pool(
+    examples: JudgedExamples, negatives: NegativeSource, seed: Sequence[int]
+) -> tuple[list[Query], TextStore]:
     """The queries and documents of one mining, drawn with ``seed``."""
     chosen = draw(examples.positives, negatives.queries, (), seed)
     positives = [id for query in chosen for id in examples.positives[query]]

@@ -11,7 +11,7 @@ import torch
 
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import new_model
-from encoders.models import ARCHITECTURES, SIDES, BagOfWords, SparTerm, SparTermSettings, Tokens
+from encoders.models import ARCHITECTURES, SIDES, BagOfWords, Labels, SparTerm, SparTermSettings, Tokens
 from encoders.models.sparterm import gate_bce
 from encoders.training import Stage
 from encoders.training.objective import RankingObjective
@@ -209,7 +209,7 @@ def test_the_gate_of_queries_learns_the_terms_of_passages(objective: str, tiny_b
     torch.testing.assert_close(outputs["query_gate"], logits)
     bag = BagOfWords(Vocabulary.from_tokenizer(model.tokenizer, len(VOCABULARY)))
     passages = bag(documents.input_ids[:2], documents.attention_mask[:2])
-    losses = trained.losses(outputs, torch.zeros(2, 4, dtype=torch.bool))
+    losses = trained.losses(outputs, Labels(torch.zeros(2, 4, dtype=torch.bool)))
     torch.testing.assert_close(losses["query_gate_loss"], gate_bce(logits, passages))
     torch.testing.assert_close(losses["gate_loss"], gate_bce(outputs["gate"], bag(*queries)))
     if stage.joint:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.models import ARCHITECTURES, DeepImpactSettings, TildeV2Settings, Tokens, UniCoilSettings
+from encoders.models import ARCHITECTURES, DeepImpactSettings, Labels, TildeV2Settings, Tokens, UniCoilSettings
 from encoders.models.term_weighting import TermRecall
 from encoders.models.token_weights import between_texts, linear_head, merge, own_text, two_layer_head
 from encoders.training import Stage
@@ -247,7 +247,7 @@ def test_deepct_learns_the_words_of_queries(tiny_bert: Path) -> None:
     document: Any = model.weighers.document
     objective = TermRecall(document)
     outputs = objective.outputs(Tokens(*inputs(model, queries)), Tokens(*inputs(model, [*SPLIT, "unused negative"])))
-    losses = objective.losses(outputs, torch.zeros(0))["recall_loss"]
+    losses = objective.losses(outputs, Labels(torch.zeros(0)))["recall_loss"]
     ids = [[inputs(model, [text])[0][0].tolist() for text in texts] for texts in (SPLIT, queries)]
     scores = [scores_of(model.towers["document"], torch.tensor(document)) for document in ids[0]]
     expected = recall_loss(scores, ids[0], ids[1], VOCABULARY, list(SPECIAL.values()))
@@ -256,7 +256,7 @@ def test_deepct_learns_the_words_of_queries(tiny_bert: Path) -> None:
     losses.mean().backward()
     assert all(parameter.grad is not None for parameter in model.towers["document"].head.parameters())
     half = {name: value[:4] for name, value in outputs.items()}
-    assert not torch.isclose(objective.losses(half, torch.zeros(0))["recall_loss"].mean(), losses.mean())
+    assert not torch.isclose(objective.losses(half, Labels(torch.zeros(0)))["recall_loss"].mean(), losses.mean())
 
 
 def test_deepct_is_trained_by_its_own_objective_only(tiny_bert: Path) -> None:

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from encoders.training import Negatives, Source, data_source
+from encoders.training.data import load_source
 from encoders.training.data.batches import Batches, Sampler, known_positives
-from encoders.training.data.examples import Example, JudgedExamples, TripleFile, load_source
+from encoders.training.data.examples import Candidates, Example, JudgedExamples
+from encoders.training.data.files import ExampleFile
 from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
-from encoders.training.data.texts import TextStore, TextStores, text_key
+from encoders.training.data.texts import MappedTexts, TextStore, TextStores, text_key
 from encoders.training.recipe import MaxLength
 from learned_sparse.collections import Collection, load_collection
 from learned_sparse.core import Document, LearnedSparseError, Query, index_folder
@@ -24,14 +26,35 @@ TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "th
 QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
 
 
-def examples(per_query: int = 1, short: str = "random") -> JudgedExamples:
-    return JudgedExamples(QUERIES, POSITIVES, TEXTS, per_query=per_query, short=short)
+def examples(settings: Negatives = Negatives()) -> JudgedExamples:  # noqa: B008  (frozen)
+    return JudgedExamples(QUERIES, POSITIVES, TEXTS, settings=settings)
 
 
 def test_text_store_returns_any_text_unchanged() -> None:
     store = TextStore([Document("x", "naïve \ud800 \U0001f600"), Document("y", "")], keep={"x", "y"})
     assert [store["x"], store["y"], len(store), "z" in store] == ["naïve \ud800 \U0001f600", "", 2, False]
     assert store.fingerprint() != TEXTS.fingerprint()
+
+
+def test_mapped_texts_are_those_of_the_store(tmp_path: Path) -> None:
+    documents = [
+        Document("x", "naïve \ud800 \U0001f600"),
+        Document("é", ""),
+        *(Document(f"d{i}", "w" * i) for i in range(50)),
+    ]
+    store = TextStore(documents)
+    store.save(tmp_path / "texts")
+    mapped = MappedTexts(tmp_path / "texts")
+    assert list(mapped.ids) == list(store.ids)
+    assert (mapped.ids[-1], mapped.ids[1:3], len(mapped)) == ("d49", ["é", "d0"], 52)
+    assert [mapped[id] for id in store.ids] == [store[id] for id in store.ids]
+    assert list(mapped) == list(store)
+    assert mapped.fingerprint() == store.fingerprint()
+    assert ("d7" in mapped, "d50" in mapped, mapped.is_empty("é")) == (True, False, True)
+    with pytest.raises(KeyError):
+        mapped["d50"]
+    with pytest.raises(IndexError):
+        mapped.ids[52]
 
 
 @pytest.mark.parametrize("size", [1, 7])
@@ -63,7 +86,7 @@ def test_hard_negatives_exclude_positives_copies_of_positives_and_other_ranks() 
 
 
 def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
-    judged = examples(per_query=2).with_candidates({"q": ["c"]})
+    judged = examples().with_candidates(Negatives(per_query=2), Candidates({"q": ["c"]}))
     seen = Counter[str]()
     for seed in range(20):
         example = judged.get(0, np.random.default_rng(seed))
@@ -75,23 +98,23 @@ def test_judged_examples_draw_negatives_that_are_not_relevant() -> None:
         seen.update(example.negatives[1:])
     assert set(seen) == {"two", "three"}  # the random filler is never "one" or its copy
     assert len(judged) == 3
-    assert len(examples(per_query=1, short="drop").with_candidates({"q": ["c"]})) == 1
+    assert len(examples().with_candidates(Negatives(short="drop"), Candidates({"q": ["c"]}))) == 1
 
 
 def test_triples_of_texts(tmp_path: Path) -> None:
     path = tmp_path / "triples.tsv"
     path.write_bytes("q\u00e9\tyes\tno\nq2\tyes2\tno2\r\n".encode())
-    triples = TripleFile(path, per_query=1)
+    triples = ExampleFile(path, Negatives())
     example = triples.get(1, np.random.default_rng(0))
     assert (len(triples), example.query, example.positive, example.negatives) == (2, "q2", "yes2", ("no2",))
     assert triples.get(0, np.random.default_rng(0)).query == "qé"
     path.write_text("q\tyes\tno\n\nq\tyes\n", encoding="utf-8")
     with pytest.raises(LearnedSparseError, match=r"triples.tsv:3: . columns; expected query, positive, negative"):
-        TripleFile(path, per_query=1)
+        ExampleFile(path, Negatives())
     with pytest.raises(LearnedSparseError, match="one negative per query"):
-        TripleFile(path, per_query=2)
+        ExampleFile(path, Negatives(per_query=2))
     with pytest.raises(LearnedSparseError, match=r"--data FILE\.tsv"):
-        TripleFile(tmp_path / "absent.tsv", per_query=1)
+        ExampleFile(tmp_path / "absent.tsv", Negatives())
 
 
 def test_triples_of_ids(tmp_path: Path, tiny_collection: Path) -> None:
@@ -206,7 +229,7 @@ LUCENE_TEXTS = {
 
 def judged(texts: dict[str, str]) -> JudgedExamples:
     store = TextStore(Document(id, text) for id, text in texts.items())
-    return JudgedExamples({"q": "bees in hives"}, {"q": ["d2"]}, store, per_query=1)
+    return JudgedExamples({"q": "bees in hives"}, {"q": ["d2"]}, store)
 
 
 @pytest.mark.jvm

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from encoders.encoding import load_checkpoint, new_model, save_checkpoint
-from encoders.training import Recipe, folder, to_mapping
-from encoders.training.data.examples import TripleFile
-from encoders.training.folder import Journal, RunFolder
+from encoders.training import Negatives, Recipe, loop, to_mapping
+from encoders.training.data.files import ExampleFile
+from encoders.training.state import Journal, RunFolder
 from learned_sparse.collections import load_collection
 from learned_sparse.core import LearnedSparseError, Quantizer, locked, parse
 
@@ -187,7 +187,7 @@ def test_resuming_on_moved_data_goes_on_and_on_other_data_is_refused(
         ):
             trained(recipe_on("moved"), resume=True)
         (copy / name).write_text(before)
-    monkeypatch.setattr(folder, "versions", lambda: {"torch": "99"})
+    monkeypatch.setattr(loop, "versions", lambda: {"torch": "99"})
     assert trained(recipe_on("moved"), resume=True).report.finished
     assert "resumed with other versions (" in caplog.text
 
@@ -196,7 +196,7 @@ def test_triples_are_compared_to_their_ends(tmp_path: Path) -> None:
     prints = set()
     for ending in ("a", "b"):
         (tmp_path / "triples.tsv").write_text(f"query\tpositive\t{'long ' * 20}{ending}\n")
-        prints.add(TripleFile(tmp_path / "triples.tsv", per_query=1).fingerprint)
+        prints.add(ExampleFile(tmp_path / "triples.tsv", Negatives()).fingerprint)
     assert len(prints) == 2
 
 

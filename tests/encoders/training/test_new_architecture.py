@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from encoders.backbone import Tower
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import load_checkpoint, load_encoder
-from encoders.models import ARCHITECTURES, Architecture, Objective, TermWeighers, Tokens
+from encoders.models import ARCHITECTURES, Architecture, Labels, Objective, TermWeighers, Tokens
 from encoders.training import Recipe, Stage
 from learned_sparse.core import Side
 
@@ -50,10 +50,10 @@ class Agreement(Objective):
         outputs = self._ranking.outputs(queries, documents)
         return {**outputs, "lengths": queries.attention_mask.sum(dim=1).float()}
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
         query, positive = ((outputs[name] / self._temperature).log_softmax(dim=1) for name in ("queries", "positives"))
         divergence = (positive.exp() * (positive - query)).sum(dim=1) / outputs["lengths"]
-        return {**self._ranking.losses(outputs, known), "agreement_loss": divergence}
+        return {**self._ranking.losses(outputs, labels), "agreement_loss": divergence}
 
 
 def weigher(settings: MeanSettings, side: Side, towers: Mapping[str, Any], vocabulary: Vocabulary) -> nn.Module:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import new_model
-from encoders.models import Objective, TermWeighers, Tokens
+from encoders.models import Labels, Objective, TermWeighers, Tokens
 from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
 from encoders.models.sparterm import gate_bce
 from encoders.training.objective import (
@@ -172,21 +172,22 @@ class Ranking(Objective):
     def outputs(self, queries: Tokens, documents: Tokens) -> dict[str, Tensor]:
         raise NotImplementedError
 
-    def losses(self, outputs: Mapping[str, Tensor], known: Tensor) -> dict[str, Tensor]:
-        return {"rank_loss": rank_losses(Rank(), outputs["queries"], outputs["positives"], outputs["negatives"], known)}
+    def losses(self, outputs: Mapping[str, Tensor], labels: Labels) -> dict[str, Tensor]:
+        queries, positives, negatives = (outputs[name] for name in ("queries", "positives", "negatives"))
+        return {"rank_loss": rank_losses(Rank(), queries, positives, negatives, labels.known)}
 
 
 @pytest.mark.parametrize("component", ["weighting", "expansion"])
 def test_pointwise_loss_is_added_for_the_component_of_the_stage(component: str) -> None:
     queries, positives = torch.tensor([[1.0, 0.0, 1.0]] * 2), torch.rand(2, 3)
     outputs = {"queries": queries, "positives": positives, "negatives": torch.rand(2, 3)}
-    known = torch.zeros(2, 4, dtype=torch.bool)
+    labels = Labels(torch.zeros(2, 4, dtype=torch.bool))
     words = Vocabulary(["zero", "one", "two"], (), None, ())
     pruning = TermPruning(words, torch.tensor([False, True, True]), {}, 1.0)  # queries lose the first term
     pointwise = Pointwise(weight=2.0, component="expansion")
     stage = Stage(name="s", steps=1, batch_size=4, component=component, pointwise=pointwise)
     part = TermWeighers(nn.Identity(), Pruned(nn.Identity(), pruning))
-    losses = SPADE.objective(Ranking(), stage, part).losses(outputs, known)
+    losses = SPADE.objective(Ranking(), stage, part).losses(outputs, labels)
     assert set(losses) == ({"rank_loss"} if component == "weighting" else {"rank_loss", "pointwise_loss"})
     total, parts = total_loss(losses, outputs, Regularizer(), 1.0)
     assert total.item() == pytest.approx(sum(float(part) for part in parts.values()))

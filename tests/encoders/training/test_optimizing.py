@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from encoders.backbone import random_state
-from encoders.training.folder import load_state, parameters_and_buffers
 from encoders.training.optimizing import over_batch, state_device
+from encoders.training.state import load_state, parameters_and_buffers
 from tests.fake_device import SECOND, FakeDevice
 
 CPU, META = torch.device("cpu"), torch.device("meta")

@@ -11,7 +11,7 @@ import yaml
 
 from encoders.models import UHDSettings
 from encoders.train import main
-from encoders.training import RECIPES, Recipe, load_recipe, recipe_names, to_mapping, train
+from encoders.training import RECIPES, Distillation, Recipe, load_recipe, recipe_names, to_mapping, train
 from encoders.training.learner import make_learner
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
@@ -24,9 +24,9 @@ RECIPE_NAMES = """
 deepct deepimpact demo-spade demo-sparterm demo-sparterm-literal demo-splade demo-uhd
 small-spade small-spade-expansion small-spade-joint small-spade-weighting
 small-sparterm small-sparterm-literal small-splade small-uhd small-uhd-joint small-uhd-one
-spade spade-expansion spade-joint spade-k2 spade-k5 spade-no-cotraining spade-weighting
+spade spade-distilled spade-expansion spade-joint spade-k2 spade-k5 spade-no-cotraining spade-weighting
 sparterm-expansion sparterm-literal
-splade-doc splade-flops splade-l1 st-exp-flops st-exp-l1 st-lexical-only
+splade-distilled splade-doc splade-flops splade-l1 st-exp-flops st-exp-l1 st-lexical-only
 tildev2 uhd-bert uhd-bert-buckets uhd-bert-joint uhd-bert-separate unicoil
 """
 
@@ -77,6 +77,16 @@ def test_numbers_of_the_splade_paper() -> None:
         assert stage.regularizer.kind == {"l1": "l1", "flops": "flops", "only": "none"}[name.split("-")[-1]]
         assert stage.regularizer.ramp_steps == 50_000
         assert load_recipe(name).settings["saturation"] == ("log" if name.startswith("splade") else "none")
+
+
+def test_numbers_of_published_distilled_splade() -> None:
+    recipe = load_recipe("splade-distilled")
+    (stage,) = recipe.stages
+    assert (stage.distillation, stage.rank.weight) == (Distillation(margin_mse=1.0), 0.0)
+    regularizer = stage.regularizer
+    assert (regularizer.kind, regularizer.lambda_query, regularizer.lambda_document) == ("flops", 0.1, 0.08)
+    assert (stage.steps, stage.batch_size, stage.warm_up_steps, stage.learning_rate) == (150_000, 128, 6000, 2e-5)
+    assert (stage.optimizer, stage.weight_decay, recipe.settings["pooling"]) == ("adamw", 0.01, "max")
 
 
 def test_numbers_of_the_sparterm_paper() -> None:

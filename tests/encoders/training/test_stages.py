@@ -156,7 +156,7 @@ def test_the_gates_of_both_sides_are_trained(tiny_recipe: Recipes, trained: Trai
     ("option", "message"),
     [
         ({"regularizer": {"kind": "flops", "lambda_query": 1.0}}, "objective: gate has no weights to regularise"),
-        ({"joint": True}, "'joint' go with objective: rank"),
+        ({"joint": True}, "'joint', 'distillation' go with objective: rank"),
     ],
 )
 def test_options_that_a_gate_stage_would_ignore_are_refused(

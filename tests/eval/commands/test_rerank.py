@@ -15,7 +15,8 @@ from tqdm import tqdm
 from transformers import BertConfig, BertForSequenceClassification
 
 from encoders.encoding import new_model, save_checkpoint
-from eval.rerank import CrossEncoder, DotProducts, first_stage, main, pairs_of, rerank
+from encoders.teach import CrossEncoder, DotProducts
+from eval.rerank import first_stage, main, pairs_of, rerank
 from learned_sparse.collections import read_run
 from learned_sparse.core import Document, LearnedSparseError, load_encoder
 from tests.tiny_models import VOCABULARY, tokenizer
@@ -140,7 +141,7 @@ def test_scores_equal_those_of_sentence_transformers(classifiers: Mapping[int, P
 def test_dot_products_equal_those_of_the_encoders(
     checkpoints: Mapping[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eval.rerank._DOCUMENTS", 3)
+    monkeypatch.setattr("encoders.teach.scorers._DOCUMENTS", 3)
     scorer = DotProducts(checkpoints[name], device="cpu", dtype="fp32")
     query, document = (
         load_encoder(checkpoints[name], side, device="cpu", dtype="fp32") for side in ("query", "document")

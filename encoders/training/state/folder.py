@@ -5,32 +5,28 @@ A state is safetensors and JSON only, and whole or absent: a run that is killed 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
-from tqdm import tqdm
 
-from encoders.backbone import set_random_state
-from encoders.training.optimizing import state_device
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
+from encoders.training.state.tensors import (
+    load_weights,
+    optimizer_tensors,
+    parameters_and_buffers,
+    save_tensors,
+    save_weights,
+)
 from learned_sparse.core import (
     LearnedSparseError,
-    atomic_write,
-    new_file,
     new_folder,
     parse,
     read_record,
@@ -39,19 +35,14 @@ from learned_sparse.core import (
     write_json,
     write_record,
 )
-from learned_sparse.jsonvector import versions
 
 _logger = logging.getLogger(__name__)
 
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
-_LOCATIONS = {"collection", "topics", "qrels", "triples", "run", "candidates", "expanded"}
+_LOCATIONS = {"collection", "topics", "qrels", "triples", "examples", "run", "scores", "candidates", "expanded"}
 """Settings of data and validation that say where texts are; fingerprints compare the contents."""
 _UNSAVED = ".training"
-_CHECKSUM = "sha256"
-"""Key in the header of a state's safetensors files."""
 _STATE = re.compile(r"\d\d-\d{9}")
-_SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
-"""Logged values that the progress bar shows, and their formats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +68,18 @@ class Progress:
         return f"{self.stage:02d}-{self.step:09d}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingReport:
+    """The result of a run."""
+
+    checkpoint: Path
+    finished: bool
+    steps: int  # over all stages
+    best_score: float | None
+    seconds: float  # of training, over all resumptions
+    written: bool  # whether the checkpoint was written: not if the run was interrupted
+
+
 class RunFolder:
     """The files of a run. ``training/finished.json`` is written last.
 
@@ -92,6 +95,11 @@ class RunFolder:
     def log(self) -> Path:
         """The log, one line of JSON for each logged step."""
         return self._training / "log.jsonl"
+
+    @property
+    def texts(self) -> Path:
+        """Copies of collections that the processes of the run map into memory."""
+        return self.path / ".texts"
 
     @property
     def _states(self) -> Path:
@@ -115,8 +123,8 @@ class RunFolder:
             )
         return progress
 
-    def check_data(self, progress: Progress, fingerprints: Mapping[str, str]) -> None:
-        """Raise if a run is resumed on other data; warn if it is resumed with other libraries."""
+    def check_data(self, progress: Progress, fingerprints: Mapping[str, str], versions: Mapping[str, str]) -> None:
+        """Raise if a run is resumed on other data; warn if it is resumed with other libraries or another precision."""
         if not progress.data:
             return
         if changed := sorted(name for name, value in fingerprints.items() if progress.data.get(name) != value):
@@ -124,7 +132,7 @@ class RunFolder:
                 f"{self.path}: the training data have changed since the run began ({', '.join(changed)}); "
                 "--overwrite starts again"
             )
-        if lines := differences(progress.versions, versions()):
+        if lines := differences(progress.versions, versions):
             _logger.warning(
                 "%s: resumed with other versions (%s): the weights may differ from those of an undisturbed run",
                 self.path, "; ".join(lines),
@@ -148,6 +156,10 @@ class RunFolder:
         """Remove what a run that was to replace another one wrote before its first state."""
         shutil.rmtree(self.path / _UNSAVED, ignore_errors=True)
 
+    def remove_texts(self) -> None:
+        """Remove the copies of collections."""
+        shutil.rmtree(self.texts, ignore_errors=True)
+
     def is_finished(self) -> bool:
         """Whether the run has ended and its checkpoint is whole."""
         return (self._training / "finished.json").exists()
@@ -161,9 +173,13 @@ class RunFolder:
         folder = self._states / progress.name
         return folder if folder.exists() else None
 
-    def mined(self, source: int) -> Path:
-        """The run of the last mining in source ``source``."""
-        return self._training / f"mined-{source}.trec"
+    def mined(self, source: int, part: int) -> Path:
+        """The run of the last mining in source ``source`` for part ``part`` of a stage's negatives."""
+        return self._training / f"mined-{source}-{part}.trec"
+
+    def mining(self, process: int) -> Path:
+        """The hits so far of a mining that is under way."""
+        return self._training / f"mining-{process}.npz"
 
     def save(
         self,
@@ -183,9 +199,9 @@ class RunFolder:
             shutil.rmtree(leftover)
         if not final.exists():
             with new_folder(final) as temporary:
-                _save(temporary / "weights.safetensors", parameters_and_buffers(module))
-                _save(temporary / "optimizer.safetensors", _optimizer_tensors(optimizer, module))
-                _save(temporary / "random.safetensors", {"states": random_states})
+                save_tensors(temporary / "weights.safetensors", parameters_and_buffers(module))
+                save_tensors(temporary / "optimizer.safetensors", optimizer_tensors(optimizer, module))
+                save_tensors(temporary / "random.safetensors", {"states": random_states})
                 extra(temporary)
                 write_record(temporary / "state.json", asdict(progress))
             if self._training.name == _UNSAVED:
@@ -201,6 +217,17 @@ class RunFolder:
     def save_best(self, progress: Progress, weighers: nn.Module) -> None:
         """Keep the best weights so far, beside those that the last state names."""
         save_weights(self._best(progress), weighers)
+
+    def report(self, progress: Progress, *, finished: bool, written: bool = True) -> TrainingReport:
+        """The result of a run that ends at ``progress``."""
+        return TrainingReport(
+            checkpoint=self.path,
+            finished=finished,
+            steps=progress.steps_before + progress.step,
+            best_score=progress.best_score,
+            seconds=progress.seconds,
+            written=written,
+        )
 
     def load_best(self, progress: Progress, weighers: nn.Module) -> None:
         """Put the best weights of the stage into the model; without validation the weights stay."""
@@ -231,157 +258,3 @@ def _settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def _without_locations(part: Mapping[str, Any]) -> dict[str, Any]:
     """``part`` with True or False for a location: whether there is one."""
     return {key: value is not None if key in _LOCATIONS else value for key, value in part.items()}
-
-
-class Journal:
-    """``log.jsonl`` of a run, one JSON line per logged step, and a progress bar.
-
-    A resumed run first drops the lines of steps that it computes again.
-    """
-
-    def __init__(self, path: Path | None, *, stage: int, step: int, quiet: bool) -> None:
-        """``path`` is None in all processes but the main one."""
-        if path is not None:
-            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-            kept = [line for line in lines if _position(line) <= (stage, step)]
-            with atomic_write(path) as file:
-                file.write("".join(f"{line}\n" for line in kept).encode())
-        path = path or Path(os.devnull)
-        self._file = path.open("a", encoding="utf-8", newline="\n")
-        self._quiet = quiet
-        self._bar: Any = None
-
-    def start(self, name: str, step: int, steps: int) -> None:
-        """Start the progress bar of a stage at ``step``."""
-        self._close_bar()
-        self._bar = tqdm(total=steps, initial=step, desc=name, unit="step", disable=self._quiet, dynamic_ncols=True)
-        self._time, self._examples = time.monotonic(), 0
-
-    def advance(self, examples: int) -> None:
-        """Record one step with this number of examples."""
-        self._bar.update()
-        self._examples += examples
-
-    def log_step(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
-        """Log the values of a training step, with the examples per second since the last line."""
-        now = time.monotonic()
-        rate = self._examples / max(now - self._time, 1e-9)
-        self._time, self._examples = now, 0
-        self._write({"stage": stage, "step": step, **values, "examples_per_second": round(rate, 2)})
-        shown = {name: format(values[name], form) for name, form in _SHOWN.items() if name in values}
-        self._bar.set_postfix(shown, refresh=False)
-
-    def log_event(self, stage: int, step: int, values: Mapping[str, Any]) -> None:
-        """Log a validation, a pruning or a mining."""
-        self._write({"stage": stage, "step": step, **values})
-        if not self._quiet:
-            _logger.info("step %d: %s", step, ", ".join(f"{name} {value}" for name, value in values.items()))
-        self._time = time.monotonic()
-
-    def close(self) -> None:
-        """End the bar and close the file."""
-        self._close_bar()
-        self._file.close()
-
-    def _write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-
-    def _close_bar(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-
-def _position(line: str) -> tuple[int, int]:
-    """Stage and step of a line; a line cut off by a kill is after all others."""
-    try:
-        values = json.loads(line)
-        return values["stage"], values["step"]
-    except (ValueError, KeyError):
-        return (2**31, 0)
-
-
-def load_state(
-    state: Path, module: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, process: int, processes: int
-) -> None:
-    """Restore weights, optimizer and random numbers of a saved state.
-
-    With another number of ``processes`` or another kind of device than before, the random numbers are not restored: the
-    results differ, and a warning says so.
-    """
-    load_weights(state / "weights.safetensors", module)
-    tensors = parameters_and_buffers(module)
-    groups = {id(parameter): group for group in optimizer.param_groups for parameter in group["params"]}
-    for key, value in _load(state / "optimizer.safetensors").items():
-        name, _, field_name = key.rpartition("/")
-        parameter = tensors[name]
-        device_of_field = state_device(groups[id(parameter)], parameter, field_name)
-        optimizer.state[parameter][field_name] = value.to(device_of_field)
-    rows = _load(state / "random.safetensors")["states"]
-    if len(rows) != processes or not set_random_state(rows[process], device):
-        _logger.warning(
-            "%s: saved with another number of processes or on another kind of device; its random numbers are not "
-            "restored, and the weights will differ from those of an undisturbed run",
-            state,
-        )
-
-
-def parameters_and_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """Every tensor of ``state_dict``, once: a tensor shared under several names has the first of them."""
-    tensors: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        tensors.setdefault(id(tensor), (name, tensor))
-    return dict(tensors.values())
-
-
-def save_weights(path: Path, module: nn.Module) -> None:
-    """Write the tensors of ``module`` as safetensors, whole or not at all."""
-    with new_file(path) as temporary:
-        _save(temporary, parameters_and_buffers(module))
-
-
-def load_weights(path: Path, module: nn.Module) -> None:
-    """Put the tensors of ``path`` into ``module``."""
-    saved, tensors = _load(path), parameters_and_buffers(module)
-    if saved.keys() != tensors.keys():
-        raise LearnedSparseError(f"{path}: the weights of another model; start again with --overwrite")
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            tensor.copy_(saved[name])
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    names = {id(tensor): name for name, tensor in parameters_and_buffers(module).items()}
-    return {
-        f"{names[id(parameter)]}/{field_name}": value
-        for parameter, fields in optimizer.state.items()
-        for field_name, value in fields.items()
-    }
-
-
-def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(content, path, {_CHECKSUM: _digest(content)})
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    """The tensors that ``_save`` wrote; a file that has changed since is an error."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            recorded = (file.metadata() or {}).get(_CHECKSUM)
-            content = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise LearnedSparseError(f"{path}: cannot be read ({error}); start again with --overwrite") from error
-    if recorded is not None and recorded != _digest(content):
-        raise LearnedSparseError(f"{path}: changed since it was written; restore it, or start again with --overwrite")
-    return content
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, types, shapes and numbers."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -1,0 +1,92 @@
+"""A cross-encoder trained on the data of a recipe, by sentence-transformers' trainer: a teacher where there is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from encoders.backbone import backbone_folder, choose_device, quiet
+from encoders.checkpoints import as_json, locate
+from encoders.teach.recipe import CrossEncoderRecipe
+from encoders.training import examples_in_order
+from learned_sparse.core import LearnedSparseError, new_folder, write_json
+from learned_sparse.jsonvector import versions
+
+NOTES = "training.json"
+
+
+def train_cross_encoder(
+    recipe: CrossEncoderRecipe,
+    output: Path,
+    *,
+    overwrite: bool = False,
+    device: str | None = None,
+    quietly: bool = False,
+) -> float:
+    """Train ``recipe`` into the folder ``output``, which transformers and sentence-transformers load; the seconds.
+
+    Nothing is kept before the end: a run that is stopped begins again. sentence-transformers' own states are pickles.
+    """
+    try:
+        import sentence_transformers  # noqa: F401
+    except ImportError as error:
+        raise LearnedSparseError(
+            "training a cross-encoder needs sentence-transformers, which is missing: install the extra 'teach'"
+        ) from error
+    if output.exists() and not overwrite:
+        raise LearnedSparseError(f"{output}: is there already; replace it with --overwrite, or name another --output")
+    started = time.perf_counter()
+    pairs = list(_pairs(recipe))
+    with new_folder(output) as folder:
+        _fit(recipe, pairs, folder, str(choose_device(device)), quietly=quietly)
+        seconds = time.perf_counter() - started
+        notes = {"recipe": as_json(recipe), "pairs": len(pairs), "seconds": seconds, "versions": versions()}
+        write_json(folder / NOTES, notes)
+    return seconds
+
+
+def _pairs(recipe: CrossEncoderRecipe) -> Iterator[tuple[str, str, float]]:
+    """Query, document and label of all steps, in order."""
+    count = recipe.steps * recipe.batch_size
+    for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed, recipe.on_bad_line):
+        yield example.query, example.positive, 1.0
+        for negative in example.negatives:
+            yield example.query, negative, 0.0
+
+
+def _fit(
+    recipe: CrossEncoderRecipe, pairs: list[tuple[str, str, float]], folder: Path, device: str, *, quietly: bool
+) -> None:
+    import datasets
+    import torch
+    import transformers
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+    transformers.set_seed(recipe.seed)  # also that of the new head
+    layers = {} if recipe.num_hidden_layers is None else {"num_hidden_layers": recipe.num_hidden_layers}
+    backbone = locate(str(backbone_folder(recipe.backbone)), recipe.revision)
+    with quiet():
+        model: Any = CrossEncoder(
+            str(backbone), num_labels=1, max_length=recipe.max_length, device=device, config_kwargs=layers,
+            model_kwargs={"use_safetensors": True},
+        )  # fmt: skip
+    per_query = 1 + recipe.negatives.count
+    queries, documents, labels = (list(column) for column in zip(*pairs, strict=True))
+    arguments = CrossEncoderTrainingArguments(
+        output_dir=str(folder / ".states"), max_steps=recipe.steps, seed=recipe.seed,
+        per_device_train_batch_size=recipe.batch_size * per_query, learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warm_up_steps, weight_decay=recipe.weight_decay, bf16=recipe.precision == "bf16",
+        use_cpu=device == "cpu", save_strategy="no", report_to="none", disable_tqdm=quietly,
+        logging_steps=recipe.log_every,
+    )  # fmt: skip
+    trainer = CrossEncoderTrainer(
+        model=model, args=arguments,
+        train_dataset=datasets.Dataset.from_dict({"query": queries, "document": documents, "label": labels}),
+        loss=BinaryCrossEntropyLoss(model, pos_weight=torch.tensor(float(recipe.negatives.count))),
+    )  # fmt: skip
+    trainer.train()
+    model.save_pretrained(str(folder))

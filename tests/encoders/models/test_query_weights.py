@@ -1,0 +1,141 @@
+"""Queries without a network and a weight for each term: from document frequencies, or trained with the documents."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from encoders import load
+from encoders.encoding import load_checkpoint
+from encoders.encoding.encoder import CheckpointEncoder
+from encoders.models import SIDES
+from learned_sparse.collections import load_collection
+from learned_sparse.core import LearnedSparseError, encode_texts
+from tests.encoders.training.conftest import (
+    WORDS,
+    Recipes,
+    Trained,
+    recipe_values,
+    stop_after,
+    tiny_backbone,
+    tiny_collection,
+    tiny_recipe,
+    trained,
+)
+
+__all__ = ["recipe_values", "stop_after", "tiny_backbone", "tiny_collection", "tiny_recipe", "trained"]  # fixtures
+
+BAG = {"query": "bag-of-words"}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "splade": BAG,
+    "spade": {"k": 3},
+    "unicoil": BAG,
+    "deepimpact": {},
+    "tildev2": {},
+    "sparterm": {"mode": "literal-only"},
+}
+TEXTS = ["w0 w13 w13", "w5", "", "w59 unknown w2 w2", " ".join(WORDS[:20])]
+
+
+def setting(family: str, weighting: str) -> dict[str, Any]:
+    key = "query" if family == "sparterm" else "query_weighting"
+    return {**FAMILIES[family], key: weighting}
+
+
+def table_of(folder: Path) -> Any:
+    return load_file(folder / "towers" / "query_weights" / "weights.safetensors")["weights"]
+
+
+@pytest.mark.parametrize("weighting", ["idf", "learned"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_trained_with_the_documents(
+    family: str, weighting: str, tiny_recipe: Recipes, tiny_collection: Path, trained: Trained
+) -> None:
+    stage = {"steps": 4, "head_learning_rate": 0.05}
+    if (family, weighting) in {("splade", "idf"), ("sparterm", "idf"), ("sparterm", "learned")}:
+        stage = {"steps": 4} if weighting == "idf" else stage
+    run = trained(tiny_recipe(stage, architecture=family, settings=setting(family, weighting)))
+    texts = [document.text.split() for document in load_collection(str(tiny_collection)).documents()]
+    counts = {word: sum(word in text for text in texts) for word in WORDS}
+    idf = {word: math.log((len(texts) + 1) / (counts[word] + 1)) / math.log(len(texts) + 1) for word in WORDS}
+    table, first = table_of(run.folder), 5  # after the special tokens
+    if weighting == "idf":
+        assert table[first:].tolist() == pytest.approx(list(idf.values()), rel=1e-5)
+    else:
+        moved = np.abs(table[first:] - np.array(list(idf.values())))
+        assert 0.02 < moved.max() < 0.5
+    assert table[:first].max() == 0
+    notes = json.loads((run.folder / "learned_sparse.json").read_text(encoding="utf-8"))
+    assert notes["bags"]["query"]["weighting"] == "table"
+    assert notes["quantizers"]["query"]["scale"] == 100.0
+
+
+def test_both_encoders_give_the_same_vectors(tiny_recipe: Recipes, trained: Trained) -> None:
+    settings = setting("splade", "learned")
+    run = trained(tiny_recipe({"steps": 4, "head_learning_rate": 0.3}, settings=settings))
+    bag = load(str(run.folder), "query")
+    model = load_checkpoint(run.folder)
+    module = model.weighers.side(SIDES[0])
+    network = CheckpointEncoder(
+        module, model.tokenizer, bag.terms, max_length=8, device=torch.device("cpu"), dtype="fp32"
+    )
+    ours, theirs = (encode_texts(encoder, TEXTS).to_scipy() for encoder in (bag, network))
+    assert (ours != theirs).nnz == 0
+    table = table_of(run.folder)
+    weights = encode_texts(bag, TEXTS[:1]).row(0)
+    assert weights == {word: pytest.approx(float(table[5 + int(word[1:])])) for word in ("w0", "w13")}
+    reading = bag.explain(TEXTS[0])
+    assert reading == network.explain(TEXTS[0])
+
+
+def test_a_query_needs_neither_torch_nor_transformers(tiny_recipe: Recipes, trained: Trained) -> None:
+    run = trained(tiny_recipe({"steps": 2}, settings=setting("splade", "learned")))
+    code = (
+        "import sys; from encoders import load; "
+        f"print(load({str(run.folder)!r}, 'query').encode(['w0 w13']).row(0)); "
+        "print([name for name in ('torch', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    weights, modules = done.stdout.splitlines()
+    assert modules == "[]"
+    assert "w13" in weights
+
+
+def test_a_resumed_table_is_the_same(tiny_recipe: Recipes, trained: Trained, stop_after: Any) -> None:
+    recipe = tiny_recipe({"head_learning_rate": 0.01}, settings=setting("splade", "learned"))
+    whole = trained(recipe, "whole")
+    stop_after(10)
+    trained(recipe, "resumed")
+    stop_after(0)
+    assert trained(recipe, "resumed", resume=True).moved_since(whole) == set()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (None, "missing, or not the file that was saved"),
+        (np.ones(3, np.float32), "missing, or not the file that was saved"),
+    ],
+)
+def test_a_damaged_table_is_refused(tiny_recipe: Recipes, trained: Trained, table: Any, message: str) -> None:
+    run = trained(tiny_recipe({"steps": 2}, settings=setting("splade", "idf")))
+    path = run.folder / "towers" / "query_weights" / "weights.safetensors"
+    path.unlink()
+    if table is not None:
+        save_file({"weights": table}, path)
+    with pytest.raises(LearnedSparseError, match=message):
+        load(str(run.folder), "query")
+
+
+def test_queries_with_a_network_have_no_table(tiny_recipe: Recipes, trained: Trained) -> None:
+    with pytest.raises(LearnedSparseError, match="query_weighting: learned needs query: bag-of-words, not same"):
+        trained(tiny_recipe({"steps": 1}, settings={"query_weighting": "learned"}))

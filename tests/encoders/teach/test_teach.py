@@ -1,0 +1,206 @@
+"""Teachers: scores of pairs in files, resumed and in shards; and a cross-encoder that is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from encoders import load, train
+from encoders.backbone import save_random_bert
+from encoders.teach import CrossEncoder, load_cross_encoder_recipe, scoring, train_cross_encoder
+from encoders.teach.__main__ import main
+from encoders.train import main as train_main
+from encoders.training import Negatives, Source, load_recipe
+from encoders.training.data import TeacherScores, load_source
+from learned_sparse.collections import load_collection
+from learned_sparse.core import LearnedSparseError
+from tests.encoders.training.conftest import WORDS, recipe_values, tiny_backbone, tiny_collection
+
+__all__ = ["recipe_values", "tiny_backbone", "tiny_collection"]  # fixtures
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder of random weights."""
+    folder = tmp_path_factory.mktemp("classifier")
+    save_random_bert(folder, WORDS, "classifier", 2)
+    return folder
+
+
+def lines_of(path: Path) -> dict[tuple[str, str], float]:
+    rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    return {(query, document): float(score) for query, document, score in rows}
+
+
+@pytest.fixture
+def teach(tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """``teach(*options, output=...)`` runs the command on the training run of the tiny collection."""
+
+    def run(*options: str, output: Path = tmp_path / "scores.tsv") -> str:
+        where = ["--collection", str(tiny_collection), "--run", str(tiny_collection / "train.run")]
+        assert main([*where, "--depth", "3", "--output", str(output), "--device", "cpu", *options]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_scores_are_those_of_the_cross_encoder(
+    teach: Callable[..., str], classifier: Path, tiny_collection: Path, tmp_path: Path
+) -> None:
+    out = teach("--cross-encoder", str(classifier))
+    assert out == f"{tmp_path / 'scores.tsv'}: 90 pairs of 30 queries\n"  # the relevant document is the first hit
+    scores = lines_of(tmp_path / "scores.tsv")
+    assert {document for query, document in scores if query == "q4"} == {"d4", "d5", "d6"}
+    collection = load_collection(str(tiny_collection))
+    queries = {query.id: query.text for query in collection.queries("train")}
+    documents = {document.id: document.text for document in collection.documents()}
+    peer = pytest.importorskip("sentence_transformers").CrossEncoder(str(classifier), device="cpu")
+    expected = peer.predict([(queries[query], documents[document]) for query, document in scores], activation_fn=None)
+    import torch
+
+    logits = peer.predict([(queries[q], documents[d]) for q, d in scores], activation_fn=torch.nn.Identity())
+    assert np.shape(expected) == (90,)
+    assert list(scores.values()) == pytest.approx(logits.tolist(), abs=1e-4)
+
+
+def test_recipes_read_the_output(
+    teach: Callable[..., str], classifier: Path, tiny_collection: Path, tmp_path: Path
+) -> None:
+    teach("--cross-encoder", str(classifier))
+    run, scores = tiny_collection / "train.run", tmp_path / "scores.tsv"
+    loaded = load_source(Source(collection=str(tiny_collection), run=run, scores=scores), Negatives())
+    assert loaded.examples.scored
+    assert len(loaded.examples) == 30
+    assert len(TeacherScores(scores)) == 90
+
+
+def test_a_stopped_scoring_goes_on(
+    teach: Callable[..., str], classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "BLOCK", 20)
+    teach("--cross-encoder", str(classifier), output=tmp_path / "whole.tsv")
+    score, calls = CrossEncoder.scores, []
+
+    def stopped(self: CrossEncoder, *arguments: Any) -> Any:
+        calls.append(len(arguments[2]))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return score(self, *arguments)
+
+    monkeypatch.setattr(CrossEncoder, "scores", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        teach("--cross-encoder", str(classifier))
+    assert not (tmp_path / "scores.tsv").exists()
+    with pytest.raises(LearnedSparseError, match="was begun; go on with --resume, or begin again with --overwrite"):
+        teach("--cross-encoder", str(classifier))
+    with pytest.raises(LearnedSparseError, match="was begun with another teacher; begin again with --overwrite"):
+        teach("--cross-encoder", str(classifier), "--max-length", "9", "--resume")
+    assert "90 pairs of 30 queries (40 were there)" in teach("--cross-encoder", str(classifier), "--resume")
+    assert (tmp_path / "scores.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".") and path.is_dir()] == []
+    assert "(90 were there)" in teach("--cross-encoder", str(classifier), "--resume")
+    with pytest.raises(LearnedSparseError, match="is there already; go on with --resume"):
+        teach("--cross-encoder", str(classifier))
+    assert "90 pairs of 30 queries\n" in teach("--cross-encoder", str(classifier), "--overwrite")
+
+
+def test_shards_together_are_the_whole(teach: Callable[..., str], classifier: Path, tmp_path: Path) -> None:
+    teach("--cross-encoder", str(classifier), output=tmp_path / "whole.tsv")
+    parts = tmp_path / "parts"
+    for number in range(3):
+        shard = ["--num-shards", "3", "--shard-id", str(number)]
+        teach("--cross-encoder", str(classifier), *shard, output=parts / f"{number}.tsv")
+    together = [lines_of(parts / f"{number}.tsv") for number in range(3)]
+    whole = lines_of(tmp_path / "whole.tsv")
+    assert sum(map(len, together)) == len(whole)
+    joined = {pair: score for part in together for pair, score in part.items()}
+    assert joined.keys() == whole.keys()
+    assert list(map(joined.get, whole)) == pytest.approx(list(whole.values()), abs=1e-5)
+    assert len(TeacherScores(parts)) == 90
+
+
+def test_an_ensemble_is_the_mean(
+    teach: Callable[..., str], classifier: Path, tmp_path: Path, recipe_values: Callable[..., dict[str, Any]]
+) -> None:
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(recipe_values({"steps": 2})), encoding="utf-8")
+    checkpoint = str(train(recipe, output=tmp_path / "checkpoint", device="cpu", quiet=True))
+    other = tmp_path / "other"
+    save_random_bert(other, WORDS, "classifier", 3)
+    for name, models in (("a", [classifier]), ("b", [other]), ("both", [classifier, other])):
+        teach("--cross-encoder", *map(str, models), output=tmp_path / f"{name}.tsv")
+    first, second, both = (lines_of(tmp_path / f"{name}.tsv") for name in ("a", "b", "both"))
+    assert list(both.values()) == pytest.approx([(first[pair] + second[pair]) / 2 for pair in both])
+    teach("--checkpoint", checkpoint, output=tmp_path / "dots.tsv")
+    collection = load_collection(recipe_values()["data"][0]["collection"])
+    queries = {query.id: query.text for query in collection.queries("train")}
+    documents = {document.id: document.text for document in collection.documents()}
+    (pair, score), *_ = lines_of(tmp_path / "dots.tsv").items()
+    query = load(checkpoint, "query", dtype="fp32").encode([queries[pair[0]]]).to_scipy()
+    document = load(checkpoint, "document", dtype="fp32").encode([documents[pair[1]]]).to_scipy()
+    assert score == pytest.approx(float((query @ document.T).toarray().item()), rel=1e-5)
+    with pytest.raises(SystemExit):
+        teach("--checkpoint", checkpoint, "--cross-encoder", str(classifier), output=tmp_path / "mixed.tsv")
+
+
+def test_runs_of_another_collection_are_refused(teach: Callable[..., str], classifier: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.run").write_text("x Q0 y 1 1 t\n", encoding="utf-8")
+    with pytest.raises(LearnedSparseError, match=r"other.run: no query of .* train with a relevant document"):
+        teach("--cross-encoder", str(classifier), "--run", str(tmp_path / "other.run"))
+    (tmp_path / "other.run").write_text("q1 Q0 y 1 1 t\n", encoding="utf-8")
+    with pytest.raises(LearnedSparseError, match=r"no document 'y' .1 of the runs and judgements are missing"):
+        teach("--cross-encoder", str(classifier), "--run", str(tmp_path / "other.run"))
+
+
+@pytest.fixture
+def teacher_recipe(tmp_path: Path, tiny_backbone: Path, tiny_collection: Path) -> Path:
+    """A recipe of a small cross-encoder."""
+    values = {
+        "kind": "cross-encoder", "model": "teacher", "backbone": str(tiny_backbone), "max_length": 20, "steps": 150,
+        "batch_size": 16, "learning_rate": 3e-3, "negatives": {"per_query": 2},
+        "data": [{"collection": str(tiny_collection), "run": str(tiny_collection / "train.run")}],
+    }  # fmt: skip
+    path = tmp_path / "teacher.yaml"
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
+
+
+def test_a_cross_encoder_is_trained(
+    teacher_recipe: Path, tiny_collection: Path, teach: Callable[..., str], tmp_path: Path
+) -> None:
+    output = tmp_path / "teacher"
+    where = ["--output", str(output), "--device", "cpu", "--quiet"]
+    assert train_main(["--recipe", str(teacher_recipe), *where]) == 0
+    assert not list(output.glob("**/*.bin"))
+    assert not list(output.glob("**/*.pt"))
+    teach("--cross-encoder", str(output))
+    scores = lines_of(tmp_path / "scores.tsv")
+    relevant = [score for (query, document), score in scores.items() if query[1:] == document[1:]]
+    others = [score for (query, document), score in scores.items() if query[1:] != document[1:]]
+    assert np.mean(relevant) - np.mean(others) > np.std(others)
+    with pytest.raises(LearnedSparseError, match="is there already; replace it with --overwrite"):
+        train_main(["--recipe", str(teacher_recipe), *where])
+    with pytest.raises(LearnedSparseError, match="a cross-encoder is trained in one go"):
+        train_main(["--recipe", str(teacher_recipe), *where, "--resume"])
+    recipe = load_cross_encoder_recipe(teacher_recipe)
+    assert recipe is not None
+    train_cross_encoder(recipe, tmp_path / "again", device="cpu", quietly=True)
+    first, second = ((folder / "model.safetensors").read_bytes() for folder in (output, tmp_path / "again"))
+    assert first == second
+
+
+def test_recipes_of_cross_encoders_are_checked(teacher_recipe: Path) -> None:
+    assert load_cross_encoder_recipe("small-splade") is None
+    with pytest.raises(LearnedSparseError, match="kind: self: a cross-encoder does not search"):
+        load_cross_encoder_recipe(teacher_recipe, changes=["negatives.kind=self"])
+    with pytest.raises(LearnedSparseError, match="at least one for each query"):
+        load_cross_encoder_recipe(teacher_recipe, changes=["negatives.per_query=0"])
+    with pytest.raises(LearnedSparseError, match="unknown key 'stage'"):
+        load_cross_encoder_recipe(teacher_recipe, changes=["stage=1"])
+    with pytest.raises(LearnedSparseError, match="unknown key 'batch_size'"):
+        load_recipe(teacher_recipe)

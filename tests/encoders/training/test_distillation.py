@@ -1,0 +1,231 @@
+"""Distillation: its losses against plain loops and sentence-transformers, and training by a teacher's scores."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers.sparse_encoder import losses as peers
+from torch import Tensor, nn
+
+from encoders.models import Labels, TermWeighers
+from encoders.training import Distillation, Rank, Recipe
+from encoders.training.objective import RankingObjective, distillation_losses, rank_losses
+from learned_sparse.core import LearnedSparseError
+from tests.encoders.training.conftest import Recipes, Trained
+
+QUERIES, NEGATIVES, DIMENSIONS = 5, 3, 11
+
+
+@pytest.fixture
+def batch() -> dict[str, Tensor]:
+    """Weights of queries, positives and negatives, and a teacher's scores."""
+    generator = torch.Generator().manual_seed(1)
+
+    def random(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator)
+
+    weights = {"queries": random(5, 11), "positives": random(5, 11), "negatives": random(15, 11)}
+    return {**weights, "teacher": 4 * random(5, 4) - 2}
+
+
+def student_scores(batch: dict[str, Tensor]) -> list[list[float]]:
+    """Dot products of each query with its positive and its negatives."""
+    documents = [
+        [batch["positives"][row], *batch["negatives"][row * NEGATIVES : (row + 1) * NEGATIVES]]
+        for row in range(QUERIES)
+    ]
+    return [
+        [sum(float(q) * float(d) for q, d in zip(query, document, strict=True)) for document in own]
+        for query, own in zip(batch["queries"], documents, strict=True)
+    ]
+
+
+def softmax(scores: list[float]) -> list[float]:
+    return [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
+
+
+def losses_of(batch: dict[str, Tensor], distillation: Distillation, rank: Rank | None = None) -> dict[str, Tensor]:
+    """The losses of a ranking objective."""
+    identity = nn.Identity()
+    objective = RankingObjective(rank or Rank(weight=0.0), TermWeighers(identity, identity), (), distillation)
+    known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
+    return objective.losses(batch, Labels(known, batch["teacher"]))
+
+
+def test_margin_mse_is_the_formula(batch: dict[str, Tensor]) -> None:
+    expected = []
+    for student, teacher in zip(student_scores(batch), batch["teacher"].tolist(), strict=True):
+        margins = [(student[0] - student[n]) - (teacher[0] - teacher[n]) for n in range(1, 1 + NEGATIVES)]
+        expected.append(2.0 * sum(margin**2 for margin in margins) / NEGATIVES)
+    losses = losses_of(batch, Distillation(margin_mse=2.0))
+    assert losses.keys() == {"margin_mse"}
+    assert losses["margin_mse"].tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_kl_is_the_formula(batch: dict[str, Tensor]) -> None:
+    settings = Distillation(kl=0.5, teacher_temperature=3.0, student_temperature=2.0)
+    expected = []
+    for student, teacher in zip(student_scores(batch), batch["teacher"].tolist(), strict=True):
+        p, q = softmax([score / 3.0 for score in teacher]), softmax([score / 2.0 for score in student])
+        expected.append(0.5 * 2.0**2 * sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
+    assert losses_of(batch, settings)["kl"].tolist() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["margin_mse", "kl"])
+def test_losses_and_gradients_are_those_of_sentence_transformers(batch: dict[str, Tensor], kind: str) -> None:
+    weights = {name: batch[name].clone().requires_grad_() for name in ("queries", "positives", "negatives")}
+    settings = Distillation(**{kind: 1.0}, teacher_temperature=2.0, student_temperature=2.0)
+    ours = losses_of({**weights, "teacher": batch["teacher"]}, settings)[kind].mean()
+    negatives = weights["negatives"].view(QUERIES, NEGATIVES, DIMENSIONS)
+    columns = [weights["queries"], weights["positives"], *negatives.unbind(dim=1)]
+    model: Any = nn.Identity()
+    peer: Any = peers.SparseMarginMSELoss(model) if kind == "margin_mse" else peers.SparseDistillKLDivLoss(model)
+    theirs = peer.compute_loss_from_embeddings(columns, batch["teacher"])
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    for mine, other in zip(
+        *(torch.autograd.grad(loss, list(weights.values())) for loss in (ours, theirs)), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def test_documents_without_a_score_are_left_out(batch: dict[str, Tensor]) -> None:
+    teacher = batch["teacher"].clone()
+    teacher[0, 2], teacher[1, 0], teacher[2, 1:] = math.nan, math.nan, math.nan
+    settings = Distillation(margin_mse=1.0, kl=1.0)
+    student = torch.tensor(student_scores(batch), requires_grad=True)
+    losses = distillation_losses(settings, student, teacher)
+    left = [0, 1, 3]
+    fewer = distillation_losses(settings, student[:1, left], batch["teacher"][:1, left])
+    whole = distillation_losses(settings, student, batch["teacher"])
+    for name, values in losses.items():
+        assert values[0].item() == pytest.approx(fewer[name][0].item(), rel=1e-5)
+        assert values[1:3].tolist() == [0.0, 0.0]  # no score of the positive, none of a negative
+        assert torch.equal(values[3:], whole[name][3:])
+    gradient = torch.autograd.grad(torch.stack(list(losses.values())).sum(), student)[0]
+    assert gradient.isfinite().all()
+    assert gradient[0, 2] == 0
+    assert not gradient[1:3].any()
+
+
+def test_the_ranking_loss_keeps_its_weight_beside_distillation(batch: dict[str, Tensor]) -> None:
+    losses = losses_of(batch, Distillation(kl=1.0), Rank(weight=0.25))
+    known = torch.zeros(QUERIES, QUERIES * (1 + NEGATIVES), dtype=torch.bool)
+    plain = rank_losses(Rank(), batch["queries"], batch["positives"], batch["negatives"], known)
+    assert losses.keys() == {"rank_loss", "kl"}
+    torch.testing.assert_close(losses["rank_loss"], 0.25 * plain)
+
+
+def teach(path: Path, collection: Path) -> Path:
+    """Scores of the relevant document and of the candidates of each query: 5 for the former, else the rank."""
+    run = (collection / "train.run").read_text(encoding="utf-8").splitlines()
+    lines = {(f"q{row}", f"d{row}"): 5.0 for row in range(30)}
+    for line in run:
+        query, _, document, rank, *_ = line.split()
+        lines.setdefault((query, document), -float(rank))
+    path.write_text("".join(f"{q}\t{d}\t{score}\n" for (q, d), score in lines.items()), encoding="utf-8")
+    return path
+
+
+def texts_of(collection: Path, name: str) -> dict[str, str]:
+    records = map(json.loads, (collection / name).read_text(encoding="utf-8").splitlines())
+    return {record["_id"]: record["text"] for record in records}
+
+
+def source(kind: str, folder: Path, collection: Path) -> dict[str, Any]:
+    """The same 30 queries in each published form, with a teacher's scores."""
+    queries, documents = texts_of(collection, "queries.jsonl"), texts_of(collection, "corpus.jsonl")
+    rows = [(queries[f"q{n}"], documents[f"d{n}"], documents[f"d{(n + 1) % 40}"]) for n in range(30)]
+    scores = teach(folder / "scores.tsv", collection)
+    if kind == "judged":
+        return {"collection": str(collection), "run": str(collection / "train.run"), "scores": str(scores)}
+    if kind == "tsv":
+        lines = ["\t".join(("5", "-2.5", *row)) for row in rows]
+    elif kind == "tsv of ids":
+        lines = [f"5\t-2.5\tq{n}\td{n}\td{(n + 1) % 40}" for n in range(30)]
+    elif kind == "bge":
+        lines = [
+            json.dumps({"query": q, "pos": [p], "neg": [n], "pos_scores": [5.0], "neg_scores": [-2.5]})
+            for q, p, n in rows
+        ]
+    else:
+        by_system: list[dict[str, list[str]]] = [{"dense": [], "bm25": [f"d{(n + 1) % 40}"]} for n in range(30)]
+        lines = [json.dumps({"qid": f"q{n}", "pos": [f"d{n}"], "neg": neg}) for n, neg in enumerate(by_system)]
+    path = folder / ("examples.jsonl" if kind in ("bge", "by system") else "triples.tsv")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    key = "examples" if path.suffix == ".jsonl" else "triples"
+    by_id = {"collection": str(collection)} if kind in ("tsv of ids", "by system") else {}
+    joined = {"scores": str(scores)} if kind == "by system" else {}
+    return {key: str(path), **by_id, **joined}
+
+
+@pytest.mark.parametrize("kind", ["judged", "tsv", "tsv of ids", "bge", "by system"])
+def test_training_moves_the_margins_to_the_teachers(
+    kind: str, tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path, trained: Trained
+) -> None:
+    stage = {"steps": 120, "rank": {"weight": 0.0}, "distillation": {"margin_mse": 1.0}}
+    run = trained(tiny_recipe(stage, data=[source(kind, tmp_path, tiny_collection)]))
+    losses = run.logged("margin_mse")
+    assert losses == run.logged("loss")
+    assert sum(losses[-5:]) < 0.2 * sum(losses[:5])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings"),
+    [("splade", {}), ("spade", {"k": 3}), ("sparterm", {"mode": "literal-only"}), ("unicoil", {}), ("deepimpact", {}),
+     ("tildev2", {}), ("uhd", {"dimensions": 24, "k": 4, "layers": [2]})],
+)  # fmt: skip
+def test_every_architecture_that_ranks_can_be_distilled(
+    architecture: str, settings: dict[str, Any], tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path,
+    trained: Trained,
+) -> None:  # fmt: skip
+    stage = {"steps": 3, "rank": {"weight": 0.5}, "distillation": {"margin_mse": 0.05, "kl": 1.0}}
+    data = [source("judged", tmp_path, tiny_collection)]
+    recipe = tiny_recipe(stage, architecture=architecture, settings=settings, data=data, negatives={"per_query": 2})
+    log = trained(recipe).log()[0]
+    parts = [log[name] for name in ("rank_loss", "margin_mse", "kl")]
+    assert log["loss"] == pytest.approx(sum(parts), rel=1e-5)
+    assert all(part > 0 for part in parts)
+
+
+def test_a_resumed_distillation_ends_with_the_same_weights(
+    tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path, trained: Trained, stop_after: Any
+) -> None:
+    stage = {"rank": {"weight": 0.5}, "distillation": {"kl": 1.0}, "micro_batch_size": 4}
+    data = [source("judged", tmp_path, tiny_collection)]
+    recipe = tiny_recipe(stage, data=data, negatives={"per_query": 2, "margin": 1.0})
+    whole = trained(recipe, "whole")
+    stop_after(10)
+    trained(recipe, "resumed")
+    stop_after(0)
+    assert trained(recipe, "resumed", resume=True).moved_since(whole) == set()
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "message"),
+    [
+        ({"distillation": {}}, {}, "distillation: give 'margin_mse' or 'kl' a weight above 0"),
+        ({"distillation": {"kl": 1, "student_temperature": 0}}, {}, "temperatures are above 0"),
+        ({"distillation": {"kl": 1}}, {"negatives": {"kind": "none"}}, "distillation needs hard negatives"),
+        ({"rank": {"weight": 0}}, {}, "rank: weight 0; without distillation it is above 0"),
+        ({"distillation": {"kl": 1}, "objective": "gate"}, {}, "'distillation' go with objective: rank"),
+    ],
+)
+def test_settings_that_cannot_be_distilled(
+    tiny_recipe: Recipes, stage: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(LearnedSparseError, match=re.escape(message)):
+        tiny_recipe(stage, **changes)
+
+
+def test_sources_without_scores_are_refused(tiny_recipe: Recipes, trained: Trained) -> None:
+    recipe: Recipe = tiny_recipe({"distillation": {"kl": 1.0}})
+    with pytest.raises(
+        LearnedSparseError, match=r"data: tiny_collection\d*/train: no teacher's scores; give the source"
+    ):
+        trained(recipe)

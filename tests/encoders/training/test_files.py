@@ -1,0 +1,211 @@
+"""Files of training examples and of a teacher's scores: every published form, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoders.training import Negatives, Source, data_source
+from encoders.training.data import TeacherScores, load_source
+from encoders.training.data.files import ExampleFile
+from learned_sparse.core import LearnedSparseError
+
+BGE = {"query": "q", "pos": ["p"], "neg": ["n1", "n2"], "pos_scores": [4], "neg_scores": [1.5, -2]}
+TEVATRON = {
+    "query_id": "1", "query": "q", "positive_passages": [{"docid": "1", "title": "t", "text": "p"}],
+    "negative_passages": [{"docid": "2", "title": "", "text": "n1"}, {"docid": "3", "text": "n2"}],
+}  # fmt: skip
+
+
+def written(path: Path, *records: Any) -> Path:
+    """A file of ``records``, one a line: text, or anything as JSON."""
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_columns_with_scores(tmp_path: Path) -> None:
+    path = written(tmp_path / "triples.tsv", "9.5\t-1\tq\tp\tn", "1e1\t2\tr\ts\tt")
+    examples = ExampleFile(path, Negatives())
+    first, second = (examples.get(index, rng()) for index in range(2))
+    assert (first.query, first.positive, first.negatives, first.scores) == ("q", "p", ("n",), (9.5, -1.0))
+    assert second.scores == (10.0, 2.0)
+    assert examples.scored
+
+
+def test_lines_of_bge(tmp_path: Path) -> None:
+    unscored = {"query": "q", "pos": ["p", "p2"], "neg": ["n1"]}
+    examples = ExampleFile(written(tmp_path / "a.jsonl", BGE), Negatives(per_query=2))
+    example = examples.get(0, rng())
+    assert (example.query, example.positive, set(example.negatives)) == ("q", "p", {"n1", "n2"})
+    scores = dict(zip(example.negatives, example.scores[1:], strict=True))
+    assert (example.scores[0], scores) == (4.0, {"n1": 1.5, "n2": -2.0})
+    plain = ExampleFile(written(tmp_path / "b.jsonl", unscored), Negatives())
+    assert not plain.scored
+    assert {plain.get(0, rng(seed)).positive for seed in range(20)} == {"p", "p2"}
+    assert len(plain.get(0, rng()).relevant) == 2
+
+
+def test_lines_of_tevatron(tmp_path: Path) -> None:
+    example = ExampleFile(written(tmp_path / "train.jsonl", TEVATRON), Negatives(per_query=2)).get(0, rng())
+    assert (example.query, example.positive, set(example.negatives)) == ("q", "t p", {"n1", "n2"})
+    assert example.scores == ()
+
+
+def test_negatives_by_system(tmp_path: Path, tiny_collection: Path) -> None:
+    line = {"qid": "q1", "pos": ["d1"], "neg": {"bm25": ["d2", "d3"], "dense": ["d3", "d4"]}}
+    path = written(tmp_path / "hard.jsonl", line)
+    scores = written(tmp_path / "scores.tsv", "q1\td1\t9", "q1\td2\t1", "q1\td4\t3")
+    by_system = Source(examples=path, collection=str(tiny_collection), scores=scores)
+    loaded = load_source(by_system, Negatives(per_query=2)).examples
+    example = loaded.get(0, rng())
+    assert sorted(example.scores[1:]) == [1.0, 3.0]  # d3 has no score
+    one = Source(examples=path, collection=str(tiny_collection), systems=("dense",))
+    drawn = {load_source(one, Negatives()).examples.get(0, rng(seed)).negatives for seed in range(20)}
+    assert len(drawn) == 2
+    unknown = Source(examples=path, collection=str(tiny_collection), systems=("tas-b",))
+    with pytest.raises(LearnedSparseError, match=r"hard.jsonl:1: no negatives of 'tas-b' \(there are bm25, dense\)"):
+        load_source(unknown, Negatives())
+
+
+def test_queries_with_too_few_negatives_are_filled_up_or_left_out(tmp_path: Path) -> None:
+    other = {"query": "r", "pos": ["s"], "neg": ["n3", "n4", "n5"], "pos_scores": [1], "neg_scores": [0, 0, 0]}
+    path = written(tmp_path / "a.jsonl", BGE, other)
+    example = ExampleFile(path, Negatives(per_query=3)).get(0, rng())
+    assert example.negatives[2] == "s"  # the positive of the other line
+    assert math.isnan(example.scores[3])
+    dropped = ExampleFile(path, Negatives(per_query=3, short="drop"))
+    assert [dropped.get(index, rng()).query for index in range(len(dropped))] == ["r"]
+
+
+def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", BGE, {**BGE, "query": "r", "neg": ["n3", "n4"]})
+    close = ExampleFile(path, Negatives(margin=3.0)).drawing(Negatives(margin=3.0))
+    assert {close.get(0, rng(seed)).negatives for seed in range(20)} == {("n2",)}  # n1 has 1.5 > 4 - 3
+    plain = ExampleFile(written(tmp_path / "t.tsv", "q\tp\tn"), Negatives())
+    with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores; the file has none"):
+        plain.drawing(Negatives(margin=1.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("t.tsv", "1\t2\tq\tp", "t.tsv:1: 4 columns; expected query, positive, negative between tabs, or before them"),
+        ("t.tsv", "1\tnan\tq\tp\tn", "t.tsv:1: score 'nan' is not a finite number"),
+        ("t.tsv", "1_0\t2\tq\tp\tn", "t.tsv:1: score '1_0' is not a finite number"),
+        ("t.jsonl", {**BGE, "neg_scores": [1]}, "t.jsonl:1: neg_scores is not a list of 2 scores"),
+        ("t.jsonl", {**BGE, "pos_scores": None}, "t.jsonl:1: pos_scores is not a list of 1 scores"),
+        ("t.jsonl", {**BGE, "pos": "p"}, "t.jsonl:1: pos is not a list of texts"),
+        ("t.jsonl", {**TEVATRON, "positive_passages": ["p"]}, "positive_passages is not a list of passages"),
+        ("t.jsonl", {"question": "q"}, "t.jsonl:1: keys question; expected query, pos, neg"),
+        ("t.jsonl", "{", "t.jsonl:1: malformed JSON"),
+        ("t.jsonl", {"query": " ", "pos": ["p"], "neg": []}, "t.jsonl: no triples"),
+    ],
+)
+def test_lines_that_are_refused(tmp_path: Path, name: str, line: Any, message: str) -> None:
+    with pytest.raises(LearnedSparseError) as caught:
+        ExampleFile(written(tmp_path / name, line), Negatives())
+    assert message in str(caught.value)
+
+
+def test_lines_with_and_without_scores_do_not_mix(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.tsv", "1\t2\tq\tp\tn", "q\tp\tn")
+    with pytest.raises(LearnedSparseError, match=r"t\.tsv:2: some lines have a teacher's scores and others have none"):
+        ExampleFile(path, Negatives())
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"triples": "a.tsv", "examples": "b.jsonl"}, "'triples' and 'examples' are two sources"),
+        ({"triples": "a.jsonl"}, "'examples' are JSON lines"),
+        ({"examples": "a.tsv"}, "'examples' are JSON lines"),
+        ({"triples": "a.tsv", "systems": ("bm25",)}, "triples have no 'systems'"),
+        ({"triples": "a.tsv", "scores": Path("s.tsv")}, "texts have no ids to join 'scores' by"),
+        ({"collection": "pydoc", "systems": ("bm25",)}, "'systems' are those of a file of 'examples'"),
+    ],
+)
+def test_sources_that_contradict_themselves(source: dict[str, Any], message: str) -> None:
+    paths: dict[str, Any] = {
+        key: Path(value) if key in ("triples", "examples") else value for key, value in source.items()
+    }
+    with pytest.raises(LearnedSparseError, match=message):
+        load_source(Source(**paths), Negatives())
+
+
+def test_data_of_the_command_line() -> None:
+    assert data_source("hard.jsonl") == {"examples": "hard.jsonl"}
+    assert data_source("triples.tsv") == {"triples": "triples.tsv"}
+
+
+SCORES = {("q1", "d1"): 2.5, ("q1", "d2"): -1.0, ("q2", "d1"): 1e-3}
+
+
+@pytest.mark.parametrize("form", ["tsv", "tsv.gz", "run", "parquet", "folder"])
+def test_scores_in_every_form(tmp_path: Path, form: str) -> None:
+    rows = [(query, document, score) for (query, document), score in SCORES.items()]
+    lines = [f"{query}\t{document}\t{score}\n" for query, document, score in rows]
+    path = tmp_path / f"scores.{form}"
+    if form == "parquet":
+        import pyarrow
+        from pyarrow import parquet
+
+        columns = zip(("qid", "pid", "score"), zip(*rows, strict=True), strict=True)
+        parquet.write_table(pyarrow.table({name: list(values) for name, values in columns}), path)
+    elif form == "run":
+        path.write_text("".join(f"{q} Q0 {d} {rank} {s} ce\n" for rank, (q, d, s) in enumerate(rows)), encoding="utf-8")
+    elif form == "folder":
+        path.mkdir()
+        for number, line in enumerate(lines):
+            (path / f"part-{number}.tsv").write_text(line, encoding="utf-8")
+    elif form == "tsv.gz":
+        path.write_bytes(gzip.compress("".join(lines).encode()))
+    else:
+        path.write_text("".join(lines), encoding="utf-8")
+    scores = TeacherScores(path)
+    assert len(scores) == 3
+    assert scores.of("q1", ["d2", "d1", "d3"]).tolist()[:2] == [-1.0, 2.5]
+    assert math.isnan(scores.of("q1", ["d3"])[0])
+    assert scores.of("q2", ["d1"])[0] == pytest.approx(1e-3)
+    assert scores.of("q2", []).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("scores.pkl", "x", "loading a pickle can run code, so none is read"),
+        ("scores.pkl.gz", "x", "loading a pickle can run code"),
+        ("scores.tsv", "q1 d1\n", "scores.tsv:1: 2 columns; expected query, document, score, or the six columns"),
+        ("scores.tsv", "q1 d1 inf\n", "scores.tsv:1: score 'inf' is not a finite number"),
+        ("scores.tsv", "q1 d1 1\nq1 d1 2\n", "query 'q1' and document 'd1' have two scores; keep one of them"),
+        ("scores.tsv", "\n", "scores.tsv: no scores"),
+        ("scores.parquet", "x", "scores.parquet: not readable as Parquet"),
+    ],
+)
+def test_scores_that_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(LearnedSparseError) as caught:
+        TeacherScores(tmp_path / name)
+    assert message in str(caught.value)
+
+
+def test_relevant_documents_without_a_score_are_left_out(
+    tmp_path: Path, tiny_collection: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scores = written(tmp_path / "scores.tsv", *(f"q{n}\td{n}\t1" for n in range(5)))
+    loaded = load_source(Source(collection=str(tiny_collection), scores=scores), Negatives(kind="random"))
+    assert len(loaded.examples) == 5
+    assert "left out 25 relevant documents without a teacher's score" in caplog.text
+    counts = Counter(len(loaded.examples.get(0, rng(seed)).scores) for seed in range(5))
+    assert counts == {2: 5}

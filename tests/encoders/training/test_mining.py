@@ -1,0 +1,223 @@
+"""Mining: exact search in blocks, on several processes, resumed; and negatives mixed from several sources."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse
+
+from encoders.training import Negatives, NegativeSource
+from encoders.training.data import TextStore, best_documents, mining
+from encoders.training.data.examples import Candidates, JudgedExamples
+from learned_sparse.collections import ranked
+from learned_sparse.core import Document, LearnedSparseError, Query, Side
+from tests.encoders.training.conftest import Recipes, Trained
+
+QUERIES = [Query(f"q{number}", f"query {number}") for number in range(7)]
+
+
+class Texts:
+    """Texts with sparse vectors of small whole numbers, so that many scores are equal."""
+
+    def __init__(self, documents: int) -> None:
+        generator = np.random.default_rng(5)
+        ids = [f"d{number}" for number in generator.permutation(documents)]
+        self.pool = TextStore([Document(id, f"text of {id}") for id in ids])
+        sizes = {"query": len(QUERIES), "document": documents}
+        self._vectors = {
+            side: generator.integers(0, 3, (size, 12)) * (generator.random((size, 12)) < 0.4)
+            for side, size in sizes.items()
+        }
+        self._rows = {text: row for row, text in enumerate(self.pool[id] for id in ids)}
+        self._rows |= {query.text: row for row, query in enumerate(QUERIES)}
+        self.encoded: list[str] = []
+
+    def encode(self, side: Side, texts: Any) -> Any:
+        self.encoded += texts if side == "document" else []
+        rows = self._vectors[side][[self._rows[text] for text in texts]]
+        return scipy.sparse.csr_array(rows.astype(np.float32))
+
+    def expected(self, depth: int) -> dict[str, list[tuple[str, float]]]:
+        """All dot products, sorted."""
+        scores = (self._vectors["query"] @ self._vectors["document"].T).tolist()
+        return {
+            query.id: ranked([hit for hit in zip(self.pool.ids, row, strict=True) if hit[1] > 0])[:depth]
+            for query, row in zip(QUERIES, scores, strict=True)
+        }
+
+
+@pytest.mark.parametrize("block", [1, 7, 100])
+@pytest.mark.parametrize("depth", [1, 5, 60])
+def test_hits_are_those_of_all_dot_products(block: int, depth: int) -> None:
+    texts = Texts(50)
+    assert best_documents(texts.encode, QUERIES, texts.pool, depth, block=block) == texts.expected(depth)
+
+
+def test_several_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, results = Texts(50), {}
+    barrier, parts = threading.Barrier(3), {}
+
+    def search(process: int) -> None:
+        count = 0
+
+        def gather(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            nonlocal count
+            parts[count, process] = array.copy()
+            barrier.wait(10)
+            whole = np.concatenate([parts[count, other] for other in range(3)])
+            count += 1
+            return whole
+
+        where: dict[str, Any] = {"process": process, "processes": 3, "gather": gather, "block": 4}
+        results[process] = best_documents(texts.encode, QUERIES, texts.pool, 6, **where)
+
+    threads = [threading.Thread(target=search, args=(process,)) for process in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [results[process] for process in range(3)] == [texts.expected(6)] * 3
+    assert len(texts.encoded) == 50  # each document once
+
+
+def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mining, "_SAVE_EVERY", 0.0)
+    texts, state = Texts(50), tmp_path / "mining.npz"
+
+    def killed(side: Side, part: Any) -> Any:
+        if side == "document" and len(texts.encoded) >= 30:
+            raise KeyboardInterrupt
+        return texts.encode(side, part)
+
+    options: dict[str, Any] = {"state": state, "block": 10}
+    with pytest.raises(KeyboardInterrupt):
+        best_documents(killed, QUERIES, texts.pool, 5, key="step 0", **options)
+    texts.encoded.clear()
+    assert best_documents(texts.encode, QUERIES, texts.pool, 5, key="step 0", **options) == texts.expected(5)
+    assert len(texts.encoded) == 20
+    assert not state.exists()
+    with pytest.raises(KeyboardInterrupt):
+        best_documents(killed, QUERIES, texts.pool, 5, key="step 0", **options)
+    texts.encoded.clear()
+    assert best_documents(texts.encode, QUERIES, texts.pool, 5, key="step 9", **options) == texts.expected(5)
+    assert len(texts.encoded) == 50  # another model: nothing of the other search is used
+    state.write_bytes(b"no zip file")
+    with pytest.raises(LearnedSparseError, match=r"mining.npz: not readable .*; remove it, and the search starts"):
+        best_documents(texts.encode, QUERIES, texts.pool, 5, **options)
+
+
+TEXTS = TextStore([Document(f"d{number}", f"text {number}") for number in range(40)])
+JUDGED = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS)
+FIRST, SECOND = [f"d{number}" for number in range(1, 11)], [f"d{number}" for number in range(8, 20)]
+
+
+def negatives_of(settings: Negatives, *candidates: Candidates, seed: int = 0) -> list[str]:
+    examples = JUDGED.with_candidates(settings, *candidates)
+    return [f"d{text.split()[1]}" for text in examples.get(0, np.random.default_rng(seed)).negatives]
+
+
+def test_negatives_come_from_each_source_in_its_share() -> None:
+    first, second = Candidates({"q": FIRST}, 3.0), Candidates({"q": SECOND}, 1.0)
+    for seed in range(20):
+        drawn = negatives_of(Negatives(per_query=4), first, second, seed=seed)
+        assert len(set(drawn)) == 4
+        assert set(drawn[:3]) <= set(FIRST)
+        assert drawn[3] in SECOND
+    one = Counter(negatives_of(Negatives(), first, second, seed=seed)[0] in FIRST[:7] for seed in range(400))
+    assert 180 < one[True] < 240  # 3/4 of 7/10
+
+
+def test_other_sources_fill_up_one_that_has_too_few() -> None:
+    few, many = Candidates({"q": ["d1"]}), Candidates({"q": SECOND})
+    drawn = negatives_of(Negatives(per_query=6), few, many)
+    assert "d1" in drawn
+    assert set(drawn) - {"d1"} <= set(SECOND)
+    drawn = negatives_of(Negatives(per_query=6), few, Candidates({}, random=True))
+    assert drawn[0] == "d1"
+    assert len(set(drawn) - set(SECOND)) > 1  # of the whole collection
+    with pytest.raises(LearnedSparseError, match="no training query has enough hard negatives"):
+        negatives_of(Negatives(per_query=30, short="drop"), few, many)
+
+
+def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
+    from encoders.training.data import TeacherScores
+
+    lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
+    (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")
+    examples = JudgedExamples({"q": "query"}, {"q": ["d0"]}, TEXTS, TeacherScores(tmp_path / "scores.tsv"))
+    far = examples.with_candidates(Negatives(per_query=7, margin=3.0), Candidates({"q": FIRST}))
+    example = far.get(0, np.random.default_rng(0))
+    assert sorted(example.scores[1:]) == [1, 2, 3, 4, 5, 6, 7]
+    with pytest.raises(LearnedSparseError, match="margin needs a teacher's scores"):
+        negatives_of(Negatives(margin=1.0), Candidates({"q": FIRST}))
+
+
+MIXED = [{"kind": "given", "share": 1}, {"kind": "self", "every": 7, "last_rank": 10}, {"kind": "random"}]
+
+
+def test_a_stage_has_its_own_negatives(
+    recipe_values: Callable[..., dict[str, Any]], trained: Trained, stop_after: Any
+) -> None:
+    from encoders.training import Recipe
+    from learned_sparse.core import parse
+
+    values = recipe_values({"steps": 10}, negatives={"per_query": 2})
+    (first,) = values["stages"]
+    second = {**first, "name": "harder", "negatives": {"per_query": 3, "sources": MIXED}}
+    recipe = parse(Recipe, {**values, "stages": [first, second]}, "recipe")
+    whole = trained(recipe, "whole")
+    assert set(whole.logged("negatives_per_query")) != {9}
+    mined = [(line["stage"], line["step"]) for line in whole.log() if "mined queries" in line]
+    assert mined == [(1, 0), (1, 7)]
+    stop_after(15)
+    trained(recipe, "resumed")
+    stop_after(0)
+    assert trained(recipe, "resumed", resume=True).moved_since(whole) == set()
+
+
+def test_another_checkpoint_can_search_the_negatives(
+    tiny_recipe: Recipes, tiny_collection: Path, trained: Trained
+) -> None:
+    first = trained(tiny_recipe({"steps": 3}), "first")
+    negatives = {"kind": "checkpoint", "checkpoint": str(first.folder), "last_rank": 5}
+    run = trained(tiny_recipe({"steps": 3}, data=[{"collection": str(tiny_collection)}], negatives=negatives), "second")
+    (mined,) = (run.folder / "training").glob("mined-*")
+    from encoders import load
+
+    encoders = {side: load(str(first.folder), side, device="cpu", dtype="fp32") for side in ("query", "document")}
+    query, document = (
+        encoders[side].encode([text]).to_scipy() for side, text in (("query", "w0 w13"), ("document", "w0 w11"))
+    )
+    assert (query @ document.T).sum() > 0
+    assert len(mined.read_text(encoding="utf-8").splitlines()) == 30 * 6
+    assert run.logged("mined queries") == [30]
+
+
+@pytest.mark.parametrize(
+    ("negatives", "message"),
+    [
+        ({"sources": [{"kind": "bm25"}], "last_rank": 50}, "with 'sources', 'kind' and ranks are theirs"),
+        ({"sources": [{"kind": "none"}]}, "kind: none is not a source"),
+        ({"sources": [{"kind": "self"}, {"kind": "self"}]}, "one source of kind: self suffices"),
+        ({"kind": "checkpoint"}, "kind: checkpoint and 'checkpoint' go together"),
+        ({"checkpoint": "folder"}, "kind: checkpoint and 'checkpoint' go together"),
+        ({"first_rank": 9, "last_rank": 8}, "ranks 9 to 8; give 1 <= first <= last"),
+        ({"share": 0}, "share 0; give a number above 0"),
+    ],
+)
+def test_negatives_that_contradict_themselves(tiny_recipe: Recipes, negatives: dict[str, Any], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        tiny_recipe(negatives=negatives)
+
+
+def test_a_single_source_is_described_in_place() -> None:
+    assert Negatives(kind="bm25", last_rank=20).parts == (Negatives(kind="bm25", last_rank=20),)
+    sources = (NegativeSource(kind="bm25"), NegativeSource(kind="random"))
+    assert Negatives(sources=sources).parts == sources
