@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         load_checkpoint,
         new_model,
         save_checkpoint,
-        tower_folder,
     )
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "load_encoder",
     "new_model",
     "save_checkpoint",
-    "tower_folder",
 ]
 
 _MODULES = {"BatchSize": "batches", "CheckpointEncoder": "encoder", "load_encoder": "loading"}
