@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -151,6 +152,27 @@ def load_checkpoint(
         },
         recipe=notes.recipe,
         training=notes.training,
+    )
+
+
+def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
+    """SPLADE with the documents of one model and the queries of another, which pools and tokenizes alike."""
+    for model in (document, query):
+        if model.architecture != "splade" or model.settings.query != "same":
+            raise LearnedSparseError("join: give two SPLADE models that encode queries and documents alike")
+    if document.settings != query.settings:
+        raise LearnedSparseError("join: the two models differ in settings; --set corrects what a folder does not say")
+    if tokenizer_sha256(document.tokenizer) != tokenizer_sha256(query.tokenizer):
+        raise LearnedSparseError("join: the two models have different tokenizers, so their terms do not match")
+    return _assemble(
+        "splade",
+        dataclasses.replace(document.settings, query="separate"),
+        {"document": document.towers["document"], "query": query.towers["document"]},
+        document.tokenizer,
+        max_length={"document": document.max_length["document"], "query": query.max_length["query"]},
+        quantizers={"document": document.quantizers["document"], "query": query.quantizers["query"]},
+        recipe=document.recipe,
+        training=document.training,
     )
 
 

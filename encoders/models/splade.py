@@ -72,9 +72,10 @@ class Splade(PooledMaskedLM):
         self._twice = settings.saturation == "log-log"
         self._lexical = settings.expansion == "lexical"
         self.bag_of_words = BagOfWords(vocabulary, "binary", settings.bow_special_tokens)
-        self._unblocked: Tensor
+        self.unblocked: Tensor
+        """Dimensions that may have weight, ``(vocabulary,)`` of bool."""
         unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
-        self.register_buffer("_unblocked", unblocked, persistent=False)
+        self.register_buffer("unblocked", unblocked, persistent=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
@@ -87,7 +88,7 @@ class Splade(PooledMaskedLM):
         else:
             weights = pool(hidden, pooled, *decoder, pooling=self._pooling, saturation=self._saturation)
         # The logarithm is monotone: that of a maximum is the maximum of logarithms.
-        return (weights.log1p() if self._twice else weights) * self._unblocked
+        return (weights.log1p() if self._twice else weights) * self.unblocked
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
