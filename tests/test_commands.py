@@ -107,6 +107,8 @@ READS = [
     ("learned_sparse.search", "--index {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {vectors} --topics {input} --output {output}"),
+    ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {input} --output {output}"),
+    ("encoders.export", "--checkpoint {input} --to sentence-transformers --output {output}"),
     ("encoders.train", "--recipe {input} --output {output}"),
     ("encoders.train", "--recipe demo-splade --data {input} --output {output}"),
     ("eval.breakdown", "--run {input} --collection {collection}"),

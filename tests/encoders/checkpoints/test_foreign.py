@@ -112,7 +112,7 @@ def test_opensearch_doc_only(tiny_bert: Path, tmp_path: Path) -> None:
     assert rows(folder, "document") == expected
     twice = [pytest.approx({t: float(torch.tensor(w).log1p()) for t, w in row.items()}, abs=1e-6) for row in expected]
     assert rows(folder, "document", saturation="log-log") == twice
-    tokenizer = load_encoder(str(folder), "query").tokenizer
+    tokenizer: Any = load_encoder(str(folder), "query").tokenizer
     bags = [set(tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])) for text in TEXTS]
     assert rows(folder, "query") == [pytest.approx({t: idf[t] for t in sorted(bag & idf.keys())}) for bag in bags]
     (folder / "idf.json").write_text(json.dumps({"antidisestablishmentarianism": 3.0}))

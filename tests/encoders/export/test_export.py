@@ -16,6 +16,7 @@ from encoders.export import export_model
 from learned_sparse.core import LearnedSparseError, Side
 from tests.tiny_models import TEXTS, VOCABULARY
 
+SIDES: tuple[Side, Side] = ("query", "document")
 LENGTHS = {"query": 12, "document": 20}
 """Tokens; both sides truncate one of the texts."""
 
@@ -34,7 +35,8 @@ def weights(model: LoadedModel, side: Side) -> torch.Tensor:
         TEXTS, padding=True, truncation=True, max_length=model.max_length[side], return_tensors="pt"
     )
     with torch.no_grad():
-        return model.weighers.eval().side(side)(tokens["input_ids"], tokens["attention_mask"])
+        result: torch.Tensor = model.weighers.eval().side(side)(tokens["input_ids"], tokens["attention_mask"])
+    return result
 
 
 @pytest.mark.parametrize(
@@ -54,10 +56,10 @@ def test_sentence_transformers_gives_the_same_vectors(
     sparse_encoder: Any = pytest.importorskip("sentence_transformers.sparse_encoder")
     symmetric = "query" not in settings
     model = model_of(tiny_bert, settings, {"query": 20, "document": 20} if symmetric else LENGTHS)
-    before = {side: weights(model, side) for side in ("query", "document")}
+    before = {side: weights(model, side) for side in SIDES}
     assert export_model(model, tmp_path / "splade", "sentence-transformers") == []
     theirs = sparse_encoder.SparseEncoder(str(tmp_path / "splade"), device="cpu", local_files_only=True)
-    for side, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
+    for side, encode in zip(SIDES, (theirs.encode_query, theirs.encode_document), strict=True):
         expected = encode(TEXTS, convert_to_sparse_tensor=False).cpu()
         assert float((before[side] - expected).abs().max()) <= 1e-6
         assert torch.equal(weights(model, side), before[side])  # the model in memory is as it was
@@ -90,7 +92,8 @@ def test_pyserini_gives_the_same_impacts(tiny_bert: Path, tmp_path: Path) -> Non
         assert "--quantization-factor 51.2" in notes
         export_model(model, tmp_path / f"{folder}-ours", "learned-sparse")
     ours: dict[str, list[dict[str, int]]] = {}
-    for folder, side, scale in (("splade", "query", 51.2), ("splade", "document", 51.2), ("splade-doc", "query", 1.0)):
+    cases: list[tuple[str, Side, float]] = [("splade", "query", 51.2), ("splade", "document", 51.2)]
+    for folder, side, scale in (*cases, ("splade-doc", SIDES[0], 1.0)):
         batch = load_encoder(str(tmp_path / f"{folder}-ours"), side, dtype="fp32").encode(TEXTS)
         impacts, _ = Quantizer(scale).quantize(batch)
         ours[f"{folder} {side}"] = [impacts.row(row) for row in range(len(TEXTS))]
@@ -156,9 +159,9 @@ def test_two_folders_become_one_checkpoint(tiny_bert: Path, tiny_distilbert: Pat
     output = tmp_path / "efficient"
     words = ["--checkpoint", str(tiny_bert), "--query-checkpoint", str(tiny_distilbert), "--to", "learned-sparse"]
     assert command.main([*words, "--output", str(output)]) == 0
-    for side, folder in (("document", tiny_bert), ("query", tiny_distilbert)):
-        joined = load_encoder(str(output), side, dtype="fp32").encode(TEXTS)  # type: ignore[arg-type]
-        alone = load_encoder(str(folder), side, dtype="fp32").encode(TEXTS)  # type: ignore[arg-type]
+    for side, folder in zip(SIDES, (tiny_distilbert, tiny_bert), strict=True):
+        joined = load_encoder(str(output), side, dtype="fp32").encode(TEXTS)
+        alone = load_encoder(str(folder), side, dtype="fp32").encode(TEXTS)
         assert [joined.row(row) for row in range(len(TEXTS))] == [alone.row(row) for row in range(len(TEXTS))]
     with pytest.raises(LearnedSparseError, match="replace it with --overwrite"):
         command.main([*words, "--output", str(output)])
