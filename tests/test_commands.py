@@ -103,6 +103,7 @@ READS = [
     ("learned_sparse.inspect", "--text word --checkpoint {input}"),
     ("learned_sparse.inspect", "--document d1 --index {input}"),
     ("learned_sparse.jsonvector", "check {input}"),
+    ("learned_sparse.jsonvector", "ciff {input} --output {output}"),
     ("learned_sparse.prune", "--vectors {input} --output {output} --top-dimensions 1"),
     ("learned_sparse.search", "--index {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {input} --topics {topics} --output {output}"),

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from learned_sparse.jsonvector.ciff import convert_ciff, read_ciff
 from learned_sparse.jsonvector.manifest import (
     EXACT_FLOATS,
     MANIFEST,
@@ -59,12 +60,14 @@ __all__ = [
     "anserini_files",
     "check_queries",
     "check_together",
+    "convert_ciff",
     "differences",
     "load_vectors",
     "numbered_lines",
     "open_part",
     "parts_sha256",
     "quantize_vectors",
+    "read_ciff",
     "read_query_vectors",
     "read_topics",
     "read_vectors",

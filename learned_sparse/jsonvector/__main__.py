@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.jsonvector check DIR``: report lines that Anserini would drop, split or change."""
+"""``python -m learned_sparse.jsonvector``: check vectors for what Anserini would change, or read a CIFF file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from learned_sparse.core import LearnedSparseError
+from learned_sparse.jsonvector.ciff import convert_ciff
 from learned_sparse.jsonvector.manifest import MANIFEST, UNVERIFIED, Manifest
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, vector_files
 from learned_sparse.jsonvector.weights import WeightReader
@@ -41,7 +42,7 @@ def find_problems(path: Path, counts: Counter[str], *, weights: bool = False) ->
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check files for Anserini's JsonVectorCollection; the exit status is 1 if there are problems."""
+    """Check files for Anserini's JsonVectorCollection (exit status 1 if there are problems), or convert a CIFF file."""
     parser = argparse.ArgumentParser(
         prog="python -m learned_sparse.jsonvector", description=main.__doc__, allow_abbrev=False
     )
@@ -54,7 +55,21 @@ def main(argv: list[str] | None = None) -> int:
         "--quantize", action="store_true", help="accept weights that learned_sparse.index --quantize turns into impacts"
     )
     check.add_argument("--show", type=int, default=20, help="maximum number of problems to print (default: 20)")
+    ciff = commands.add_parser("ciff", help="write a CIFF file as JsonVectorCollection files", allow_abbrev=False)
+    ciff.add_argument("path", type=Path, metavar="FILE", help="CIFF file, gzipped or not; frequencies are impacts")
+    ciff.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the vectors")
     options = parser.parse_args(argv)
+    return _check(options) if options.command == "check" else _convert(options)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    documents, postings = convert_ciff(options.path, options.output)
+    print(f"{options.output}: {documents:,} documents, {postings:,} postings")
+    print(f"next: python -m learned_sparse.index --input {options.output} --index DIR")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     count = 0
     for count, problem in enumerate(find_problems(options.path, counts, weights=options.quantize), start=1):
