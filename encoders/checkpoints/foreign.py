@@ -103,8 +103,9 @@ def _unicoil(folder: Path, size: int) -> Foreign:
 
 def _sentence_transformers(folder: Path) -> Foreign:
     path = folder / MODULES
-    modules = read_json(path)
-    rows = [entry for entry in (modules if isinstance(modules, list) else []) if isinstance(entry, Mapping)]
+    content = read_json(path)
+    modules = content if isinstance(content, list) else []
+    rows = [entry for entry in modules if isinstance(entry, Mapping)]
     names = [_class(row.get("type")) for row in rows]
     settings = _mapping(folder / "config_sentence_transformers.json", optional=True)
     if any(_mapping_in(settings, "prompts").values()):

@@ -115,6 +115,8 @@ def test_opensearch_doc_only(tiny_bert: Path, tmp_path: Path) -> None:
     tokenizer: Any = load_encoder(str(folder), "query").tokenizer
     bags = [set(tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])) for text in TEXTS]
     assert rows(folder, "query") == [pytest.approx({t: idf[t] for t in sorted(bag & idf.keys())}) for bag in bags]
+    encoded = load_encoder(str(folder), "query", dtype="fp32").description["weights_sha256"]
+    assert "idf.json" in encoded["query_weights"]
     (folder / "idf.json").write_text(json.dumps({"antidisestablishmentarianism": 3.0}))
     with pytest.raises(LearnedSparseError, match="is no token of the model"):
         rows(folder, "query")

@@ -74,6 +74,7 @@ def test_the_recorded_pooling_is_read(folder: Path) -> None:
         ("modules.json", [], "its modules are not listed"),
         ("modules.json", {"type": 3}, "its modules are not listed"),
         ("modules.json", [3, 4], "its modules are not listed"),
+        ("modules.json", 3, "its modules are not listed"),
     ],
     ids=str,
 )
