@@ -36,7 +36,9 @@ _UNLIMITED = 100_000
 """Transformers writes 10^30 for a tokenizer without a limit."""
 _SATURATION = {"relu": "log", "log1p_relu": "log-log"}
 """``activation_function`` of SpladePooling: log(1 + ReLU(x)), or log(1 + log(1 + ReLU(x)))."""
-_UNRECORDED = ("pooling", "saturation", "query", "query_weighting", "bow_special_tokens", "block_special_terms")
+_UNRECORDED = (
+    "pooling", "saturation", "expansion", "query", "query_weighting", "bow_special_tokens", "block_special_terms",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

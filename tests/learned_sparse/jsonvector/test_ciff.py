@@ -46,7 +46,7 @@ def messages() -> dict[str, Any]:
 
 def ciff(messages: dict[str, Any], vectors: dict[str, dict[str, int]]) -> bytes:
     """``vectors`` as Anserini's exporter writes them."""
-    from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[import-untyped]
+    from google.protobuf.internal.encoder import _VarintBytes
 
     terms = sorted({term for vector in vectors.values() for term in vector})
     parts = [messages["Header"](version=1, num_postings_lists=len(terms), num_docs=len(vectors), average_doclength=2.5)]
