@@ -79,8 +79,8 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--bm25 indexes text: it takes neither --model, --no-manifest, --direct nor --store*")
     if options.on_bad_line and not options.bm25:
         raise LearnedSparseError("--on-bad-line is for the text of --bm25; a malformed vector is always an error")
-    if options.quantize and (not options.input or options.bm25 or options.verify):
-        raise LearnedSparseError("--quantize needs the weights of --input, and goes with neither --bm25 nor --verify")
+    if options.quantize and (not options.input or options.bm25 or options.verify or options.no_manifest):
+        raise LearnedSparseError("--quantize needs --input, and goes with neither --bm25, --verify nor --no-manifest")
     if (options.bits or options.quantization_factor is not None) and not options.quantize:
         raise LearnedSparseError("--bits and --quantization-factor need --quantize DIR, which gets the impacts")
     if not options.input and not model:

@@ -176,10 +176,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")
     if (options.topics or options.query_vectors) and not options.output:
         raise LearnedSparseError(f"--{'topics' if options.topics else 'query-vectors'} needs --output RUN")
-    if options.query_vectors and (options.topics or options.checkpoint or options.set or options.bm25):
-        raise LearnedSparseError(
-            "--query-vectors are encoded: they take neither --topics, --checkpoint, --set nor --bm25"
-        )
+    encoding = ("topics", "split", "checkpoint", "device", "set", "bm25")
+    if options.query_vectors and any(getattr(options, name) for name in encoding):
+        listed = ", ".join(f"--{name}" for name in encoding if getattr(options, name))
+        raise LearnedSparseError(f"{listed}: --query-vectors are encoded queries already")
     if options.quantization_factor is not None and not options.query_vectors:
         raise LearnedSparseError("--quantization-factor is for --query-vectors; an encoder has its own")
     if options.topics and (options.collection or options.split) and (options.index or options.vectors):

@@ -132,10 +132,19 @@ def test_query_vectors_that_are_refused(tmp_path: Path, line: dict[str, Any], me
 @pytest.mark.parametrize(
     ("command", "arguments", "message"),
     [
-        (index, ["--model", "m", "--quantize", "v"], "--quantize needs the weights of --input"),
+        (index, ["--model", "m", "--quantize", "v"], "--quantize needs --input"),
         (index, ["--input", "x", "--index", "i", "--bits", "8"], "need --quantize DIR"),
         (search, ["--index", "x", "--query-vectors", "q"], "--query-vectors needs --output"),
-        (search, ["--index", "x", "--query-vectors", "q", "--output", "r", "--topics", "t"], "take neither --topics"),
+        (
+            search,
+            ["--index", "x", "--query-vectors", "q", "--output", "r", "--topics", "t"],
+            "--topics: --query-vectors are encoded",
+        ),
+        (
+            search,
+            ["--model", "m", "--query-vectors", "q", "--output", "r", "--split", "dev"],
+            "--split: --query-vectors",
+        ),
         (search, ["--index", "x", "--topics", "q", "--output", "r", "--quantization-factor", "2"], "is for --query-"),
     ],
 )
