@@ -47,12 +47,23 @@ def require_safetensors(folder: Path, name: str | Path) -> list[str]:
         raise LearnedSparseError(
             f"{name}: no *.safetensors weights{there}. Pickled weights are never read because they can run code. "
             "Either use a revision that has safetensors (many repositories: --revision refs/pr/1), or convert them "
-            "once where you trust the file: AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), "
-            "and the same for the tokenizer"
+            f"once where you trust the file: {_conversion(folder)}"
         )
     for index in folder.glob("*.safetensors.index.json"):
         _check_index(index)
     return [tensor for path in files for tensor in _tensor_names(path)]
+
+
+def _conversion(folder: Path) -> str:
+    """How to convert pickled weights; a masked-LM class would give any other model a random head."""
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
+    classes = config.get("architectures") if isinstance(config, Mapping) else None
+    if not isinstance(classes, list) or all(str(name).endswith("ForMaskedLM") for name in classes):
+        return "AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), and the same for the tokenizer"
+    return (
+        "safetensors.torch.save_file({name: tensor.clone() for name, tensor in torch.load('pytorch_model.bin', "
+        "weights_only=True).items()}, 'model.safetensors', metadata={'format': 'pt'})"
+    )
 
 
 def read_config(folder: Path, name: str | Path) -> Any:

@@ -163,6 +163,14 @@ def test_unicoil_of_pyserini(tiny_bert: Path, tmp_path: Path, monkeypatch: pytes
     documents = UniCoilDocumentEncoder(str(folder), device="cpu").encode(TEXTS, max_length=64)
     expected = [{term: weight for term, weight in row.items() if weight} for row in documents]
     assert rows(folder, "document") == [pytest.approx(row, abs=1e-5) for row in expected]
+    pickled = Path(shutil.copytree(folder, tmp_path / "pickled"))
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    config = json.loads((pickled / "config.json").read_text())
+    (pickled / "config.json").write_text(json.dumps({**config, "architectures": ["UniCoilEncoder"]}))
+    with pytest.raises(
+        LearnedSparseError, match=r"only pytorch_model\.bin.*save_file"
+    ):  # no masked-LM with a random head
+        rows(pickled, "document")
     head = {"impact_score_encoder.0.weight": torch.ones(1, 16)}
     save_file({**tensors, **head}, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LearnedSparseError, match="DeepImpact weighs whole words"):
