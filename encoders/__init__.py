@@ -2,6 +2,7 @@
 
 ``load`` gives one side of a checkpoint as an encoder, ``train`` makes a checkpoint, and ``ARCHITECTURES`` lists the
 models that can be trained. Start reading in ``encoders.models``, then ``encoders.encoding`` and ``encoders.training``.
+``encoders.export`` writes models for other tools.
 Importing this package imports no torch; its names are loaded at first use.
 """
 

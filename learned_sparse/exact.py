@@ -12,12 +12,12 @@ def main(argv: list[str] | None = None) -> int:
     """Search all queries and write the run."""
     options = _parser().parse_args(argv)
     from learned_sparse.collections import write_run
-    from learned_sparse.jsonvector import check_queries, read_topics
+    from learned_sparse.jsonvector import check_queries, read_query_vectors
     from learned_sparse.search import ExactSearcher
 
     for folder in options.vectors:
         check_queries(options.queries, folder)
-    queries = read_topics(options.queries)
+    queries = read_query_vectors(options.queries)
     searcher = ExactSearcher.load(*options.vectors)
     run = searcher.search_batch(queries, options.hits, options.threads)
     write_run(options.output, run, options.tag)
@@ -29,7 +29,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m learned_sparse.exact", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--vectors", type=Path, required=True, nargs="+", metavar="DIR", help="folders of learned_sparse.encode")
-    add("--queries", type=Path, required=True, metavar="FILE", help="queries.tsv of learned_sparse.encode --queries")
+    add(
+        "--queries",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="queries.tsv of learned_sparse.encode --queries, or JSONL",
+    )
     add("--output", type=Path, required=True, metavar="RUN", help="run file, in TREC format")
     add("--hits", type=positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
     add("--threads", type=positive, default=processors(), metavar="N", help="default: one per core, %(default)s")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from encoders.backbone.pretrained import (
     probe,
     quiet,
 )
+from encoders.checkpoints import UNICOIL_HEAD
 from learned_sparse.core import LearnedSparseError, atomic_write
 
 HEAD = "head.safetensors"
@@ -138,7 +139,7 @@ def _check_complete(name: str | Path, missing: frozenset[str]) -> None:
 
 def _load_head(head: nn.Module, folder: Path) -> None:
     try:
-        content = from_safetensors((folder / HEAD).read_bytes())
+        content = _unicoil_head(folder) or from_safetensors((folder / HEAD).read_bytes())
         absent = head.load_state_dict(content, strict=False).missing_keys
     except FileNotFoundError:
         raise LearnedSparseError(
@@ -150,3 +151,13 @@ def _load_head(head: nn.Module, folder: Path) -> None:
     if absent:
         raise LearnedSparseError(f"{folder / HEAD}: no weights for {', '.join(absent[:3])}")
     check_finite(content, folder / HEAD)
+
+
+def _unicoil_head(folder: Path) -> dict[str, Tensor]:
+    """The head that Pyserini's uniCOIL keeps beside the encoder; empty in a tower of ours."""
+    content: dict[str, Tensor] = {}
+    for path in folder.glob("model*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if name.startswith(UNICOIL_HEAD)]  # noqa: SIM118  (no mapping)
+            content |= {name.removeprefix(UNICOIL_HEAD): file.get_tensor(name) for name in names}
+    return content

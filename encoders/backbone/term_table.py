@@ -11,7 +11,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from encoders.backbone.pretrained import TowerKind, backbone_folder, check_finite, pretrained_config
-from encoders.checkpoints import TABLE
+from encoders.checkpoints import TABLE, read_table
 from learned_sparse.core import LearnedSparseError, atomic_write
 
 
@@ -45,20 +45,23 @@ class TermTable(nn.Module):
 
 
 def _load(folder: Path) -> TermTable:
-    try:
-        content = from_safetensors((folder / TABLE).read_bytes())
-        weights = content["weights"]
-    except FileNotFoundError:
-        raise LearnedSparseError(f"{folder}: no {TABLE}; copy or train the checkpoint again") from None
-    except (SafetensorError, KeyError) as error:
-        raise LearnedSparseError(
-            f"{folder / TABLE}: no table of weights ({error}); copy the checkpoint again"
-        ) from error
-    check_finite(content, folder / TABLE)
+    weights = _weights(folder) if (folder / TABLE).exists() else torch.from_numpy(read_table(folder))
     table = TermTable(len(weights))
     with torch.no_grad():
         table.weights.copy_(weights)
     return table
+
+
+def _weights(folder: Path) -> Tensor:
+    try:
+        content = from_safetensors((folder / TABLE).read_bytes())
+        weights = content["weights"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise LearnedSparseError(
+            f"{folder / TABLE}: no table of weights ({error}); copy the checkpoint again"
+        ) from error
+    check_finite(content, folder / TABLE)
+    return weights
 
 
 def _from_backbone(

@@ -1,11 +1,12 @@
 """What a checkpoint folder holds besides weights, read without torch: notes, tokenizer and vocabulary.
 
-Start reading in ``notes``. ``hub`` finds the folder of a model. ``encoders.models`` builds, loads and saves the model
-itself.
+Start reading in ``notes``. ``hub`` finds the folder of a model, and ``foreign`` reads folders of other tools.
+``encoders.models`` builds, loads and saves the model itself.
 """
 
 from __future__ import annotations
 
+from encoders.checkpoints.foreign import UNICOIL_HEAD, read_table
 from encoders.checkpoints.hub import locate, read_config, refuse_code, require_safetensors
 from encoders.checkpoints.notes import (
     FORMAT,
@@ -39,6 +40,7 @@ __all__ = [
     "NOTES",
     "TABLE",
     "TOKENIZER",
+    "UNICOIL_HEAD",
     "BagNotes",
     "CheckpointNotes",
     "Vocabulary",
@@ -51,6 +53,7 @@ __all__ = [
     "pair_of",
     "read_config",
     "read_notes",
+    "read_table",
     "read_tokenizer",
     "refuse_code",
     "require_safetensors",

@@ -1,20 +1,15 @@
-"""Folders of models: local or from the Hub, their configuration, and the pooling recorded by sentence-transformers."""
+"""Folders of models: local or from the Hub, their weights and their configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from learned_sparse.core import LearnedSparseError, is_name, read_json
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]  # no pickles (*.bin, *.pt): loading one can run code
-
-_MODULES = "modules.json"
-"""File of sentence-transformers that lists the modules of a model."""
-_INFERENCE_FREE = ("idf.json", "router_config.json")
-_TASK = "fill-mask"
 
 
 def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str] = _PATTERNS) -> Path:
@@ -52,12 +47,23 @@ def require_safetensors(folder: Path, name: str | Path) -> list[str]:
         raise LearnedSparseError(
             f"{name}: no *.safetensors weights{there}. Pickled weights are never read because they can run code. "
             "Either use a revision that has safetensors (many repositories: --revision refs/pr/1), or convert them "
-            "once where you trust the file: AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), "
-            "and the same for the tokenizer"
+            f"once where you trust the file: {_conversion(folder)}"
         )
     for index in folder.glob("*.safetensors.index.json"):
         _check_index(index)
     return [tensor for path in files for tensor in _tensor_names(path)]
+
+
+def _conversion(folder: Path) -> str:
+    """How to convert pickled weights; a masked-LM class would give any other model a random head."""
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
+    classes = config.get("architectures") if isinstance(config, Mapping) else None
+    if not isinstance(classes, list) or all(str(name).endswith("ForMaskedLM") for name in classes):
+        return "AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), and the same for the tokenizer"
+    return (
+        "safetensors.torch.save_file({name: tensor.clone() for name, tensor in torch.load('pytorch_model.bin', "
+        "weights_only=True).items()}, 'model.safetensors', metadata={'format': 'pt'})"
+    )
 
 
 def read_config(folder: Path, name: str | Path) -> Any:
@@ -108,68 +114,3 @@ def _tensor_names(path: Path) -> list[str]:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), "")
-
-
-def recorded_settings(folder: Path) -> dict[str, Any]:
-    """The settings of SPLADE for a masked-LM folder; raise if SPLADE cannot give the vectors of that model exactly.
-
-    A folder without ``modules.json`` records nothing: it is read with max pooling, as the published ``naver/splade``
-    checkpoints are made. ``--set pooling=sum`` corrects that.
-    """
-    for name in _INFERENCE_FREE:
-        if (folder / name).exists():
-            _refuse(folder / name, "queries have an encoder of their own (fixed weights of words)")
-    if not (folder / _MODULES).exists():
-        return {"pooling": "max"}
-    pooling = _pooling(folder)
-    settings = _mapping(folder / "config_sentence_transformers.json", optional=True)
-    if any(_mapping_in(settings, "prompts").values()):
-        _refuse(folder / "config_sentence_transformers.json", "texts are preceded by prompts")
-    if settings.get("similarity_fn_name") not in {None, "dot"}:
-        _refuse(folder / "config_sentence_transformers.json", "scores are no dot products")
-    return {"pooling": pooling}
-
-
-def _pooling(folder: Path) -> str:
-    path = folder / _MODULES
-    modules = read_json(path)
-    entries = modules if isinstance(modules, list) else []
-    rows = [entry for entry in entries if isinstance(entry, Mapping)]
-    names = [str(row.get("type")).rpartition(".")[2] for row in rows]
-    if len(rows) != len(entries) or names not in (
-        ["MLMTransformer", "SpladePooling"],
-        ["Transformer", "SpladePooling"],
-    ):
-        _refuse(path, f"its modules are {', '.join(names) or 'not listed'}, not a masked-LM and SpladePooling")
-    below = rows[1].get("path")
-    if rows[0].get("path") != "" or not (isinstance(below, str) and is_name(below)):
-        _refuse(path, "its masked-LM is not in this folder, or its SpladePooling not in a folder below")
-    task = _mapping(folder / "sentence_bert_config.json", optional=True).get("transformer_task", _TASK)
-    if names[0] == "Transformer" and task != _TASK:
-        _refuse(folder / "sentence_bert_config.json", f"its transformer_task is {task!r}, not {_TASK!r}")
-    config = _mapping(folder / below / "config.json")
-    pooling, activation = config.get("pooling_strategy", "max"), config.get("activation_function", "relu")
-    if pooling not in ("max", "sum") or activation != "relu":
-        _refuse(folder / below / "config.json", f"pooling_strategy {pooling!r} with activation_function {activation!r}")
-    return str(pooling)
-
-
-def _mapping(path: Path, *, optional: bool = False) -> Mapping[str, Any]:
-    if optional and not path.exists():
-        return {}
-    content = read_json(path)
-    if not isinstance(content, Mapping):
-        raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
-    return content
-
-
-def _mapping_in(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = content.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _refuse(path: Path, reason: str) -> NoReturn:
-    raise LearnedSparseError(
-        f"{path}: {reason}; SPLADE here would give other vectors. It reads max or sum pooling of log(1 + ReLU), "
-        "the same for queries and documents, without prompts"
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from encoders.checkpoints.hub import read_config, recorded_settings
+from encoders.checkpoints.foreign import MODULES, Foreign, read_foreign
 from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_record, sha256, write_record
 
 NOTES = "learned_sparse.json"
@@ -84,14 +84,52 @@ class CheckpointNotes:
                     "copy the checkpoint again"
                 )
 
+    @property
+    def unrecorded(self) -> tuple[str, ...]:
+        """Settings that the folder does not say, so that they may be changed."""
+        return ()
+
+    def tower_folder(self, folder: Path, tower: str) -> Path:
+        """The folder of a tower's weights."""
+        return folder / "towers" / tower
+
+    def tokenizer_folder(self, folder: Path) -> Path:
+        """The folder of the tokenizer."""
+        return folder
+
     def quantizer(self, side: str) -> Quantizer | None:
         """The quantizer of one side; None if it has to be calibrated first."""
         content = self.quantizers.get(side)
         return None if content is None else Quantizer.from_json(content)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ForeignNotes(CheckpointNotes):
+    """Notes of a folder of another tool; they are never written."""
+
+    foreign: Foreign
+
+    @property
+    def unrecorded(self) -> tuple[str, ...]:
+        """Settings that the folder does not say, so that they may be changed."""
+        return self.foreign.unrecorded
+
+    def tower_folder(self, folder: Path, tower: str) -> Path:
+        """The folder of a tower's weights; raise if there are none."""
+        if tower not in self.foreign.towers:
+            raise LearnedSparseError(
+                f"{folder}: has no weights of its own for the tower {tower!r}; join two folders with "
+                "encoders.export --to learned-sparse --query-checkpoint"
+            )
+        return folder / self.foreign.towers[tower]
+
+    def tokenizer_folder(self, folder: Path) -> Path:
+        """The folder of the tokenizer: that of the document's tower."""
+        return folder / self.foreign.towers["document"]
+
+
 def read_notes(folder: Path) -> CheckpointNotes:
-    """The notes of a checkpoint folder; a plain masked-LM folder is described as SPLADE with max pooling."""
+    """The notes of a checkpoint folder, or what ``read_foreign`` says of a folder of another tool."""
     path = folder / NOTES
     if path.exists():
         content = read_record(path)
@@ -101,8 +139,8 @@ def read_notes(folder: Path) -> CheckpointNotes:
             )
         notes = parse(CheckpointNotes, content, str(path))
         notes.check(str(path))
-    elif (folder / "config.json").exists():
-        notes = _plain_masked_lm(folder)
+    elif (folder / "config.json").exists() or (folder / MODULES).exists():
+        notes = _foreign_notes(folder)
     else:
         raise LearnedSparseError(f"{folder}: no checkpoint: neither {NOTES} nor the config.json of a masked-LM")
     return notes
@@ -148,19 +186,16 @@ def changed_keys(
     return changed
 
 
-def _plain_masked_lm(folder: Path) -> CheckpointNotes:
-    """The published naver/splade checkpoints are such folders: weights * 100."""
-    config, settings = read_config(folder, folder), recorded_settings(folder)
-    if not isinstance(size := getattr(config, "vocab_size", None), int):
-        raise LearnedSparseError(f"{folder}: {config.model_type} has no vocabulary; use a masked-LM such as BERT")
-    length = min(MAX_LENGTH, getattr(config, "max_position_embeddings", None) or MAX_LENGTH)
-    return CheckpointNotes(
+def _foreign_notes(folder: Path) -> ForeignNotes:
+    foreign = read_foreign(folder)
+    return ForeignNotes(
         format=FORMAT,
-        architecture="splade",
-        settings=settings,
-        vocabulary_size=size,
-        max_length=dict.fromkeys(SIDES, length),
-        quantizers={side: Quantizer(100.0).to_json() for side in SIDES},
+        architecture=foreign.architecture,
+        settings=foreign.settings,
+        vocabulary_size=foreign.vocabulary_size,
+        max_length=foreign.max_length,
+        quantizers={side: Quantizer(foreign.scale).to_json() for side in SIDES},
+        foreign=foreign,
     )
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         architecture_named,
         change_settings,
         default_quantizer,
+        join_sides,
         load_checkpoint,
         new_model,
         save_checkpoint,
-        tower_folder,
     )
 
 __all__ = [
@@ -32,11 +32,11 @@ __all__ = [
     "architecture_named",
     "change_settings",
     "default_quantizer",
+    "join_sides",
     "load_checkpoint",
     "load_encoder",
     "new_model",
     "save_checkpoint",
-    "tower_folder",
 ]
 
 _MODULES = {"BatchSize": "batches", "CheckpointEncoder": "encoder", "load_encoder": "loading"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,13 @@ from encoders.checkpoints import (
     unwritable_ids,
 )
 from encoders.encoding.batches import BatchSize, keep_top_k, pad
-from encoders.encoding.model import architecture_named, change_settings, default_quantizer, settings_of, tower_folder
+from encoders.encoding.model import architecture_named, change_settings, default_quantizer, settings_of
 from encoders.encoding.reading import WordFinder, make_reading
 from encoders.head import attribute
 from encoders.models import Architecture
 from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, Reading, Side, SparseBatch, Word, sha256
+
+_log = logging.getLogger(__name__)
 
 _MAX_WEIGHTS = 2**23  # of one batch on the CPU, zeros included: 32 MB in float32
 _MAX_WEIGHTS_ON_ACCELERATOR = 2**26
@@ -206,12 +209,16 @@ def load_checkpoint_encoder(
 ) -> CheckpointEncoder:
     """``encoders.encoding.load_encoder`` for a side with networks; ``name`` opens error messages."""
     family = architecture_named(notes.architecture)
-    chosen, changed = change_settings(notes.architecture, settings_of(notes, folder), settings or {}, name)
+    before = settings_of(notes, folder)
+    chosen, changed = change_settings(notes.architecture, before, settings or {}, name, notes.unrecorded)
+    if "pooling" in notes.unrecorded and "pooling" not in (settings or {}):
+        _log.info("%s: the folder does not say how it pools: max, as naver/splade; --set pooling=sum corrects it", name)
     notes.check_files(folder, family.towers(chosen, side))
-    tokenizer = load_tokenizer(folder)
+    tokenizer = load_tokenizer(notes.tokenizer_folder(folder))
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
     towers = {
-        tower: family.tower(chosen, tower).load(tower_folder(folder, tower)) for tower in family.towers(chosen, side)
+        tower: family.tower(chosen, tower).load(notes.tower_folder(folder, tower))
+        for tower in family.towers(chosen, side)
     }
     limit_threads()
     for tower in towers.values():
@@ -238,7 +245,7 @@ def load_checkpoint_encoder(
             "side": side,
             "scoring": family.scoring(chosen),
             "weights_sha256": {
-                tower: {path.name: sha256(path) for path in sorted(tower_folder(folder, tower).glob("*.safetensors"))}
+                tower: _hashes(notes.tower_folder(folder, tower))
                 for tower in family.towers(_without_query_changes(family, chosen), side)
             },
             "tokenizer_sha256": tokenizer_sha256(tokenizer),
@@ -252,6 +259,11 @@ def load_checkpoint_encoder(
     if compile:
         compile_towers(encoder.weigher, name)
     return encoder
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of the weights of a tower; those of queries may be ``idf.json``."""
+    return {path.name: sha256(path) for path in sorted((*folder.glob("*.safetensors"), *folder.glob("idf.json")))}
 
 
 def _without_query_changes(family: Architecture, settings: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,27 +117,62 @@ def _write_checkpoint(folder: Path, model: LoadedModel) -> None:
     write_notes(folder, notes)
 
 
-def load_checkpoint(name: str | Path, *, architecture: str | None = None, revision: str | None = None) -> LoadedModel:
-    """The model in a checkpoint folder or Hub repository; a plain masked-LM is read as SPLADE with max pooling.
+def load_checkpoint(
+    name: str | Path,
+    *,
+    architecture: str | None = None,
+    revision: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> LoadedModel:
+    """The model in a checkpoint folder or Hub repository, ours or one that ``encoders.checkpoints.foreign`` reads.
 
-    A checkpoint of another architecture than ``architecture`` is an error.
+    A checkpoint of another architecture than ``architecture`` is an error. ``settings`` are changes that the checkpoint
+    allows.
     """
     folder = locate(name, revision)
     notes = read_notes(folder)
     if architecture is not None and architecture != notes.architecture:
         raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
-    settings = settings_of(notes, folder)
-    notes.check_files(folder, family.tower_names(settings))
+    before = settings_of(notes, folder)
+    chosen, changed = change_settings(notes.architecture, before, settings or {}, str(name), notes.unrecorded)
+    towers = {tower: family.tower(chosen, tower) for tower in family.tower_names(chosen)}
+    notes.check_files(folder, towers)
     return _assemble(
         notes.architecture,
-        settings,
-        {name: family.tower(settings, name).load(tower_folder(folder, name)) for name in family.tower_names(settings)},
-        load_tokenizer(folder),
+        chosen,
+        {tower: kind.load(notes.tower_folder(folder, tower)) for tower, kind in towers.items()},
+        load_tokenizer(notes.tokenizer_folder(folder)),
         max_length=notes.max_length,
-        quantizers={side: notes.quantizer(side) for side in SIDES},
+        quantizers={
+            side: notes.quantizer(side)
+            if changed <= family.query_only_settings
+            else default_quantizer(family, chosen, side)
+            for side in SIDES
+        },
         recipe=notes.recipe,
         training=notes.training,
+    )
+
+
+def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
+    """SPLADE with the documents of one model and the queries of another, which pools and tokenizes alike."""
+    for model in (document, query):
+        if model.architecture != "splade" or model.settings.query != "same":
+            raise LearnedSparseError("join: give two SPLADE models that encode queries and documents alike")
+    if document.settings != query.settings:
+        raise LearnedSparseError("join: the two models differ in settings; --set corrects what a folder does not say")
+    if tokenizer_sha256(document.tokenizer) != tokenizer_sha256(query.tokenizer):
+        raise LearnedSparseError("join: the two models have different tokenizers, so their terms do not match")
+    return _assemble(
+        "splade",
+        dataclasses.replace(document.settings, query="separate"),
+        {"document": document.towers["document"], "query": query.towers["document"]},
+        document.tokenizer,
+        max_length={"document": document.max_length["document"], "query": query.max_length["query"]},
+        quantizers={"document": document.quantizers["document"], "query": query.quantizers["query"]},
+        recipe=document.recipe,
+        training=document.training,
     )
 
 
@@ -146,17 +182,15 @@ def settings_of(notes: CheckpointNotes, folder: Path) -> Any:
 
 
 def change_settings(
-    architecture: str, settings: Any, changes: Mapping[str, Any], name: str
+    architecture: str, settings: Any, changes: Mapping[str, Any], name: str, unrecorded: Collection[str] = ()
 ) -> tuple[Any, frozenset[str]]:
-    """``settings`` with ``changes``, and the fields that differ; only the architecture's ``changeable`` fields may."""
+    """``settings`` with ``changes``, and the fields that differ.
+
+    The architecture's ``changeable`` fields may be changed, and those that are ``unrecorded`` in the checkpoint.
+    """
     family, before = architecture_named(architecture), as_json(settings)
     after = parse(family.settings, {**before, **changes}, f"{name}: settings")
-    return after, changed_keys(name, before, as_json(after), family.changeable)
-
-
-def tower_folder(folder: Path, tower: str) -> Path:
-    """The folder of a tower's weights: ``towers/<name>``, or ``folder`` itself for a plain masked-LM."""
-    return folder / "towers" / tower if (folder / NOTES).exists() else folder
+    return after, changed_keys(name, before, as_json(after), family.changeable.union(unrecorded))
 
 
 def architecture_named(name: str) -> Architecture:

@@ -25,7 +25,7 @@ from encoders.models.token_weights import (
     trained_towers,
     unblocked_terms,
 )
-from learned_sparse.core import Side
+from learned_sparse.core import LearnedSparseError, Side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,9 @@ class SpladeSettings:
 
     pooling: Pooling = "sum"
     """Over the tokens of the text: ``sum`` (v1, Eq. 4) or ``max`` (v2 and later)."""
-    saturation: Saturation = "log"
-    """``log``: log(1 + ReLU(w)); ``none``: ReLU(w) (Eq. 2 with g = 1)."""
+    saturation: Literal["log", "log-log", "none"] = "log"
+    """``log``: log(1 + ReLU(w)); ``none``: ReLU(w) (Eq. 2 with g = 1); ``log-log``: log(1 + log(1 + ReLU(w))), with max
+    pooling only (OpenSearch's v3, Shen et al. 2025)."""
     expansion: Literal["full", "lexical"] = "full"
     """``lexical``: only terms of the text itself keep their weight (g = bag of words)."""
     query: Literal["same", "separate", "bag-of-words"] = "same"
@@ -52,8 +53,13 @@ class SpladeSettings:
     bow_special_tokens: SpecialTokens = "unknown"
     """Special tokens in the bag of words of ``lexical`` and ``bag-of-words``. The published code excludes [CLS], [SEP]
     and [MASK] and keeps [UNK]. It fails to exclude [PAD], because it takes the id 0 for "no id"."""
-    block_special_terms: bool = False
-    """Whether the dimensions of special and ``[unused]`` tokens are always 0: no in paper and code."""
+    block_special_terms: bool | Literal["special"] = False
+    """Whether the dimensions of special and ``[unused]`` tokens are always 0: no in paper and code. ``special``: those
+    of special tokens only (OpenSearch)."""
+
+    def __post_init__(self) -> None:
+        if self.saturation == "log-log" and self.pooling != "max":
+            raise LearnedSparseError("saturation: log-log needs pooling: max")
 
 
 class Splade(PooledMaskedLM):
@@ -61,12 +67,15 @@ class Splade(PooledMaskedLM):
 
     def __init__(self, settings: SpladeSettings, tower: Tower, vocabulary: Vocabulary) -> None:
         super().__init__(tower, vocabulary, pool_special_tokens=settings.pool_special_tokens)
-        self._pooling, self._saturation = settings.pooling, settings.saturation
+        self._pooling = settings.pooling
+        self._saturation: Saturation = "none" if settings.saturation == "none" else "log"
+        self._twice = settings.saturation == "log-log"
         self._lexical = settings.expansion == "lexical"
         self.bag_of_words = BagOfWords(vocabulary, "binary", settings.bow_special_tokens)
-        self._unblocked: Tensor
+        self.unblocked: Tensor
+        """Dimensions that may have weight, ``(vocabulary,)`` of bool."""
         unblocked = unblocked_terms(vocabulary, block_special_terms=settings.block_special_terms)
-        self.register_buffer("_unblocked", unblocked, persistent=False)
+        self.register_buffer("unblocked", unblocked, persistent=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Weights ``(batch, vocabulary)``."""
@@ -78,12 +87,14 @@ class Splade(PooledMaskedLM):
             )
         else:
             weights = pool(hidden, pooled, *decoder, pooling=self._pooling, saturation=self._saturation)
-        return weights * self._unblocked
+        # The logarithm is monotone: that of a maximum is the maximum of logarithms.
+        return (weights.log1p() if self._twice else weights) * self.unblocked
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the weights ``columns`` of one text (see ``encoders.head.attribution``)."""
         states = self.states(input_ids, attention_mask)
-        return [pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)]
+        shares = pooled_shares(*states, columns, pooling=self._pooling, saturation=self._saturation)
+        return [shares._replace(value=shares.value.log1p()) if self._twice else shares]
 
 
 def _towers(settings: SpladeSettings, side: Side) -> tuple[str, ...]:
@@ -111,7 +122,7 @@ def _scale(settings: SpladeSettings, side: Side) -> float | None:
     if side == "query" and settings.query == "bag-of-words":
         return bag_scale(settings.query_weighting)
     # 100 is the factor of the published export. Sums without log reach hundreds, too much for a fixed factor.
-    return 100.0 if settings.saturation == "log" else None
+    return None if settings.saturation == "none" else 100.0
 
 
 SPLADE = Architecture(

@@ -13,8 +13,9 @@ from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, first_occurrences, merged_shares
 from learned_sparse.core import LearnedSparseError
 
-SpecialTokens = Literal["none", "unknown", "all"]
-"""Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); all that the tokenizer adds."""
+SpecialTokens = Literal["none", "unknown", "separators", "all"]
+"""Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); [UNK] and every [SEP] (uniCOIL of
+Pyserini); all that the tokenizer adds."""
 Repeats = Literal["max", "first", "mean", "sum"]
 """Weight of a term that occurs several times: the largest, first or mean score of its positions, or their sum."""
 Weighting = Literal["binary", "tf", "idf", "learned"]
@@ -107,15 +108,18 @@ def trained_towers(names: Sequence[str], weighting: Weighting) -> tuple[str, ...
 
 def counted_tokens(vocabulary: Vocabulary, special_tokens: SpecialTokens) -> Tensor:
     """Which token ids a bag of words holds, ``(vocabulary,)`` of bool."""
-    excluded = {"none": vocabulary.special_ids, "all": ()}.get(
-        special_tokens, tuple(token for token in vocabulary.special_ids if token != vocabulary.unknown_id)
-    )
+    kept = {"unknown": {vocabulary.unknown_id}, "separators": {vocabulary.unknown_id, vocabulary.separator_id}}
+    if special_tokens == "all":
+        excluded: tuple[int, ...] = ()
+    else:
+        excluded = tuple(token for token in vocabulary.special_ids if token not in kept.get(special_tokens, set()))
     return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(excluded, dtype=torch.long), False)
 
 
-def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool) -> Tensor:
-    """Which dimensions may have weight, ``(vocabulary,)`` of bool: all, or all but special and unused terms."""
-    blocked = vocabulary.special_ids + vocabulary.unused_ids if block_special_terms else ()
+def unblocked_terms(vocabulary: Vocabulary, *, block_special_terms: bool | Literal["special"]) -> Tensor:
+    """Which dimensions may have weight, ``(vocabulary,)`` of bool; ``True`` blocks special and unused terms."""
+    unused = vocabulary.unused_ids if block_special_terms is True else ()
+    blocked = vocabulary.special_ids + unused if block_special_terms else ()
     return torch.ones(len(vocabulary), dtype=torch.bool).index_fill_(0, torch.tensor(blocked, dtype=torch.long), False)
 
 

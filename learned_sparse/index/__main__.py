@@ -9,14 +9,15 @@ from learned_sparse.collections import Collection, OnBadLine, add_bad_line_optio
 from learned_sparse.core import LearnedSparseError, encoded_folders, index_folder, positive, run_main
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
-from learned_sparse.index.vectors import VectorFiles, check_index, encoded_files, plain_files
-from learned_sparse.jsonvector import PRUNING, Manifest, parts_sha256, same_vectors
+from learned_sparse.index.vectors import VectorFiles, check_index, encoded_files, open_vectors, plain_files
+from learned_sparse.jsonvector import PRUNING, UNVERIFIED, Manifest, parts_sha256, quantize_vectors, same_vectors
 
 EXAMPLES = """\
 examples:
   python -m learned_sparse.index --model sparterm                     the output of learned_sparse.encode
   python -m learned_sparse.index --input SHARD-0 SHARD-1 --index INDEX
-  python -m learned_sparse.index --input VECTORS --no-manifest --index INDEX     vectors of other tools
+  python -m learned_sparse.index --input FOLDER --index INDEX         JsonVectorCollection files of other tools
+  python -m learned_sparse.index --input FOLDER --quantize VECTORS --index INDEX      ... with float weights
   python -m learned_sparse.index --model sparterm --anserini --storeRaw           by Anserini's IndexCollection, slower
   python -m learned_sparse.index --bm25 --collection scifact                      the baseline
   python -m learned_sparse.index --model sparterm --verify 1000       compare 1,000 documents of an existing index
@@ -44,7 +45,14 @@ def parser() -> argparse.ArgumentParser:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--direct", action="store_true", help="write each impact as one number (default for vectors)")
     how.add_argument("--anserini", action="store_true", help="use Anserini's IndexCollection, which repeats each term")
-    parser.add_argument("--no-manifest", action="store_true", help="plain vectors, not from learned_sparse.encode")
+    parser.add_argument("--no-manifest", action="store_true", help="ignore the manifests of --input")
+    parser.add_argument(
+        "--quantize", type=Path, metavar="DIR", help="--input has float weights: write impacts into DIR and index these"
+    )
+    parser.add_argument(
+        "--bits", type=positive, help="with --quantize: the largest weight becomes the largest impact (default 8)"
+    )
+    parser.add_argument("--quantization-factor", type=float, metavar="X", help="with --quantize: impact of weight 1")
     parser.add_argument(
         "--threads", type=positive, help="default: one for each processor, at most 4 (--anserini: one for each file)"
     )
@@ -71,6 +79,10 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--bm25 indexes text: it takes neither --model, --no-manifest, --direct nor --store*")
     if options.on_bad_line and not options.bm25:
         raise LearnedSparseError("--on-bad-line is for the text of --bm25; a malformed vector is always an error")
+    if options.quantize and (not options.input or options.bm25 or options.verify or options.no_manifest):
+        raise LearnedSparseError("--quantize needs --input, and goes with neither --bm25, --verify nor --no-manifest")
+    if (options.bits or options.quantization_factor is not None) and not options.quantize:
+        raise LearnedSparseError("--bits and --quantization-factor need --quantize DIR, which gets the impacts")
     if not options.input and not model:
         raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
     if not options.index and not model:
@@ -94,11 +106,27 @@ def _verify(options: argparse.Namespace, collection: str, index: Path) -> int:
 
 def _files(options: argparse.Namespace, collection: str) -> VectorFiles:
     folders = options.input or encoded_folders(collection, options.model, "--input", options.collection)
+    if options.quantize:
+        return plain_files([_quantized(options)])
     if options.no_manifest:
         return plain_files(folders)
     if not options.input:
         _check_pruned(folders[0], collection, options.model)
-    return encoded_files(folders)
+        return encoded_files(folders)
+    return open_vectors(folders)
+
+
+def _quantized(options: argparse.Namespace) -> Path:
+    """The folder of ``--quantize``, with the impacts of ``--input``."""
+    folder: Path = options.quantize
+    quantizer, counts = quantize_vectors(
+        options.input, folder, bits=options.bits, factor=options.quantization_factor, overwrite=options.overwrite
+    )
+    print(
+        f"{folder}: {counts.written:,} documents ({counts.empty_vectors:,} with an empty vector), quantisation factor "
+        f"{quantizer.scale:.6g}, {counts.clipped:,} weights clipped, {counts.lost_to_rounding:,} lost to rounding"
+    )
+    return folder
 
 
 def _check_pruned(folder: Path, collection: str, model: str) -> None:
@@ -134,6 +162,8 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
             heap=options.heap,
             direct=not options.anserini,
         )
+    if not vectors.manifests:
+        print(f"not verified: {UNVERIFIED}; name the encoder of queries with --checkpoint, or search encoded queries")
     return (
         f"{note.facts['documents']:,} documents, {note.facts['postings']:,} postings; the counts equal those of the "
         f"files, and so do all impacts of {note.facts['verified_documents']:,} sampled documents"

@@ -1,16 +1,18 @@
 """Encoded documents and queries as files: Anserini's JsonVectorCollection, topics, and their manifest.
 
 ``read_vectors`` iterates documents, ``load_vectors`` reads them into arrays, and ``write_part`` writes a file. A
-``Manifest`` beside the files records their origin, counts and checksums. Read ``manifest`` first, then ``reader``,
-``writer`` and ``queries``.
+``Manifest`` beside the files records their origin, counts and checksums. ``weights`` reads vectors of other tools. Read
+``manifest`` first, then ``reader``, ``writer`` and ``queries``.
 """
 
 from __future__ import annotations
 
+from learned_sparse.jsonvector.ciff import convert_ciff, read_ciff
 from learned_sparse.jsonvector.manifest import (
     EXACT_FLOATS,
     MANIFEST,
     PRUNING,
+    UNVERIFIED,
     Counts,
     Manifest,
     Part,
@@ -38,6 +40,7 @@ from learned_sparse.jsonvector.reader import (
     read_vectors,
     vector_files,
 )
+from learned_sparse.jsonvector.weights import WeightReader, quantize_vectors, read_query_vectors
 from learned_sparse.jsonvector.writer import PartFile, open_part, write_part
 
 __all__ = [
@@ -46,20 +49,26 @@ __all__ = [
     "MANIFEST",
     "PRUNING",
     "TOPICS",
+    "UNVERIFIED",
     "BadLineError",
     "Counts",
     "LineReader",
     "Manifest",
     "Part",
     "PartFile",
+    "WeightReader",
     "anserini_files",
     "check_queries",
     "check_together",
+    "convert_ciff",
     "differences",
     "load_vectors",
     "numbered_lines",
     "open_part",
     "parts_sha256",
+    "quantize_vectors",
+    "read_ciff",
+    "read_query_vectors",
     "read_topics",
     "read_vectors",
     "renamed_ids",

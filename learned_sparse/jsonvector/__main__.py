@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.jsonvector check DIR``: report lines that Anserini would drop, split or change."""
+"""``python -m learned_sparse.jsonvector``: check vectors for what Anserini would change, or read a CIFF file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
+from learned_sparse.jsonvector.ciff import convert_ciff
+from learned_sparse.jsonvector.manifest import MANIFEST, UNVERIFIED, Manifest
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, vector_files
+from learned_sparse.jsonvector.weights import WeightReader
 
 
-def find_problems(path: Path, counts: Counter[str]) -> Iterator[str]:
+def find_problems(path: Path, counts: Counter[str], *, weights: bool = False) -> Iterator[str]:
     """One ``FILE:LINE: problem`` for each bad line, then differences from the manifest, if there is one.
 
-    Adds the valid documents to ``counts["documents"]``, and those with an empty vector also to ``counts["empty"]``.
+    ``weights``: lines may hold what ``learned_sparse.index --quantize`` takes (floats, zeros, empty vectors). Adds the
+    valid documents to ``counts["documents"]``, and those with an empty vector also to ``counts["empty"]``.
     """
     first_lines: dict[str, str] = {}
-    reader = LineReader()
+    reader = WeightReader() if weights else LineReader()
     for file in vector_files(path):
         try:
             for number, line in numbered_lines(file):
@@ -39,7 +42,7 @@ def find_problems(path: Path, counts: Counter[str]) -> Iterator[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check files for Anserini's JsonVectorCollection; the exit status is 1 if there are problems."""
+    """Check files for Anserini's JsonVectorCollection (exit status 1 if there are problems), or convert a CIFF file."""
     parser = argparse.ArgumentParser(
         prog="python -m learned_sparse.jsonvector", description=main.__doc__, allow_abbrev=False
     )
@@ -48,13 +51,32 @@ def main(argv: list[str] | None = None) -> int:
         "check", help="check every line, and compare with the manifest if there is one", allow_abbrev=False
     )
     check.add_argument("path", type=Path, metavar="DIR", help="folder (or one file) of .jsonl, .json or .gz files")
+    check.add_argument(
+        "--quantize", action="store_true", help="accept weights that learned_sparse.index --quantize turns into impacts"
+    )
     check.add_argument("--show", type=int, default=20, help="maximum number of problems to print (default: 20)")
+    ciff = commands.add_parser("ciff", help="write a CIFF file as JsonVectorCollection files", allow_abbrev=False)
+    ciff.add_argument("path", type=Path, metavar="FILE", help="CIFF file, gzipped or not; frequencies are impacts")
+    ciff.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the vectors")
     options = parser.parse_args(argv)
+    return _check(options) if options.command == "check" else _convert(options)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    documents, postings = convert_ciff(options.path, options.output)
+    print(f"{options.output}: {documents:,} documents, {postings:,} postings")
+    print(f"next: python -m learned_sparse.index --input {options.output} --index DIR")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     count = 0
-    for count, problem in enumerate(find_problems(options.path, counts), start=1):
+    for count, problem in enumerate(find_problems(options.path, counts, weights=options.quantize), start=1):
         if count <= options.show:
             print(problem)
+    if not (options.path / MANIFEST).is_file():
+        print(f"{options.path}: {UNVERIFIED}")
     print(f"{options.path}: {counts['documents']} documents ({counts['empty']} with an empty vector), {count} problems")
     return 1 if count else 0
 

@@ -29,6 +29,11 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 EXACT_FLOATS = 2**24
 """Integers up to this one are exact in Lucene's scores, which are 32-bit floats."""
+UNVERIFIED = (
+    f"no {MANIFEST}, so nothing says which encoder made the vectors, whether all files are here and unchanged, and "
+    "whether one quantiser made all impacts"
+)
+"""What is unknown about vectors of other tools."""
 PRUNING = "pruning"
 """Key of ``Manifest.options`` for the record that ``learned_sparse.prune`` adds."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")

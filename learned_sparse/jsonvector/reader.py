@@ -113,6 +113,23 @@ def numbered_lines(file: Path) -> Generator[tuple[int, bytes], None, None]:
                 yield number, line
 
 
+def parse_line(line: bytes) -> tuple[str, dict[str, Any]]:
+    """Id and vector of a line, whose terms and values are not checked; ``BadLineError`` for any other line."""
+    try:
+        content = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadLineError(f"not JSON ({error}); Anserini would stop reading the file here") from None
+    if not isinstance(content, dict):
+        raise BadLineError(f"expected an object, got {type(content).__name__}")
+    for key in ("id", "vector"):
+        if content.get(key) is None:
+            raise BadLineError(f'no "{key}"; Anserini would stop reading the file here, or drop the document')
+    name, vector = _name(content["id"]), content["vector"]
+    if not isinstance(vector, dict):
+        raise BadLineError(f'"vector" is a {type(vector).__name__}, not an object {{term: impact}}')
+    return name, vector
+
+
 class LineReader:
     """Parses lines strictly, and checks each distinct term only once."""
 
@@ -122,20 +139,10 @@ class LineReader:
 
     def parse(self, line: bytes) -> tuple[str, dict[str, int]]:
         """``(id, {term: impact})`` of a line; a ``BadLineError`` says what Anserini would do with a bad line."""
-        try:
-            content = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise BadLineError(f"not JSON ({error}); Anserini would stop reading the file here") from None
-        if not isinstance(content, dict):
-            raise BadLineError(f"expected an object, got {type(content).__name__}")
-        for key in ("id", "vector"):
-            if content.get(key) is None:
-                raise BadLineError(f'no "{key}"; Anserini would stop reading the file here, or drop the document')
-        return _name(content["id"]), self._vector(content["vector"])
+        name, vector = parse_line(line)
+        return name, self._vector(vector)
 
-    def _vector(self, vector: Any) -> dict[str, int]:
-        if not isinstance(vector, dict):
-            raise BadLineError(f'"vector" is a {type(vector).__name__}, not an object {{term: impact}}')
+    def _vector(self, vector: dict[str, Any]) -> dict[str, int]:
         if not vector:
             raise BadLineError(f'the vector is empty and Anserini would drop the document; write {{"{EMPTY_TERM}": 1}}')
         if vector == {EMPTY_TERM: 1} and type(vector[EMPTY_TERM]) is int:
@@ -279,7 +286,11 @@ def _name(value: Any) -> str:
 
 def _wrong_impact(vector: dict[str, Any]) -> str:
     term, value = next((t, v) for t, v in vector.items() if type(v) is not int or not 1 <= v <= MAX_IMPACT)
-    return f"{term!r} has the impact {value!r}, not an integer from 1 to {MAX_IMPACT}; Anserini would cut or drop it"
+    way_out = "; learned_sparse.index --quantize turns weights into impacts" if type(value) is float else ""
+    return (
+        f"{term!r} has the impact {value!r}, not an integer from 1 to {MAX_IMPACT}; Anserini would cut or drop it"
+        f"{way_out}"
+    )
 
 
 def too_long(name: str, characters: int) -> str:

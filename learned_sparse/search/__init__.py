@@ -1,12 +1,13 @@
 """Queries to hits: query encoders, searchers (Lucene or exact, in memory), documents ranked by their segments.
 
 Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interface to all searchers) and
-``exact_searcher``. The command is ``python -m learned_sparse.search``.
+``exact_searcher``. ``pyterrier`` has transformers. The command is ``python -m learned_sparse.search``.
 """
 
 from __future__ import annotations
 
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
+from learned_sparse.search.pyterrier import document_transformer, query_transformer
 from learned_sparse.search.query_encoder import QueryEncoder, encoder_named, find_checkpoint
 from learned_sparse.search.searching import (
     SEGMENTS_PER_DOCUMENT,
@@ -27,8 +28,10 @@ __all__ = [
     "add_bm25_options",
     "best_rows",
     "bm25_parameters",
+    "document_transformer",
     "encoder_named",
     "find_checkpoint",
     "open_searcher",
     "queries_by_id",
+    "query_transformer",
 ]

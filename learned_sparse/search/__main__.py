@@ -11,6 +11,7 @@ from pathlib import Path
 from learned_sparse.collections import Collection, load_collection, read_queries, write_run
 from learned_sparse.core import (
     LearnedSparseError,
+    Quantizer,
     Query,
     add_set_option,
     encoded_folders,
@@ -21,7 +22,15 @@ from learned_sparse.core import (
     run_main,
 )
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
-from learned_sparse.jsonvector import MANIFEST, Manifest, same_vectors
+from learned_sparse.jsonvector import (
+    MANIFEST,
+    UNVERIFIED,
+    Manifest,
+    check_queries,
+    read_query_vectors,
+    same_vectors,
+    topic_text,
+)
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -64,7 +73,10 @@ def main(argv: list[str] | None = None) -> int:
     collection = load_collection(options.collection or "pydoc", data=options.data)
     path, index_note, exact = _target(options, collection.name)
     queries, output, remove_query = _queries(options, collection, path)
-    rows = _encode(queries, path, index_note, options)
+    if options.query_vectors:
+        queries, rows = _encoded_queries(options, index_note)
+    else:
+        rows = _encode(queries, path, index_note, options)
     scoring, check = index_note.scoring, not options.no_check
     bm25 = bm25_parameters(options)
     with open_searcher(path, scoring, heap=options.heap, exact=exact, check=check, bm25=bm25) as search:
@@ -121,6 +133,11 @@ def parser() -> argparse.ArgumentParser:
     what("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
     what("--split", metavar="NAME", help="split of --collection (default test, or its only one)")
     what("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
+    what(
+        "--query-vectors", type=Path, metavar="FILE",
+        help="encoded queries: queries.tsv of learned_sparse.encode --queries, or JSON lines with id and vector",
+    )  # fmt: skip
+    what("--quantization-factor", type=float, metavar="X", help="impact of weight 1, for float --query-vectors")
     how = parser.add_argument_group("run").add_argument
     how("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
     how("--output-format", choices=["trec", "msmarco"], default="trec", help="(default %(default)s)")
@@ -157,8 +174,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         raise LearnedSparseError("--vectors are for --backend exact; Lucene reads an index")
     if not (options.index or options.model or options.bm25 or options.vectors):
         raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")
-    if options.topics and not options.output:
-        raise LearnedSparseError("--topics needs --output RUN")
+    if (options.topics or options.query_vectors) and not options.output:
+        raise LearnedSparseError(f"--{'topics' if options.topics else 'query-vectors'} needs --output RUN")
+    encoding = ("topics", "split", "checkpoint", "device", "set", "bm25")
+    if options.query_vectors and any(getattr(options, name) for name in encoding):
+        listed = ", ".join(f"--{name}" for name in encoding if getattr(options, name))
+        raise LearnedSparseError(f"{listed}: --query-vectors are encoded queries already")
+    if options.quantization_factor is not None and not options.query_vectors:
+        raise LearnedSparseError("--quantization-factor is for --query-vectors; an encoder has its own")
     if options.topics and (options.collection or options.split) and (options.index or options.vectors):
         raise LearnedSparseError("give --topics FILE or --collection NAME --split SPLIT, not both")
     return options
@@ -197,6 +220,8 @@ def _check_current(index: Path, index_note: IndexNote, collection: str, options:
 
 def _queries(options: argparse.Namespace, collection: Collection, path: Path) -> tuple[list[Query], Path, bool]:
     """The queries, the run file, and whether hits with the id of their query are dropped."""
+    if options.query_vectors:
+        return [], options.output, options.remove_query
     if options.topics:
         return read_queries(options.topics), options.output, options.remove_query
     split = collection.choose_split(options.split)
@@ -212,11 +237,24 @@ def _encode(queries: Sequence[Query], path: Path, index_note: IndexNote, options
         if settings:
             raise LearnedSparseError(f"--set: {path} holds plain text, which is searched without an encoder")
         return None
+    if not index_note.manifests and options.checkpoint:
+        _log.warning(
+            "%s: cannot verify that %s is the encoder of its documents: %s", path, options.checkpoint, UNVERIFIED
+        )
     device = {"device": options.device} if options.device else {}
     encoder = QueryEncoder.from_index(path, options.checkpoint, note=index_note, settings=settings, **device)
     size = options.encode_batch
     batches = (queries[start : start + size] for start in range(0, len(queries), size))
     return [row for batch in batches for row in encoder.encode_batch([query.text for query in batch])]
+
+
+def _encoded_queries(options: argparse.Namespace, index_note: IndexNote) -> tuple[list[Query], Rows]:
+    """The queries of ``--query-vectors``, their terms as text, and their impacts."""
+    factor, path = options.quantization_factor, options.query_vectors
+    vectors = read_query_vectors(path, None if factor is None else Quantizer(factor))
+    for manifest in index_note.manifests[:1]:
+        check_queries(path, manifest)
+    return [Query(name, topic_text(vector)) for name, vector in vectors.items()], list(vectors.values())
 
 
 def _counted(results: Iterable[tuple[str, Hits]], without_hits: list[str]) -> Iterator[tuple[str, Hits]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -76,7 +77,8 @@ class QueryEncoder:
         if not note.manifests:
             if checkpoint is None:
                 raise LearnedSparseError(
-                    f"{index / INDEX_MANIFEST}: does not say which encoder its queries need; name one with --checkpoint"
+                    f"{index / INDEX_MANIFEST}: does not say which encoder its queries need; name one with "
+                    "--checkpoint, or search encoded queries with --query-vectors"
                 )
             return cls(checkpoint, None, **({"settings": changes, **options} if changes else options))
         manifest = note.manifests[0]
@@ -136,7 +138,8 @@ def find_checkpoint(manifest: Manifest, folder: Path) -> str:
         return manifest.checkpoint
     wanted = {digest for side in (manifest.encoder, manifest.query_encoder or {}) for digest in _weights(side)}
     for path in existing:
-        files = (file for file in path.rglob("*.safetensors") if "training" not in file.relative_to(path).parts)
+        weights = itertools.chain(path.rglob("*.safetensors"), path.rglob("idf.json"))
+        files = (file for file in weights if "training" not in file.relative_to(path).parts)
         if wanted <= set(map(sha256, files)):
             return str(path)
     if not existing or recorded.is_dir() or (len(recorded.parts) == 2 and not recorded.is_absolute()):

@@ -1,0 +1,88 @@
+"""``python -m encoders.export``: write a checkpoint as sentence-transformers, Pyserini or OpenSearch read it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from learned_sparse.core import (
+    LearnedSparseError,
+    add_set_option,
+    default_checkpoint,
+    parse_changes,
+    read_json,
+    run_main,
+)
+
+EPILOG = """\
+Targets: sentence-transformers (a SparseEncoder), pyserini (SpladeQueryEncoder), opensearch (doc-only: idf.json), and
+learned-sparse (a checkpoint of this package, also from a folder of another tool).
+
+examples:
+  python -m encoders.export --model splade --to sentence-transformers --output exported
+  python -m encoders.export --checkpoint DOC --query-checkpoint QUERY --to learned-sparse --output efficient-splade
+  python -m encoders.export --model splade --to sentence-transformers --output exported --license apache-2.0 \\
+      --push-to-hub OWNER/NAME --private
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Export, and upload if asked to."""
+    options = _parser().parse_args(argv)
+    if not (options.model or options.checkpoint):
+        raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR")
+    scores = read_json(options.scores) if options.scores else {}
+    if not isinstance(scores, dict):
+        raise LearnedSparseError(f"{options.scores}: expected an object of scores, got {type(scores).__name__}")
+    from encoders.encoding import join_sides, load_checkpoint
+    from encoders.export import export_model, push_to_hub
+
+    settings = parse_changes(options.set)
+    checkpoint = options.checkpoint or default_checkpoint(options.model)
+    model = load_checkpoint(checkpoint, revision=options.revision, settings=settings)
+    if options.query_checkpoint:
+        model = join_sides(model, load_checkpoint(options.query_checkpoint, settings=settings))
+    name = options.push_to_hub or options.output.name
+    notes = export_model(
+        model,
+        options.output,
+        options.to,
+        name=name,
+        licence=options.license,
+        scores=scores,
+        overwrite=options.overwrite,
+    )
+    print(f"{options.output}: {model.architecture} for {options.to}")
+    for note in notes:
+        print(f"  note: {note}")
+    if options.push_to_hub:
+        print(push_to_hub(options.output, options.push_to_hub, private=options.private or None))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m encoders.export",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", help="name of a model in the home folder")
+    add("--checkpoint", metavar="DIR|ID", help="checkpoint folder or Hub id, also of another tool")
+    add("--revision", help="revision of a Hub repository")
+    add("--query-checkpoint", metavar="DIR|ID", help="another SPLADE for queries, such as efficient-splade-*-query")
+    add_set_option(parser, "correct a setting that the checkpoint does not say, such as pooling=sum; may be repeated")
+    add("--to", required=True, choices=["sentence-transformers", "pyserini", "opensearch", "learned-sparse"])
+    add("--output", type=Path, required=True, metavar="DIR", help="folder of the exported model")
+    add("--overwrite", action="store_true", help="replace an earlier export")
+    add("--license", metavar="ID", help="licence for the model card, such as apache-2.0")
+    add("--scores", type=Path, metavar="FILE", help="JSON for the model card: {measured on: {measure: score}}")
+    add("--push-to-hub", metavar="OWNER/NAME", help="upload the folder to the Hugging Face Hub")
+    add("--private", action="store_true", help="with --push-to-hub: a new repository is private")
+    return parser
+
+
+if __name__ == "__main__":
+    run_main(main)

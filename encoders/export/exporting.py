@@ -1,0 +1,60 @@
+"""A checkpoint into the folder of another tool, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from encoders.checkpoints import as_json
+from encoders.encoding import LoadedModel, save_checkpoint
+from encoders.export.card import model_card
+from encoders.export.form import Form, form_of
+from encoders.export.layouts import write_opensearch, write_pyserini, write_sentence_transformers
+from learned_sparse.core import LearnedSparseError, atomic_write, new_folder, write_record
+
+RECORD = "learned_sparse_export.json"
+"""What was exported; a folder that has it may be replaced."""
+LAYOUTS: dict[str, Callable[[Path, LoadedModel, Form], list[str]]] = {
+    "sentence-transformers": write_sentence_transformers,
+    "pyserini": write_pyserini,
+    "opensearch": write_opensearch,
+}
+TARGETS = (*LAYOUTS, "learned-sparse")
+
+
+def export_model(
+    model: LoadedModel,
+    output: Path,
+    target: str,
+    *,
+    name: str | None = None,
+    licence: str | None = None,
+    scores: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> list[str]:
+    """Write ``model`` into the folder ``output`` for ``target`` (one of ``TARGETS``), with a model card.
+
+    ``name`` is the model's in the card, by default that of the folder. Returns notes on what the tool does otherwise.
+    A model without such a form raises an error with the reason, before anything is written.
+    """
+    if target not in TARGETS:
+        raise LearnedSparseError(f"{target}: no such target; give one of {', '.join(TARGETS)}")
+    form = form_of(model) if target in LAYOUTS else None
+    with new_folder(output) as folder:
+        if output.exists() and any(output.iterdir()) and not (overwrite and (output / RECORD).is_file()):
+            way_out = "replace it with --overwrite" if (output / RECORD).is_file() else "name another folder"
+            raise LearnedSparseError(f"{output}: exists and holds files; {way_out}")
+        notes: list[str] = []
+        if form is None:
+            save_checkpoint(folder, model)
+        else:
+            notes = LAYOUTS[target](folder, model, form)
+        with atomic_write(folder / "README.md") as file:
+            card = model_card(model, name or output.name, target, licence=licence, scores=scores)
+            file.write(card.encode())
+        write_record(
+            folder / RECORD,
+            {"target": target, "architecture": model.architecture, "settings": as_json(model.settings), "notes": notes},
+        )
+    return notes

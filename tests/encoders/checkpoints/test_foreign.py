@@ -1,0 +1,177 @@
+"""Folders of sentence-transformers, naver/splade, OpenSearch and Pyserini give the vectors of their own tools."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig
+
+from encoders.checkpoints import read_notes
+from encoders.encoding import load_encoder
+from learned_sparse.core import LearnedSparseError
+from tests.tiny_models import TEXTS, VOCABULARY
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def rows(folder: Path, side: Literal["query", "document"], **settings: Any) -> list[dict[str, float]]:
+    batch = load_encoder(str(folder), side, dtype="fp32", settings=settings).encode(TEXTS)
+    return [batch.row(row) for row in range(len(batch))]
+
+
+def terms(dense: torch.Tensor) -> list[Any]:
+    """Rows as ``{term: weight}``, to be compared with a tolerance of 1e-6."""
+    return [
+        pytest.approx({VOCABULARY[j]: float(row[j]) for j in row.nonzero().flatten().tolist()}, abs=1e-6, rel=1e-6)
+        for row in dense
+    ]
+
+
+def sentence_transformers(*modules: Any) -> Any:
+    sparse_encoder: Any = pytest.importorskip("sentence_transformers.sparse_encoder")
+    return sparse_encoder.SparseEncoder(modules=list(modules), device="cpu")
+
+
+def splade(folder: Path, **pooling: Any) -> list[Any]:
+    modules: Any = pytest.importorskip("sentence_transformers.sparse_encoder.modules")
+    base: Any = pytest.importorskip("sentence_transformers.base.modules")
+    transformer = base.Transformer(str(folder), transformer_task="fill-mask", max_seq_length=20)
+    return [transformer, modules.SpladePooling(**pooling)]
+
+
+def save_and_compare(theirs: Any, folder: Path) -> None:
+    theirs.save_pretrained(str(folder))
+    expected = [theirs.encode_query(TEXTS, convert_to_sparse_tensor=False)]
+    expected += [theirs.encode_document(TEXTS, convert_to_sparse_tensor=False)]
+    assert rows(folder, "query") == terms(expected[0].cpu())
+    assert rows(folder, "document") == terms(expected[1].cpu())
+
+
+@pytest.mark.parametrize("pooling", [("sum", "relu"), ("max", "log1p_relu")])
+def test_pooling_of_sentence_transformers(pooling: tuple[str, str], tiny_bert: Path, tmp_path: Path) -> None:
+    """20 tokens, which truncate one of the texts."""
+    theirs = splade(tiny_bert, pooling_strategy=pooling[0], activation_function=pooling[1])
+    save_and_compare(sentence_transformers(*theirs), tmp_path / "theirs")
+
+
+def test_static_weights_of_queries(tiny_bert: Path, tmp_path: Path) -> None:
+    """The layout of sentence-transformers 6, and that of 5.0 with the names of its classes."""
+    modules: Any = pytest.importorskip("sentence_transformers.sparse_encoder.modules")
+    router: Any = pytest.importorskip("sentence_transformers.base.modules")
+    document = splade(tiny_bert, pooling_strategy="max")
+    weight = torch.rand(len(VOCABULARY), generator=torch.Generator().manual_seed(1))
+    tokenizer = splade(tiny_bert)[0].tokenizer
+    tokenizer.model_max_length = 5
+    static = modules.SparseStaticEmbedding(tokenizer=tokenizer, weight=weight)
+    theirs = sentence_transformers(router.Router.for_query_document(query_modules=[static], document_modules=document))
+    save_and_compare(theirs, tmp_path / "theirs")
+    before = rows(tmp_path / "theirs", "document")
+    old = tmp_path / "theirs" / "router_config.json"
+    text = old.read_text().replace("document_0_Transformer", "document_0_MLMTransformer")
+    for name in ("splade_pooling.SpladePooling", "sparse_static_embedding.SparseStaticEmbedding"):
+        text = text.replace(f"modules.{name}", f"models.{name.rpartition('.')[2]}")
+    old.write_text(text.replace('"sentence_transformers.base.modules.transformer.Transformer"', '"x.MLMTransformer"'))
+    (old.parent / "document_0_Transformer").rename(old.parent / "document_0_MLMTransformer")
+    assert "models.SparseStaticEmbedding" in old.read_text()
+    assert rows(tmp_path / "theirs", "document") == before
+    save_file({"weight": -weight}, old.parent / "query_0_SparseStaticEmbedding" / "model.safetensors")
+    with pytest.raises(LearnedSparseError, match="a weight is negative"):
+        rows(tmp_path / "theirs", "query")
+
+
+def test_another_masked_lm_for_queries(tiny_bert: Path, tiny_distilbert: Path, tmp_path: Path) -> None:
+    router: Any = pytest.importorskip("sentence_transformers.base.modules")
+    sides = {"query_modules": splade(tiny_distilbert), "document_modules": splade(tiny_bert)}
+    folder = tmp_path / "theirs"
+    save_and_compare(sentence_transformers(router.Router.for_query_document(**sides)), folder)
+    (config,) = folder.glob("query_1_*/config.json")
+    config.write_text(json.dumps({**json.loads(config.read_text()), "pooling_strategy": "sum"}))
+    with pytest.raises(LearnedSparseError, match="queries and documents are pooled differently"):
+        read_notes(folder)
+    content = json.loads((folder / "router_config.json").read_text())
+    content["structure"]["passage"] = content["structure"].pop("document")
+    (folder / "router_config.json").write_text(json.dumps(content))
+    with pytest.raises(LearnedSparseError, match="its routes are query, passage, not lists for query and document"):
+        read_notes(folder)
+
+
+def test_opensearch_doc_only(tiny_bert: Path, tmp_path: Path) -> None:
+    """Model cards of opensearch-neural-sparse-encoding-doc-v1 and v3: no special terms, and idf weights of queries."""
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "doc"))
+    idf = {term: 1 + number / 7 for number, term in enumerate(VOCABULARY) if term not in SPECIAL and number % 3}
+    (folder / "idf.json").write_text(json.dumps(idf))
+    plain = rows(tiny_bert, "document")
+    assert any(set(row) & set(SPECIAL) for row in plain)
+    expected = [{term: weight for term, weight in row.items() if term not in SPECIAL} for row in plain]
+    assert rows(folder, "document") == expected
+    twice = [pytest.approx({t: float(torch.tensor(w).log1p()) for t, w in row.items()}, abs=1e-6) for row in expected]
+    assert rows(folder, "document", saturation="log-log") == twice
+    tokenizer: Any = load_encoder(str(folder), "query").tokenizer
+    bags = [set(tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])) for text in TEXTS]
+    assert rows(folder, "query") == [pytest.approx({t: idf[t] for t in sorted(bag & idf.keys())}) for bag in bags]
+    encoded = load_encoder(str(folder), "query", dtype="fp32").description["weights_sha256"]
+    assert "idf.json" in encoded["query_weights"]
+    (folder / "idf.json").write_text(json.dumps({"antidisestablishmentarianism": 3.0}))
+    with pytest.raises(LearnedSparseError, match="is no token of the model"):
+        rows(folder, "query")
+
+
+def test_settings_that_a_plain_masked_lm_does_not_say(tiny_bert: Path) -> None:
+    """naver/splade-v3-doc is such a folder: its queries are bags of words."""
+    assert rows(tiny_bert, "query", query="bag-of-words")[5] == {"wing": 1.0}
+    assert rows(tiny_bert, "document", query="bag-of-words") == rows(tiny_bert, "document")
+    with pytest.raises(LearnedSparseError, match=r"no weights of its own for the tower 'query'.*--query-checkpoint"):
+        rows(tiny_bert, "query", query="separate")
+    assert set(rows(tiny_bert, "document", expansion="lexical")[5]) <= {"wing"}  # as naver/splade-v3-lexical
+    with pytest.raises(LearnedSparseError, match="'pool_special_tokens' belongs to how the model was trained"):
+        rows(tiny_bert, "document", pool_special_tokens=False)
+    with pytest.raises(LearnedSparseError, match="log-log needs pooling: max"):
+        rows(tiny_bert, "document", saturation="log-log", pooling="sum")
+
+
+@pytest.mark.jvm
+def test_unicoil_of_pyserini(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from learned_sparse.lucene import start_jvm
+
+    start_jvm()
+    from pyserini.encode import UniCoilDocumentEncoder, UniCoilEncoder, UniCoilQueryEncoder
+
+    def load(folder: str) -> Any:  # their from_pretrained does not work with transformers 5
+        model = UniCoilEncoder(BertConfig.from_pretrained(folder)).eval()
+        missing, unexpected = model.load_state_dict(load_file(Path(folder) / "model.safetensors"), strict=False)
+        assert (unexpected, {name.split(".")[1] for name in missing}) == ([], {"pooler"})
+        return model
+
+    monkeypatch.setattr(UniCoilEncoder, "from_pretrained", load)
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "unicoil"))
+    tensors = {name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if name[:4] == "bert"}
+    draw = torch.Generator().manual_seed(0)
+    tensors |= {"tok_proj.weight": torch.randn(1, 16, generator=draw), "tok_proj.bias": torch.ones(1)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    queries = UniCoilQueryEncoder(str(folder))
+    encoder = load_encoder(str(folder), "query", dtype="fp32")
+    assert encoder.quantizer is not None
+    impacts, _ = encoder.quantizer.quantize(encoder.encode(TEXTS))
+    for row, text in enumerate(TEXTS):
+        assert impacts.row(row) == {term: impact for term, impact in queries.encode(text).items() if impact}
+    documents = UniCoilDocumentEncoder(str(folder), device="cpu").encode(TEXTS, max_length=64)
+    expected = [{term: weight for term, weight in row.items() if weight} for row in documents]
+    assert rows(folder, "document") == [pytest.approx(row, abs=1e-5) for row in expected]
+    pickled = Path(shutil.copytree(folder, tmp_path / "pickled"))
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    config = json.loads((pickled / "config.json").read_text())
+    (pickled / "config.json").write_text(json.dumps({**config, "architectures": ["UniCoilEncoder"]}))
+    with pytest.raises(
+        LearnedSparseError, match=r"only pytorch_model\.bin.*save_file"
+    ):  # no masked-LM with a random head
+        rows(pickled, "document")
+    head = {"impact_score_encoder.0.weight": torch.ones(1, 16)}
+    save_file({**tensors, **head}, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(LearnedSparseError, match="DeepImpact weighs whole words"):
+        read_notes(folder)

@@ -1,0 +1,175 @@
+"""An exported model gives the same vectors in the other tool; what the tool cannot compute is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from encoders.checkpoints import read_notes
+from encoders.encoding import LoadedModel, join_sides, load_checkpoint, load_encoder, new_model
+from encoders.export import __main__ as command
+from encoders.export import export_model
+from learned_sparse.core import LearnedSparseError, Side
+from tests.tiny_models import TEXTS, VOCABULARY
+
+SIDES: tuple[Side, Side] = ("query", "document")
+LENGTHS = {"query": 12, "document": 20}
+"""Tokens; both sides truncate one of the texts."""
+
+
+def model_of(folder: Path, settings: dict[str, Any], lengths: dict[str, int] = LENGTHS) -> LoadedModel:
+    model = new_model("splade", settings, str(folder), max_length=lengths)
+    if "query_weights" in model.towers:
+        with torch.no_grad():
+            model.towers["query_weights"].weights.uniform_(generator=torch.Generator().manual_seed(0))
+    return model
+
+
+def weights(model: LoadedModel, side: Side) -> torch.Tensor:
+    """Weights of ``TEXTS`` in fp32, ``(texts, vocabulary)``."""
+    tokens = model.tokenizer(
+        TEXTS, padding=True, truncation=True, max_length=model.max_length[side], return_tensors="pt"
+    )
+    with torch.no_grad():
+        result: torch.Tensor = model.weighers.eval().side(side)(tokens["input_ids"], tokens["attention_mask"])
+    return result
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pooling": "sum"},
+        {"pooling": "max", "saturation": "log-log", "block_special_terms": True},
+        {"pooling": "max", "query": "separate"},
+        {"pooling": "max", "query": "bag-of-words"},
+        {"pooling": "max", "query": "bag-of-words", "query_weighting": "learned", "bow_special_tokens": "none"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_sentence_transformers_gives_the_same_vectors(
+    settings: dict[str, Any], tiny_bert: Path, tmp_path: Path
+) -> None:
+    sparse_encoder: Any = pytest.importorskip("sentence_transformers.sparse_encoder")
+    symmetric = "query" not in settings
+    model = model_of(tiny_bert, settings, {"query": 20, "document": 20} if symmetric else LENGTHS)
+    before = {side: weights(model, side) for side in SIDES}
+    assert export_model(model, tmp_path / "splade", "sentence-transformers") == []
+    theirs = sparse_encoder.SparseEncoder(str(tmp_path / "splade"), device="cpu", local_files_only=True)
+    for side, encode in zip(SIDES, (theirs.encode_query, theirs.encode_document), strict=True):
+        expected = encode(TEXTS, convert_to_sparse_tensor=False).cpu()
+        assert float((before[side] - expected).abs().max()) <= 1e-6
+        assert torch.equal(weights(model, side), before[side])  # the model in memory is as it was
+    assert read_notes(tmp_path / "splade").max_length == model.max_length
+    again = load_encoder(str(tmp_path / "splade"), "query", dtype="fp32").encode(TEXTS)
+    dense = torch.zeros(len(TEXTS), len(VOCABULARY))
+    for row in range(len(TEXTS)):
+        for term, weight in again.row(row).items():
+            dense[row, VOCABULARY.index(term)] = weight
+    assert float((before["query"] - dense).abs().max()) <= 1e-6
+
+
+@pytest.mark.jvm
+def test_pyserini_gives_the_same_impacts(tiny_bert: Path, tmp_path: Path) -> None:
+    from learned_sparse.lucene import start_jvm
+
+    start_jvm()
+    from pyserini.encode import SpladeDocumentEncoder, SpladeQueryEncoder, TokFreqQueryEncoder
+
+    from learned_sparse.core import Quantizer
+
+    settings = {"pooling": "max", "block_special_terms": True}
+    whole = {"query": 64, "document": 64}
+    symmetric, tf = (
+        model_of(tiny_bert, {**settings, **more}, whole)
+        for more in ({}, {"query": "bag-of-words", "query_weighting": "tf"})
+    )
+    for model, folder in ((symmetric, "splade"), (tf, "splade-doc")):
+        (notes, *_) = export_model(model, tmp_path / folder, "pyserini")
+        assert "--quantization-factor 51.2" in notes
+        export_model(model, tmp_path / f"{folder}-ours", "learned-sparse")
+    ours: dict[str, list[dict[str, int]]] = {}
+    cases: list[tuple[str, Side, float]] = [("splade", "query", 51.2), ("splade", "document", 51.2)]
+    for folder, side, scale in (*cases, ("splade-doc", SIDES[0], 1.0)):
+        batch = load_encoder(str(tmp_path / f"{folder}-ours"), side, dtype="fp32").encode(TEXTS)
+        impacts, _ = Quantizer(scale).quantize(batch)
+        ours[f"{folder} {side}"] = [impacts.row(row) for row in range(len(TEXTS))]
+    queries, counts = (
+        SpladeQueryEncoder(str(tmp_path / "splade")),
+        TokFreqQueryEncoder(str(tmp_path / "splade-doc/query")),
+    )
+    assert [nonzero(queries.encode(text)) for text in TEXTS] == ours["splade query"]
+    documents = SpladeDocumentEncoder(str(tmp_path / "splade"), device="cpu").encode(TEXTS, max_length=64)
+    assert [nonzero(row) for row in documents] == ours["splade document"]
+    assert [counts.encode(text) for text in TEXTS] == ours["splade-doc query"]
+
+
+def nonzero(row: dict[str, int]) -> dict[str, int]:
+    return {term: impact for term, impact in row.items() if impact}
+
+
+def test_opensearch_reads_idf_weights(tiny_bert: Path, tmp_path: Path) -> None:
+    settings = {
+        "pooling": "max",
+        "query": "bag-of-words",
+        "query_weighting": "learned",
+        "block_special_terms": "special",
+    }
+    model = model_of(tiny_bert, settings)
+    (note,) = export_model(model, tmp_path / "doc", "opensearch")
+    assert "idf.json leaves them out" in note
+    table = dict(zip(VOCABULARY, model.towers["query_weights"]().tolist(), strict=True))
+    idf = json.loads((tmp_path / "doc" / "idf.json").read_text())
+    assert idf == {
+        term: weight for term, weight in table.items() if weight and term not in model.tokenizer.all_special_tokens
+    }
+    batch = load_encoder(str(tmp_path / "doc"), "document", dtype="fp32").encode(TEXTS)
+    expected = weights(model, "document")
+    for row in range(len(TEXTS)):
+        terms = {VOCABULARY[j]: float(expected[row, j]) for j in expected[row].nonzero().flatten().tolist()}
+        assert batch.row(row) == pytest.approx(terms, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings", "target", "reason"),
+    [
+        ("uhd", {"dimensions": 32, "layers": [1], "k": 4}, "sentence-transformers", "other tools have no such model"),
+        ("splade", {"expansion": "lexical"}, "sentence-transformers", "expansion: lexical: other tools know full only"),
+        ("splade", {"saturation": "none"}, "pyserini", "saturation: none"),
+        ("splade", {"pooling": "sum"}, "pyserini", "know max pooling"),
+        ("splade", {"pooling": "max"}, "opensearch", "doc-only form is"),
+        ("splade", {"query": "bag-of-words", "query_weighting": "tf"}, "sentence-transformers", "count a term once"),
+        ("splade", {}, "vespa", "no such target; give one of sentence-transformers, pyserini"),
+    ],
+)
+def test_models_without_the_form(
+    architecture: str, settings: dict[str, Any], target: str, reason: str, tiny_bert: Path, tmp_path: Path
+) -> None:
+    model = new_model(architecture, settings, str(tiny_bert))
+    with pytest.raises(LearnedSparseError, match=reason):
+        export_model(model, tmp_path / "out", target)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_folders_become_one_checkpoint(tiny_bert: Path, tiny_distilbert: Path, tmp_path: Path, capsys: Any) -> None:
+    """As efficient-splade's: one folder for documents, another for queries."""
+    output = tmp_path / "efficient"
+    words = ["--checkpoint", str(tiny_bert), "--query-checkpoint", str(tiny_distilbert), "--to", "learned-sparse"]
+    assert command.main([*words, "--output", str(output)]) == 0
+    for side, folder in zip(SIDES, (tiny_distilbert, tiny_bert), strict=True):
+        joined = load_encoder(str(output), side, dtype="fp32").encode(TEXTS)
+        alone = load_encoder(str(folder), side, dtype="fp32").encode(TEXTS)
+        assert [joined.row(row) for row in range(len(TEXTS))] == [alone.row(row) for row in range(len(TEXTS))]
+    with pytest.raises(LearnedSparseError, match="replace it with --overwrite"):
+        command.main([*words, "--output", str(output)])
+    assert command.main([*words, "--output", str(output), "--overwrite", "--set", "pooling=sum"]) == 0
+    assert read_notes(output).settings["pooling"] == "sum"
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("x")
+    with pytest.raises(LearnedSparseError, match="name another folder"):
+        command.main([*words, "--output", str(tmp_path / "thesis"), "--overwrite"])
+    with pytest.raises(LearnedSparseError, match="differ in settings"):
+        join_sides(load_checkpoint(tiny_bert), load_checkpoint(tiny_bert, settings={"pooling": "sum"}))

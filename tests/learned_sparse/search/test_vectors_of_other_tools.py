@@ -1,0 +1,153 @@
+"""JsonVectorCollection files of Pyserini, naver/splade and sentence-transformers: checked, indexed and searched."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse import exact
+from learned_sparse.collections import read_run
+from learned_sparse.core import LearnedSparseError, Quantizer
+from learned_sparse.index import __main__ as index
+from learned_sparse.jsonvector import read_query_vectors, read_vectors
+from learned_sparse.jsonvector.__main__ import main as jsonvector
+from learned_sparse.jsonvector.weights import quantize_vectors
+from learned_sparse.search import __main__ as search
+from learned_sparse.search import query_encoder
+from tests.learned_sparse.encoded_folder import WordCounts, dot_products
+
+WEIGHTS: dict[str, dict[str, float]] = {
+    "7": {"hives": 1.5, "##ing": 0.003, "skin": 0.0}, "d2": {"hives": 3.0, "itch": 0.71}, "d3": {}, "d4": {"wing": 2}
+}  # fmt: skip
+IMPACTS = {"7": {"hives": 128}, "d2": {"hives": 255, "itch": 60}, "d3": {}, "d4": {"wing": 170}}
+"""8 bits: 3.0 becomes 255, so the factor is 85, and 0.003 is lost to rounding."""
+
+
+def write_lines(path: Path, vectors: Mapping[str, Any], **fields: str) -> Path:
+    """One line for each vector, as other tools write them."""
+    path.parent.mkdir(exist_ok=True)
+    lines = "".join(json.dumps({"id": name, **fields, "vector": vector}) + "\n" for name, vector in vectors.items())
+    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
+    return path
+
+
+@pytest.mark.jvm
+def test_integer_weights_are_indexed_and_searched_with_query_vectors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vectors = {name: vector for name, vector in IMPACTS.items() if vector}
+    halves = dict(list(vectors.items())[:2]), dict(list(vectors.items())[2:])
+    write_lines(tmp_path / "in" / "embeddings.jsonl", halves[0], contents="Pyserini's")
+    write_lines(tmp_path / "in" / "docs_anserini.jsonl.gz", halves[1], content="that of naver/splade")
+    (tmp_path / "queries_anserini.tsv").write_text("q1\thives hives itch\nq2\twing\n")
+    assert jsonvector(["check", str(tmp_path / "in")]) == 0
+    assert index.main(["--input", str(tmp_path / "in"), "--index", str(tmp_path / "index")]) == 0
+    assert capsys.readouterr().out.count("nothing says which encoder made the vectors") == 2
+    run, queries = ["--output", str(tmp_path / "run")], tmp_path / "queries_anserini.tsv"
+    search.main(["--index", str(tmp_path / "index"), "--query-vectors", str(queries), *run])
+    expected = {"q1": dot_products({"hives": 2, "itch": 1}, vectors), "q2": dot_products({"wing": 1}, vectors)}
+    assert read_run(tmp_path / "run") == expected
+    with pytest.raises(LearnedSparseError, match="name one with --checkpoint, or search encoded queries with --query-"):
+        search.main(["--index", str(tmp_path / "index"), "--topics", str(queries), *run])
+
+
+@pytest.mark.jvm
+def test_float_weights_are_quantised_and_indexed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_lines(tmp_path / "in" / "embeddings.jsonl.gz", WEIGHTS, text="sentence-transformers' decode")
+    source, vectors, folder = (str(tmp_path / name) for name in ("in", "vectors", "index"))
+    assert jsonvector(["check", source]) == 1
+    assert jsonvector(["check", source, "--quantize"]) == 0
+    with pytest.raises(LearnedSparseError, match=r"'hives' has the impact 1\.5, .*learned_sparse\.index --quantize"):
+        index.main(["--input", source, "--index", folder])
+    assert index.main(["--input", source, "--quantize", vectors, "--index", folder]) == 0
+    assert "4 documents (1 with an empty vector), quantisation factor 85, 0 weights clipped, 1 lost to" in (
+        capsys.readouterr().out
+    )
+    assert dict(read_vectors(tmp_path / "vectors")) == IMPACTS
+    write_lines(tmp_path / "queries.jsonl", {"q1": {"hives": 0.5, "itch": 0.25}, "q2": {}})
+    options = ["--query-vectors", str(tmp_path / "queries.jsonl"), "--quantization-factor", "4", "--output"]
+    search.main(["--index", folder, *options, str(tmp_path / "lucene")])
+    search.main(["--backend", "exact", "--vectors", vectors, *options, str(tmp_path / "exact")])
+    assert (tmp_path / "lucene").read_bytes() == (tmp_path / "exact").read_bytes()
+    assert read_run(tmp_path / "exact")["q1"] == [("d2", 570.0), ("7", 256.0)]
+
+
+def test_an_encoder_named_explicitly_cannot_be_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(query_encoder, "load_encoder", lambda *_, **__: WordCounts())
+    write_lines(tmp_path / "in" / "a.jsonl", {"d1": {"hives": 3}, "d2": {"wing": 2}})
+    (tmp_path / "topics.tsv").write_text("q1\tthe wing\n")
+    options = ["--backend", "exact", "--vectors", str(tmp_path / "in"), "--topics", str(tmp_path / "topics.tsv")]
+    with caplog.at_level(logging.WARNING):
+        search.main([*options, "--checkpoint", "naver/x", "--output", str(tmp_path / "run")])
+    assert "cannot verify that naver/x is the encoder of its documents" in caplog.text
+    assert read_run(tmp_path / "run") == {"q1": [("d2", 200.0)]}
+
+
+def test_what_quantisation_refuses(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "in" / "a.jsonl", WEIGHTS).parent
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "thesis.tex").write_text("x")
+    with pytest.raises(LearnedSparseError, match="kept: exists and holds files; name another folder"):
+        quantize_vectors([source], tmp_path / "kept", overwrite=True)
+    quantizer, counts = quantize_vectors([source], tmp_path / "out", factor=100)
+    assert (quantizer, counts.postings, counts.lost_to_rounding) == (Quantizer(100), 4, 1)
+    before = (tmp_path / "out" / "vectors" / "00000.jsonl").read_bytes()
+    with pytest.raises(LearnedSparseError, match="replace them with --overwrite"):
+        quantize_vectors([source], tmp_path / "out")
+    write_lines(source / "b.jsonl", {"d9": {"a": -1.0}})
+    with pytest.raises(LearnedSparseError, match=r"b.jsonl:1: 'a' has the weight -1.0, not a number of 0 or more"):
+        quantize_vectors([source], tmp_path / "out", overwrite=True)
+    write_lines(source / "b.jsonl", {"d2": {"a": 1.0}})
+    with pytest.raises(LearnedSparseError, match="the id 'd2' occurs twice"):
+        quantize_vectors([source], tmp_path / "out", overwrite=True)
+    assert (tmp_path / "out" / "vectors" / "00000.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"id": "q1", "vector": {"hives": 0.5}}, r"q.jsonl:1: 'hives' has the weight 0.5, no integer; give --quant"),
+        ({"id": "q1", "vector": [3]}, '"vector" is a list'),
+        ({"contents": "hives", "vector": {"hives": 3}}, 'no "id"'),
+        ({"id": "q1", "vector": {"new york": 3}}, "Lucene cannot hold the term 'new york'"),
+    ],
+)
+def test_query_vectors_that_are_refused(tmp_path: Path, line: dict[str, Any], message: str) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps(line))
+    with pytest.raises(LearnedSparseError, match=message):
+        exact.main(["--vectors", str(tmp_path), "--queries", str(path), "--output", str(tmp_path / "run")])
+    with pytest.raises(LearnedSparseError, match="omit --quantization-factor"):
+        read_query_vectors(tmp_path / "queries.tsv", Quantizer(100))
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        (index, ["--model", "m", "--quantize", "v"], "--quantize needs --input"),
+        (index, ["--input", "x", "--index", "i", "--bits", "8"], "need --quantize DIR"),
+        (search, ["--index", "x", "--query-vectors", "q"], "--query-vectors needs --output"),
+        (
+            search,
+            ["--index", "x", "--query-vectors", "q", "--output", "r", "--topics", "t"],
+            "--topics: --query-vectors are encoded",
+        ),
+        (
+            search,
+            ["--model", "m", "--query-vectors", "q", "--output", "r", "--split", "dev"],
+            "--split: --query-vectors",
+        ),
+        (search, ["--index", "x", "--topics", "q", "--output", "r", "--quantization-factor", "2"], "is for --query-"),
+    ],
+)
+def test_options_that_exclude_each_other(command: Any, arguments: list[str], message: str, tmp_home: Path) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        command.main(arguments)
