@@ -78,7 +78,7 @@ def test_numbers_out_of_range(
     assert "give at least 1" in capsys.readouterr().err
 
 
-NO_ARGUMENTS = {"eval.demo", "learned_sparse.collections", "learned_sparse.doctor"}
+NO_ARGUMENTS = {"eval.demo", "learned_sparse.collections", "learned_sparse.lucene.doctor"}
 """Commands that do their work without arguments."""
 
 
