@@ -68,13 +68,28 @@ function termList(title, terms) {
   return [element("h3", { text: `${title} (${terms.length})` }), element("ul", { class: "terms" }, ...items)];
 }
 
+// Literal and expansion terms apart (dimensions that are no tokens in one list), then the words that each comes from.
 function termLists(weighed) {
   const terms = weighed.terms.filter((term) => value(term) > 0);
-  if (terms.every((term) => term.literal === null)) return termList("Dimensions, with their words", terms);
-  return [
-    ...termList("Literal terms", terms.filter((term) => term.literal !== false)),
-    ...termList("Expansion terms", terms.filter((term) => term.literal === false)),
-  ];
+  const spelled = terms.some((term) => term.literal !== null);
+  const lists = spelled
+    ? [...termList("Literal terms", terms.filter((term) => term.literal !== false)),
+      ...termList("Expansion terms", terms.filter((term) => term.literal === false))]
+    : termList(terms.some((term) => term.words.length) ? "Dimensions, with their words" : "Terms", terms);
+  const sourced = terms.filter((term) => term.words.length);
+  return sourced.length ? [...lists, sourceTable(sourced)] : lists;
+}
+
+function table(heads, rows) {
+  return element("div", { class: "scroll" }, element("table", {},
+    element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells)))));
+}
+
+function sourceTable(terms) {
+  const heads = [element("th", { text: "term" }), element("th", { class: "number", text: "weight" }), element("th", { text: "words it comes from" })];
+  const rows = terms.slice(0, TERMS).map((term) => [element("td", { text: term.term }),
+    element("td", { class: "number", text: amount(value(term)) }), element("td", { text: sourceOf(term) })]);
+  return element("details", { class: "sources" }, element("summary", { text: "Where the weights come from" }), table(heads, rows));
 }
 
 function marked(weighed, sequence, weightOf) {
@@ -187,10 +202,9 @@ function showRelevant(relevant, judged) {
 
 function measureTable(title, systems) {
   const names = Object.keys(systems[0].values);
-  return element("div", { class: "scroll" }, element("table", {},
-    element("thead", {}, element("tr", {}, element("th", { text: title }), ...names.map((name) => element("th", { class: "number", text: name })))),
-    element("tbody", {}, ...systems.map((row) => element("tr", {}, element("td", { text: row.system }),
-      ...names.map((name) => element("td", { class: "number", text: row.values[name].toFixed(4) })))))));
+  const heads = [element("th", { text: title }), ...names.map((name) => element("th", { class: "number", text: name }))];
+  return table(heads, systems.map((row) => [element("td", { text: row.system }),
+    ...names.map((name) => element("td", { class: "number", text: row.values[name].toFixed(4) }))]));
 }
 
 async function showMeasures(systems, id, current) {
@@ -251,20 +265,20 @@ function explanationOf(answer) {
     const fill = element("span", { class: "fill", title: percent(term.share) });
     fill.style.width = `${largest > 0 ? 100 * term.share / largest : 0}%`;
     const kind = term.literal === false ? "expansion" : term.literal ? "literal" : "";
-    const words = [term.word_in_query, term.word_in_document].map((word) => element("td", { class: "words", text: word ?? "" }));
-    return element("tr", {}, element("td", { text: term.term }, kind ? element("span", { class: "tag", text: ` ${kind}` }) : ""),
+    const words = [term.word_in_query, term.word_in_document].map((word) => element("td", { text: word ?? "" }));
+    return [element("td", { text: term.term }, kind ? element("span", { class: "tag", text: ` ${kind}` }) : ""),
       element("td", { class: "number", text: percent(term.share) }), element("td", { class: "bar" }, fill),
-      element("td", { class: "number", text: `${amount(term.query)} · ${amount(term.document)}` }), ...words);
+      element("td", { class: "number", text: `${amount(term.query)} · ${amount(term.document)}` }), ...words];
   });
-  const heads = ["term", "share", "", "query · document"].map((text, at) => element("th", { text, ...(at % 2 ? { class: "number" } : {}) }));
-  heads.push(...["query's word", "document's word"].map((text) => element("th", { class: "words", text })));
+  const heads = ["term", "share", "", "query · document"].map((text, at) => element("th", { text, class: at % 2 ? "number" : at ? "bar" : "term" }));
+  heads.push(...["query's word", "document's word"].map((text) => element("th", { text })));
   const missing = Object.keys(answer.only_in_query);
   const absent = missing.length ? `; not in the document: ${missing.slice(0, TERMS).join(", ")}${missing.length > TERMS ? " …" : ""}` : "";
   return [
     element("p", { text: `Score ${amount(answer.score)}, from ${answer.terms.length} of ${answer.terms.length + missing.length} terms of the query${absent}` }),
     ...texts(answer.document, (word) => word.score),
     element("h3", { text: "Share of each term in the score" }),
-    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows))),
+    table(heads, rows),
     element("details", {}, element("summary", { text: `All ${answer.document.terms.length.toLocaleString("en")} terms of the document` }), ...termLists(answer.document)),
   ];
 }
@@ -284,12 +298,7 @@ function weigh() {
       throw error;
     }
     if (!current()) return;
-    const rows = answer.terms.slice(0, TERMS).map((term) => element("tr", {}, element("td", { text: term.term }),
-      element("td", { class: "number", text: amount(value(term)) }), element("td", { text: sourceOf(term) })));
-    byId("weighed").replaceChildren(...texts(answer, (word) => word.weight), ...termLists(answer),
-      element("details", {}, element("summary", { text: "Where the weights come from" }), element("div", { class: "scroll" },
-        element("table", {}, element("thead", {}, element("tr", {}, element("th", { text: "term" }), element("th", { class: "number", text: "weight" }), element("th", { text: "words" }))),
-          element("tbody", {}, ...rows)))));
+    byId("weighed").replaceChildren(...texts(answer, (word) => word.weight), ...termLists(answer));
   });
 }
 
