@@ -232,7 +232,7 @@ function listJudged() {
     const answer = await call(`queries?${new URLSearchParams({ contains: byId("filter").value })}`);
     if (!current()) return;
     const shown = answer.queries.length < answer.total ? `, the first ${answer.queries.length} are shown` : "";
-    byId("judged-count").textContent = `${answer.total.toLocaleString("en")} queries of ${state.overview.collection}, ${state.overview.split}${shown}`;
+    byId("judged-count").textContent = `${answer.total.toLocaleString("en")} ${answer.total === 1 ? "query" : "queries"} of ${state.overview.collection}, ${state.overview.split}${shown}`;
     byId("judged-list").replaceChildren(...answer.queries.map((query) => {
       const button = element("button", { type: "button", text: query.text || query.id });
       button.append(element("span", { class: "tag", text: `  ${query.relevant} relevant` }));
