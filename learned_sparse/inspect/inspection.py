@@ -18,6 +18,7 @@ from learned_sparse.core import (
     Query,
     Reading,
     Side,
+    SparseBatch,
     encode_texts,
     load_encoder,
     without_mark,
@@ -188,7 +189,7 @@ class IndexInspector:
             document = Document(name, document.text[start:end], document.expanded)
         text = document.with_expanded if encoder.uses_expanded else document.text
         reading, notes = _explain(encoder, text)
-        current = self._document_quantizer.quantize(encode_texts(encoder, [text]))[0].row(0)
+        current = _impacts(encoder, self._document_quantizer, text, reading)
         changed = sum(current.get(term) != impacts.get(term) for term in current.keys() | impacts.keys())
         if changed:
             notes.append(f"{changed} of {len(impacts)} impacts of the index differ from those the encoder gives now")
@@ -237,8 +238,14 @@ def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None, 
     reading, notes = _explain(encoder, text)
     if quantizer is None:
         return make_view(side, text, reading, None, id=name, notes=[*notes, "no impacts: no quantiser is stored"])
-    impacts = quantizer.quantize(encode_texts(encoder, [text]))[0].row(0)
+    impacts = _impacts(encoder, quantizer, text, reading)
     return make_view(side, text, reading, impacts, id=name, notes=notes)
+
+
+def _impacts(encoder: Encoder, quantizer: Quantizer, text: str, reading: Reading | None) -> dict[str, int]:
+    """Impacts of ``text``: of the weights in ``reading``, which are those that ``encode`` gives, if there is one."""
+    batch = SparseBatch.from_dicts([reading.weights]) if reading else encode_texts(encoder, [text])
+    return quantizer.quantize(batch)[0].row(0)
 
 
 def _explain(encoder: Encoder, text: str) -> tuple[Reading | None, list[str]]:
