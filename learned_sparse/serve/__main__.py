@@ -98,7 +98,7 @@ def _indexes(options: argparse.Namespace) -> dict[str, Path]:
             if not folders:
                 raise LearnedSparseError(f"{parent}: no index; run make demo, or name indexes with --index DIR")
     folders = list(dict.fromkeys(folders))
-    names = [folder.resolve().name for folder in folders]
+    names = [folder.absolute().name for folder in folders]
     return {
         name if names.count(name) == 1 else str(folder): folder for name, folder in zip(names, folders, strict=True)
     }

@@ -144,6 +144,21 @@ def test_a_narrow_dark_screen(new_page: NewPage) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 23, 25)"
 
 
+def test_dimensions_are_shown_with_their_words(new_page: NewPage) -> None:
+    """Where dimensions are no tokens (UHD-BERT), each has the words of the text that activate it."""
+    page = new_page()
+    words = [{"word": word, "part": "b12", "weight": weight} for word, weight in (("hives", 3.0), ("rash", 1.0))]
+    dimension = {"term": "b12d61183", "weight": 4.0, "impact": 1, "literal": None, "words": words, "gate": []}
+    text = {"id": None, "text": "hives", "expanded": "", "notes": [], "words": [], "terms": [dimension]}
+    page.route("**/encode", lambda route: route.fulfill(json=text))
+    page.locator("#tab-weigh").click()
+    page.fill("#text", "hives")
+    page.locator("#weigh-form button").click()
+    assert page.locator("#weighed li").inner_text() == "b12d61183 ← hives, rash 1"
+    page.locator("#weighed summary").click()
+    assert "hives 75 % (b12), rash 25 % (b12)" in page.locator("#weighed table").inner_text()
+
+
 def test_an_error_is_shown(new_page: NewPage) -> None:
     page = new_page(query="?query=hives&id=none")
     page.wait_for_selector("#problem:not([hidden])")
