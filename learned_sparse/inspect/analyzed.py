@@ -15,7 +15,7 @@ class AnalyzedText(Encoder):
     """Counts of the terms of a text, as an index of plain text holds them; each comes from its words in the text."""
 
     description: Mapping[str, Any] = {"architecture": "analyzer", "scoring": "bm25"}
-    quantizer: Quantizer | None = Quantizer(1.0)
+    quantizer: Quantizer = Quantizer(1.0)  # counts are impacts as they are
 
     def __init__(self, searcher: Bm25Searcher) -> None:
         self._searcher = searcher

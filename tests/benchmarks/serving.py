@@ -43,7 +43,9 @@ def measure(shape: Shape, documents: int, clients: int, seconds: int) -> dict[st
     texts = shape.passages(documents)
     with tempfile.TemporaryDirectory() as temporary, _server(Path(temporary), shape, texts) as address:
         measured = load(address, [" ".join(text.split()[:WORDS]) for text in texts], clients, seconds)
-    rows = [{"request": kind, "milliseconds": [round(1000 * value, 1) for value in measured[kind]]} for kind in KINDS]
+    rows: list[dict[str, Any]] = [
+        {"request": kind, "milliseconds": [round(1000 * value, 1) for value in measured[kind]]} for kind in KINDS
+    ]
     return {
         "sizes": {
             "shape": shape.name, "seed": SEED, "documents": documents, "words": WORDS,
@@ -66,7 +68,8 @@ def load(address: str, queries: Sequence[str], clients: int, seconds: float) -> 
     """
     systems = [system["name"] for system in httpx2.get(f"{address}systems").raise_for_status().json()["systems"]][:2]
     measured: Seconds = {kind: [] for kind in KINDS}
-    numbers, errors, end = count(), [], time.perf_counter() + seconds
+    numbers, end = count(), time.perf_counter() + seconds
+    errors: list[Exception] = []
 
     def ask(client: httpx2.Client, kind: str, **body: Any) -> Any:
         start = time.perf_counter()
@@ -143,7 +146,7 @@ def _server(folder: Path, shape: Shape, texts: Sequence[str]) -> Iterator[str]:
         folder / "splade",
         folder / "bm25",
     ]
-    with subprocess.Popen(command, cwd=harness.ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(list(map(str, command)), cwd=harness.ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
             yield process.stdout.readline().split()[0]

@@ -32,7 +32,9 @@ def test_a_server_on_a_free_port(tmp_path: Path) -> None:
     index = tmp_path / "bm25"
     build_bm25_index(read_documents(toy / "corpus.jsonl"), index)
     command = [sys.executable, "-m", "learned_sparse.serve", "--index", index, "--collection", toy, "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout
         assert process.stderr
         line = process.stdout.readline()
