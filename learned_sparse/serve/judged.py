@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.collections import Collection
+from learned_sparse.collections import Collection, write_run
 from learned_sparse.core import LearnedSparseError, Query, did_you_mean, processors
 from learned_sparse.serve.systems import Hits, System, UnknownNameError
 
@@ -73,4 +75,7 @@ class Judged:
         from eval.measures import evaluate
 
         qrels = {id: self.qrels[id] for id in ids}
-        return evaluate(run, qrels, self.measures, remove_query=self.remove_query)
+        with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
+            path = Path(folder) / "run.txt"
+            write_run(path, run)  # separates tied scores, which trec_eval would order by descending id
+            return evaluate(path, qrels, self.measures, remove_query=self.remove_query)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from eval.measures import evaluate
+from learned_sparse.collections import write_run
 from learned_sparse.core import Document
 from learned_sparse.lucene import Bm25Searcher
 from learned_sparse.search import ExactSearcher
@@ -104,7 +106,7 @@ def test_an_explanation_adds_up_to_the_exact_score(client: TestClient, document:
     assert sum(word["score"] for word in answer["document"]["words"]) == pytest.approx(answer["score"])
 
 
-def test_judged_queries_and_measures(client: TestClient) -> None:
+def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None:
     listed = client.get("/queries", params={"contains": "HIVES"}).json()
     assert listed == {"total": 1, "queries": [{"id": "q1", "text": QUERY, "relevant": 2}]}
     assert client.get("/queries").json()["total"] == 2
@@ -116,11 +118,12 @@ def test_judged_queries_and_measures(client: TestClient) -> None:
         {"id": document, "grade": grades[document], "ranks": {"words": hits.index(document) + 1}}
         for document in ("d1", "d10")
     ]
-    run = {id: exact_hits(text) for id, text in QUERIES.items()}
+    write_run(tmp_path / "run.txt", {id: exact_hits(text) for id, text in QUERIES.items()})
     qrels = {id: {document: grade for query, document, grade in GRADES if query == id} for id in QUERIES}
     measures = client.get("/systems").json()["measures"]
     assert measures
-    expected = evaluate(run, qrels, measures)
+    expected = evaluate(tmp_path / "run.txt", qrels, measures)
+    assert exact_hits(QUERY)[0][1] == exact_hits(QUERY)[1][1]  # ties are ordered as in a run file
     one = ask(client, "/measure", systems=["words"], query_id="q1")
     means = ask(client, "/measure", systems=["words"])
     again = ask(client, "/measure", systems=["words"], query_id="q1")

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -31,9 +32,9 @@ def test_a_server_on_a_free_port(tmp_path: Path) -> None:
     toy = save_collection(tmp_path / "toy", ["dev", "test"])
     index = tmp_path / "bm25"
     build_bm25_index(read_documents(toy / "corpus.jsonl"), index)
-    command = [sys.executable, "-m", "learned_sparse.serve", "--index", index, "--collection", toy, "--port", "0"]
+    words = ["-m", "learned_sparse.serve", "--index", str(index), "--collection", str(toy), "--port", "0"]
     with subprocess.Popen(
-        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout
         assert process.stderr
