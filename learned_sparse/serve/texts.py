@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from learned_sparse.core import Document
+from learned_sparse.core import Document, LearnedSparseError
 
 
 class Texts:
@@ -20,11 +20,17 @@ class Texts:
         self._lock = threading.Lock()
         self._database = sqlite3.connect(Path(self._folder.name) / "texts.sqlite", check_same_thread=False)
         self._database.execute("PRAGMA synchronous = OFF")
-        self._database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, text TEXT, expanded TEXT) WITHOUT ROWID")
+        self._database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, text TEXT, expanded TEXT)")
         rows = ((document.id, document.text, document.expanded) for document in documents)
         try:
             self._database.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", rows)
             self._database.commit()
+        except sqlite3.Error as error:
+            self.close()
+            folder = self._folder.name
+            raise LearnedSparseError(
+                f"{folder}: cannot hold the texts ({error}); free disk space, or set TMPDIR"
+            ) from None
         except BaseException:
             self.close()
             raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from eval.measures import evaluate
 from learned_sparse.collections import write_run
-from learned_sparse.core import Document
+from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.lucene import Bm25Searcher
 from learned_sparse.search import ExactSearcher
 from learned_sparse.serve.api import FILES, MAX_BODY, STATIC, Content, create_app
@@ -263,3 +265,16 @@ def test_texts_keep_the_first_document_of_an_id() -> None:
     assert (texts.get("a"), texts.get("\U0001f600'")) == (Document("a", "one", "more"), Document("\U0001f600'", ""))
     assert texts.get("A") is None
     texts.close()
+
+
+def test_texts_that_do_not_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def documents() -> Iterator[Document]:
+        yield Document("a", "one")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(
+        LearnedSparseError, match=r"cannot hold the texts \(database or disk is full\); free disk space"
+    ):
+        Texts(documents())
+    assert list(tmp_path.iterdir()) == []
