@@ -27,8 +27,8 @@ class AnalyzedText(Encoder):
 
     def explain(self, text: str) -> Reading:
         """One token for each word that is not a stop word, spelled as its term."""
-        found = self._searcher.tokens(text)
-        tokens = tuple(Token(term, start, end, 0, number) for number, (term, start, end) in enumerate(found))
+        pieces = self._searcher.tokens(text)
+        tokens = tuple(Token(term, start, end, 0, number) for number, (term, start, end) in enumerate(pieces))
         shares: dict[str, list[Share]] = {}
         for number, token in enumerate(tokens):
             shares.setdefault(token.text, []).append(Share(number, 1.0))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
+_instance_calls = threading.Lock()  # of Java: pyjnius keeps the receiver of a call in an object that all threads share
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -135,7 +136,7 @@ class IndexInspector:
         names = [name, *segments]
         postings = self.searcher.postings(names)
         if not postings:
-            with self._lock:  # pyjnius keeps the receiver of a call in an object that all threads share
+            with _instance_calls:
                 near = ", ".join(map(repr, ids_near(self._index, name)))
             raise LearnedSparseError(
                 f"{self._index}: no document {name!r}"

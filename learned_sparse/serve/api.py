@@ -84,7 +84,7 @@ class Content:
 def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> FastAPI:
     """The application over ``content``; with ``hosts``, requests to other host names are refused.
 
-    A page elsewhere that lets its own name point to this machine (DNS rebinding) is refused by that.
+    This refuses pages elsewhere whose name resolves to this machine (DNS rebinding).
     """
     app = FastAPI(
         title="learned_sparse.serve",

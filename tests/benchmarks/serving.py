@@ -119,8 +119,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         numbers = [quantile(values, 0.5), statistics.fmean(values), quantile(values, 0.99)]
         lines.append(f"| {row['request']} | {len(values):,} | {' | '.join(f'{number:,.0f}' for number in numbers)} |")
     sizes = result["sizes"]
-    asked = sum(len(row["milliseconds"]) for row in result["rows"]) / sizes["seconds"]
-    lines.append(f"\n{sizes['clients']} clients at once for {sizes['seconds']} s, {asked:.1f} answers/s, no error.")
+    rate = sum(len(row["milliseconds"]) for row in result["rows"]) / sizes["seconds"]
+    lines.append(f"\n{sizes['clients']} clients at once for {sizes['seconds']} s, {rate:.1f} answers/s, no error.")
     return "\n".join(lines)
 
 

@@ -136,12 +136,12 @@ function search(judged = null) {
   act("search", async (current) => {
     byId("status").textContent = "Searching …";
     byId("measures").replaceChildren();
-    const found = await call("search", { query, systems, query_id: judged?.id ?? null });
+    const answer = await call("search", { query, systems, query_id: judged?.id ?? null });
     if (!current()) return;
     byId("status").textContent = "";
-    showRelevant(found.relevant, judged);
+    showRelevant(answer.relevant, judged);
     byId("results").className = systems.length === 1 ? "one" : "";
-    byId("results").replaceChildren(...found.rankings.map((ranking) => rankingOf(ranking, query)));
+    byId("results").replaceChildren(...answer.rankings.map((ranking) => rankingOf(ranking, query)));
     await Promise.all([...systems.map((system) => showTerms(system, query, current)), judged ? showMeasures(systems, judged.id, current) : null]);
   });
 }
