@@ -16,7 +16,7 @@ by_hand := tests/eval/reproduce/test_reproduce.py::test_the_displayed_commands_o
 ready := .venv/.ready
 bin := .venv/bin
 
-.PHONY: help demo test test-slow test-faults test-rehearsals test-gpu check bench clean
+.PHONY: help demo test test-slow test-faults test-rehearsals test-gpu test-browser check bench clean
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
@@ -27,6 +27,7 @@ help:
 	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: more than an hour"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
+	@echo "make test-browser         the tests of the local page in Chromium; without one it fails and says how to get it"
 	@echo "make check                style, types, imports between packages, size of folders and files, portability"
 	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"
 	@echo "make bench BENCH=training the same with one benchmark (or BENCH=\"training encoding\")"
@@ -54,6 +55,12 @@ test-faults: $(ready)
 	RELIABILITY=full RELIABILITY_RESULTS=$(CURDIR)/.reliability.jsonl \
 	  $(bin)/python -m pytest tests/reliability $(by_hand) -m 'not published' --numprocesses $(WORKERS) --dist worksteal
 	$(bin)/python -m tests.reliability.report .reliability.jsonl
+
+test-browser: $(ready)
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name > /dev/null && exit; done; \
+	  echo "error: no Chromium on PATH; on Debian: apt install chromium; on macOS: brew install --cask chromium"; exit 1
+	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[browser]'
+	$(bin)/python -m pytest -m browser
 
 check: $(ready)
 	$(bin)/ruff check .

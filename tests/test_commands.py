@@ -78,7 +78,7 @@ def test_numbers_out_of_range(
     assert "give at least 1" in capsys.readouterr().err
 
 
-NO_ARGUMENTS = {"eval.demo", "learned_sparse.collections", "learned_sparse.doctor"}
+NO_ARGUMENTS = {"eval.demo", "learned_sparse.collections", "learned_sparse.lucene.doctor", "learned_sparse.serve"}
 """Commands that do their work without arguments."""
 
 
@@ -110,6 +110,7 @@ READS = [
     ("learned_sparse.search", "--backend exact --vectors {vectors} --topics {input} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {input} --output {output}"),
     ("encoders.export", "--checkpoint {input} --to sentence-transformers --output {output}"),
+    ("learned_sparse.serve", "--index {input} --port 0"),
     ("encoders.train", "--recipe {input} --output {output}"),
     ("encoders.train", "--recipe demo-splade --data {input} --output {output}"),
     ("eval.breakdown", "--run {input} --collection {collection}"),

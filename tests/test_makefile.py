@@ -61,6 +61,13 @@ def test_gpu_tests_need_a_gpu(folder: Path) -> None:
     assert tests == ".venv/bin/python -m pytest -m gpu"
 
 
+def test_browser_tests_need_a_browser(folder: Path) -> None:
+    *_, check, install, tests = make(folder, "-n", "test-browser").stdout.splitlines()
+    assert "error: no Chromium on PATH" in check
+    assert "'.[browser]'" in install
+    assert tests == ".venv/bin/python -m pytest -m browser"
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [((), "python -m eval.demo "), (("MODELS=splade",), "python -m eval.demo --models splade")],

@@ -334,7 +334,7 @@ def _trec_eval(arguments: Sequence[str], qrels: Path, run: Path) -> dict[str, di
     environment = java_environment()
     java = shutil.which("java", path=environment["PATH"])
     if java is None:
-        raise LearnedSparseError(f"no java in {environment['JAVA_HOME']}; run python -m learned_sparse.doctor")
+        raise LearnedSparseError(f"no java in {environment['JAVA_HOME']}; run python -m learned_sparse.lucene.doctor")
     program = [java, "-XX:TieredStopAtLevel=1", "-cp", str(anserini_jar()), "trec_eval"]
     command = [*program, *arguments, str(qrels), str(run)]
     process = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)

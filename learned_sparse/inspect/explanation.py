@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,9 @@ from typing import Any
 
 from learned_sparse.core import EXPANDED, LearnedSparseError, Reading, Share, Sources, Token
 from learned_sparse.jsonvector import EXACT_FLOATS
+
+ROUNDING = 1e-5
+"""Relative difference between a sum of 32-bit floats and Lucene's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +125,21 @@ class ScoreTerm:
     term: str
     query: int
     document: int
-    """Impacts."""
+    """Impacts; under BM25, how often the term occurs."""
     word_in_query: str | None
     word_in_document: str | None
     """Word that contributes most to the impact; None if unknown."""
+    bm25: float | None = None
+    """Score of the document for this term alone; None where scores are dot products."""
 
     @property
-    def product(self) -> int:
-        """Its contribution to the score."""
-        return self.query * self.document
+    def product(self) -> float:
+        """Its contribution to the score: the product of the impacts, or its BM25."""
+        return self.query * self.document if self.bm25 is None else self.bm25
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {name: value for name, value in vars(self).items() if name != "bm25"} | {"product": self.product}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,13 +155,14 @@ class Score:
     """The score that Lucene computes."""
 
     @property
-    def total(self) -> int:
-        """Sum of the products."""
+    def total(self) -> float:
+        """Sum of the products; an integer unless the index is scored by BM25."""
         return sum(term.product for term in self.terms)
 
     def check(self, where: str) -> None:
-        """Raise if Lucene's score differs from the sum; above 2**24 its 32-bit floats may round."""
-        if self.total <= EXACT_FLOATS and self.total != self.lucene:
+        """Raise if Lucene's score differs from the sum; BM25, and scores above 2**24, are rounded to 32-bit floats."""
+        exact = self.total <= EXACT_FLOATS and all(term.bm25 is None for term in self.terms)
+        if not math.isclose(self.total, self.lucene, rel_tol=0.0 if exact else ROUNDING):
             raise LearnedSparseError(
                 f"{where}: the terms add up to {self.total}, Lucene scores {self.lucene}: postings and scores of the "
                 "index disagree; index again with learned_sparse.index --overwrite"
@@ -159,8 +170,7 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        terms = [{**vars(term), "product": term.product} for term in self.terms]
-        return {"total": self.total, **vars(self), "terms": terms}
+        return {"total": self.total, **vars(self), "terms": [term.to_json() for term in self.terms]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +232,8 @@ def make_view(
     )
 
 
-def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
-    """Score of two views with impacts; ``lucene`` is the score that Lucene computes."""
+def explain_score(query: TextView, document: TextView, lucene: float, bm25: Mapping[str, float] | None = None) -> Score:
+    """Score of two views with impacts; ``lucene`` is the score that Lucene computes, ``bm25`` that of each term."""
     of_query = {term.term: term for term in query.terms if term.impact}
     of_document = {term.term: term for term in document.terms if term.impact}
     terms = [
@@ -233,6 +243,7 @@ def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
             document=int(of_document[name].value),
             word_in_query=_main_word(query, of_query[name]),
             word_in_document=_main_word(document, of_document[name]),
+            bm25=None if bm25 is None else bm25[name],
         )
         for name in of_query.keys() & of_document.keys()
     ]
@@ -242,6 +253,23 @@ def explain_score(query: TextView, document: TextView, lucene: float) -> Score:
         only_in_document={name: int(term.value) for name, term in of_document.items() if name not in of_query},
         lucene=lucene,
     )
+
+
+def word_contributions(document: TextView, score: Score) -> list[float]:
+    """The part of the score that each of ``document.words`` gives; a term is divided among the words it comes from.
+
+    What special tokens give belongs to no word, so that the parts may add up to less than the score.
+    """
+    parts = [0.0] * len(document.words)
+    word_at = {at: number for number, word in enumerate(document.words) for at in word.tokens}
+    sources = {term.term: term.sources for term in document.terms if term.sources}
+    for term in score.terms:
+        shares = sources[term.term].shares if term.term in sources else ()
+        total = sum(share.weight for share in shares)
+        for share in shares:
+            if share.token in word_at and total > 0:
+                parts[word_at[share.token]] += term.product * share.weight / total
+    return parts
 
 
 def _main_word(view: TextView, term: Term) -> str | None:

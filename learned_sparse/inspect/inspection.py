@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import chain
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from learned_sparse.collections import Expansions, Segmentation, load_collection, read_documents
+from learned_sparse.collections import Segmentation
 from learned_sparse.core import (
     RESERVED,
     Document,
@@ -17,17 +18,24 @@ from learned_sparse.core import (
     Query,
     Reading,
     Side,
+    SparseBatch,
     encode_texts,
     load_encoder,
     without_mark,
 )
 from learned_sparse.index import IndexNote
+from learned_sparse.inspect.analyzed import AnalyzedText
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
+from learned_sparse.inspect.sources import document_of_segment, find_document, with_predicted_queries
 from learned_sparse.jsonvector import Manifest, differences
 from learned_sparse.search import MaxP, QueryEncoder, find_checkpoint
 
+if TYPE_CHECKING:
+    from learned_sparse.lucene import Bm25Searcher, ImpactSearcher
+
 ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
+_instance_calls = threading.Lock()  # of Java: pyjnius keeps the receiver of a call in an object that all threads share
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -38,7 +46,10 @@ def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: 
 
 
 class IndexInspector:
-    """Inspects documents of one impact index, and their scores for queries."""
+    """Inspects texts as the encoders of one index read them, its documents, and their scores for queries.
+
+    Encoders are loaded, and the index is opened, at first use, and kept. Several threads may use an inspector.
+    """
 
     def __init__(
         self,
@@ -48,14 +59,47 @@ class IndexInspector:
         device: str | None = None,
         collection: str | None = None,
         data: Path | None = None,
+        documents: Callable[[str], Document | None] | None = None,
+        load: Callable[..., Encoder] | None = None,
     ) -> None:
-        """``checkpoint``, ``collection`` and ``data`` replace the locations that the index records."""
+        """``checkpoint``, ``collection`` and ``data`` replace the locations that the index records.
+
+        ``documents`` returns the document of an id, or None; by default every look-up reads the collection. ``load``
+        replaces ``load_encoder``, for encoders that several indexes share.
+        """
         self._index, self._checkpoint, self._device = index, checkpoint, device
         self._collection, self._data = collection, data
-        self._note = IndexNote.load(index)
-        if self._note.scoring == "bm25-text":
-            raise LearnedSparseError(f"{index}: an index of plain text, without impacts; name one of encoded documents")
-        self._model = self._note.manifests[0].model if self._note.manifests else "unknown"
+        self._documents, self._load = documents, load
+        self._lock = threading.RLock()
+        self.note = IndexNote.load(index)
+        self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
+        """Manifest of the first shard; all shards are encoded alike."""
+        text = self.note.scoring == "bm25-text"
+        self.model = "BM25" if text else self.manifest.model if self.manifest else "unknown"
+
+    @cached_property
+    def searcher(self) -> ImpactSearcher | Bm25Searcher:
+        """Searcher of the index."""
+        from learned_sparse.lucene import searcher_of
+
+        return searcher_of(self._index, self.note.scoring)
+
+    def query_encoder(self, settings: Mapping[str, Any] | None = None) -> QueryEncoder:
+        """Encoder of queries; ``settings`` change what documents do not depend on."""
+        with self._lock:
+            return self._with_settings(settings) if settings else self._query_encoder
+
+    def text(self, text: str, side: Side) -> TextView:
+        """Any text as the index's encoder of queries or of documents reads it."""
+        text = without_mark(text)
+        if side == "document":
+            return _view(side, text, self._document_encoder, self._document_quantizer)
+        return self.query(Query("", text))
+
+    def query(self, query: Query, settings: Mapping[str, Any] | None = None) -> TextView:
+        """A query as it is searched."""
+        encoder = self.query_encoder(settings)
+        return _view("query", without_mark(query.text), encoder.encoder, encoder.quantizer, query.id or None)
 
     def document(self, name: str, *, sources: bool = True) -> Inspection:
         """The terms of the document ``name``; with ``sources``, its text is looked up and encoded again."""
@@ -64,53 +108,60 @@ class IndexInspector:
             segments = ", ".join(impacts)
             raise LearnedSparseError(f"{self._index}: {name!r} is cut into segments; name one of them: {segments}")
         view = self._document(name, impacts[name], [], sources=sources)
-        return Inspection(model=self._model, index=str(self._index), document=view)
+        return Inspection(model=self.model, index=str(self._index), document=view)
 
     def pair(self, query: Query, name: str, settings: Mapping[str, Any], *, sources: bool = True) -> Inspection:
         """The score of the document ``name``, or of the best of its segments, for a query, term by term."""
-        from learned_sparse.lucene import score_of
-
-        if self._note.scoring != "impact":
-            raise LearnedSparseError(f"{self._index}: scored by BM25, so a score is not a sum of products of impacts")
-        query_view = self._query(query, settings)
+        query_view = self.query(query, settings)
         weights = {term.term: term.impact for term in query_view.terms if term.impact}
         impacts = self._impacts(name)
-        scores = {id: sum(weights.get(term, 0) * impact for term, impact in row.items()) for id, row in impacts.items()}
+        scores = {id: self.searcher.score(weights, id) for id in impacts}
         best = name if name in impacts else min(scores, key=lambda id: (-scores[id], id))
         notes = [] if best == name else [f"the best of the {len(impacts)} segments of {name}"]
         document_view = self._document(best, impacts[best], notes, sources=sources)
-        score = explain_score(query_view, document_view, score_of(self._index, weights, best))
+        shared = weights.keys() & impacts[best].keys()
+        parts = {term: self.searcher.score({term: weights[term]}, best) for term in shared}
+        score = explain_score(query_view, document_view, scores[best], None if self.note.scoring == "impact" else parts)
         score.check(f"{self._index}: {best!r}")
         return Inspection(
-            model=self._model, index=str(self._index), query=query_view, document=document_view, score=score
+            model=self.model, index=str(self._index), query=query_view, document=document_view, score=score
         )
-
-    def _manifest(self) -> Manifest:
-        """Manifest of the first shard; all shards are encoded alike."""
-        if not self._note.manifests:
-            raise LearnedSparseError(f"{self._index}: does not record what it was made from, so no text can be read")
-        return self._note.manifests[0]
 
     def _impacts(self, name: str) -> dict[str, dict[str, int]]:
         """``{id: {term: impact}}`` of the document, or of all its segments; raise if there is neither."""
-        from learned_sparse.lucene import ids_near, postings_of
+        from learned_sparse.lucene import ids_near
 
-        maxp = MaxP.from_note(self._note)
+        maxp = MaxP.from_note(self.note)
         segments = [f"{name}{maxp.delimiter}{number}" for number in range(maxp.max_segments)] if maxp else []
         names = [name, *segments]
-        postings = postings_of(self._index, names)
+        postings = self.searcher.postings(names)
         if not postings:
-            near = ", ".join(map(repr, ids_near(self._index, name)))
+            with _instance_calls:
+                near = ", ".join(map(repr, ids_near(self._index, name)))
             raise LearnedSparseError(
                 f"{self._index}: no document {name!r}"
                 + (f"; next ids: {near}" if near else "; it would come after all ids of the index")
             )
         return {id: postings[id] for id in names if id in postings}
 
-    def _query(self, query: Query, settings: Mapping[str, Any]) -> TextView:
+    @cached_property
+    def _query_encoder(self) -> QueryEncoder:
+        return self._with_settings({})
+
+    def _with_settings(self, settings: Mapping[str, Any]) -> QueryEncoder:
+        if self.note.scoring == "bm25-text":
+            if settings:
+                raise LearnedSparseError(f"--set: {self._index} holds plain text, which is searched without an encoder")
+            return QueryEncoder(self._analyzer)
         device = {"device": self._device} if self._device else {}
-        encoder = QueryEncoder.from_index(self._index, self._checkpoint, note=self._note, settings=settings, **device)
-        return _view("query", without_mark(query.text), encoder.encoder, encoder.quantizer, query.id or None)
+        return QueryEncoder.from_index(
+            self._index, self._checkpoint, note=self.note, settings=settings, load=self._load, **device
+        )
+
+    @cached_property
+    def _analyzer(self) -> AnalyzedText:
+        searcher: Any = self.searcher  # of plain text
+        return AnalyzedText(searcher)
 
     def _document(self, name: str, row: Mapping[str, int], notes: list[str], *, sources: bool) -> TextView:
         """View of an indexed document; if its text cannot be encoded again, a note says why."""
@@ -128,10 +179,10 @@ class IndexInspector:
 
     def _encode_again(self, name: str, impacts: Mapping[str, int]) -> tuple[str, Reading | None, list[str]]:
         """Text, explanation and notes of an indexed document, by the encoder that encoded it."""
-        manifest = self._manifest()
-        document = self._find_document(manifest, name)
-        encoder = self._document_encoder(manifest)
-        if segmentation := Segmentation.recorded(manifest.options):
+        document = self._find_document(name)
+        encoder = self._document_encoder
+        segmentation = Segmentation.recorded(self.manifest.options) if self.manifest else None
+        if segmentation:
             if segmentation.adds_up:
                 raise LearnedSparseError("its weights are added up over segments, which have sources of their own")
             spans = segmentation.spans(encoder.word_spans([document.text])[0]) or [(0, len(document.text))]
@@ -139,56 +190,63 @@ class IndexInspector:
             document = Document(name, document.text[start:end], document.expanded)
         text = document.with_expanded if encoder.uses_expanded else document.text
         reading, notes = _explain(encoder, text)
-        current = manifest.quantizer.quantize(encode_texts(encoder, [text]))[0].row(0)
+        current = _impacts(encoder, self._document_quantizer, text, reading)
         changed = sum(current.get(term) != impacts.get(term) for term in current.keys() | impacts.keys())
         if changed:
             notes.append(f"{changed} of {len(impacts)} impacts of the index differ from those the encoder gives now")
         return text, reading, notes
 
-    def _document_encoder(self, manifest: Manifest) -> Encoder:
+    @property
+    def _document_quantizer(self) -> Quantizer:
+        return self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
+
+    @cached_property
+    def _document_encoder(self) -> Encoder:
         """The encoder that encoded the documents; raise if the checkpoint gives another one."""
+        if self.note.scoring == "bm25-text":
+            return self._analyzer
+        manifest = self._recorded()
         recorded = manifest.encoder
         options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
         options |= {"revision": manifest.options.get("revision"), "device": self._device}
         checkpoint = self._checkpoint or find_checkpoint(manifest, self._index)
-        encoder = load_encoder(checkpoint, "document", model=manifest.model, **options)
+        encoder = (self._load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(
                 f"{checkpoint}: not the encoder of these vectors: {'; '.join(lines)}; name that one with --checkpoint"
             )
         return encoder
 
-    def _find_document(self, manifest: Manifest, name: str) -> Document:
-        """The document ``name``, or the whole document that the segment ``name`` was cut from.
+    def _recorded(self) -> Manifest:
+        if self.manifest is None:
+            raise LearnedSparseError(f"{self._index}: does not record what it was made from, so no text can be read")
+        return self.manifest
 
-        Documents come from the encoded files if these still exist and no collection is named, else from the collection.
-        """
-        segmentation = Segmentation.recorded(manifest.options)
-        wanted = name.rpartition(segmentation.delimiter)[0] if segmentation and not segmentation.adds_up else name
-        files = [Path(entry["file"]) for entry in manifest.input if "file" in entry]
-        expanded = manifest.options.get("expanded")
-        source = ", ".join(map(str, files)) or "its input"
-        if files and self._collection is None and self._data is None and all(file.is_file() for file in files):
-            documents = chain.from_iterable(read_documents(file, on_bad_line="skip") for file in files)
-        elif collection := self._collection or manifest.collection:
-            source = collection
-            documents = chain(load_collection(collection, data=self._data).documents("skip"))
+    def _find_document(self, name: str) -> Document:
+        """The document ``name``, or the whole document that the segment ``name`` was cut from."""
+        if self.note.scoring != "bm25-text":
+            name = document_of_segment(self._recorded(), name)
+        if self._documents is None:
+            document = find_document(self.manifest, name, self._collection, self._data)
+        elif (known := self._documents(name)) is None:
+            raise LearnedSparseError(f"the text of document {name!r} is not there")
         else:
-            raise LearnedSparseError(f"{source}: the encoded documents are not there; name them with --collection")
-        for document in documents:
-            if document.id == wanted:
-                return Expansions(Path(expanded)).joined(document, source) if expanded else document
-        raise LearnedSparseError(
-            f"document {wanted!r} is not in {source}; name the collection that was encoded with --collection, --data"
-        )
+            document = known
+        return with_predicted_queries(self.manifest, document) if self.manifest else document
 
 
 def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None, name: str | None = None) -> TextView:
     reading, notes = _explain(encoder, text)
     if quantizer is None:
         return make_view(side, text, reading, None, id=name, notes=[*notes, "no impacts: no quantiser is stored"])
-    impacts = quantizer.quantize(encode_texts(encoder, [text]))[0].row(0)
+    impacts = _impacts(encoder, quantizer, text, reading)
     return make_view(side, text, reading, impacts, id=name, notes=notes)
+
+
+def _impacts(encoder: Encoder, quantizer: Quantizer, text: str, reading: Reading | None) -> dict[str, int]:
+    """Impacts of ``text``: of the weights in ``reading``, which are those that ``encode`` gives, if there is one."""
+    batch = SparseBatch.from_dicts([reading.weights]) if reading else encode_texts(encoder, [text])
+    return quantizer.quantize(batch)[0].row(0)
 
 
 def _explain(encoder: Encoder, text: str) -> tuple[Reading | None, list[str]]:

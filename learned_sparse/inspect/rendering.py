@@ -185,12 +185,12 @@ def _sources(view: TextView, term: Term) -> str:
 def _render_score(score: Score, terms: int) -> Iterator[RenderableType]:
     of_query = len(score.terms) + len(score.only_in_query)
     yield Text.assemble(
-        (f"score {score.total:,}", "bold"),
+        (f"score {_amount(score.total)}", "bold"),
         f", from {len(score.terms):,} of {of_query:,} terms of the query; Lucene says {score.lucene:,.10g}",
     )
     rows = [_score_row(term, score.total) for term in score.terms[:terms]]
     if rest := score.terms[terms:]:
-        rows.append((f"{len(rest):,} more", "", "", f"{sum(term.product for term in rest):,}", "", "", ""))
+        rows.append((f"{len(rest):,} more", "", "", _amount(sum(term.product for term in rest)), "", "", ""))
     header = ("term", "query", "document", "product", "share", "query's word", "document's word")
     if rows:
         yield _table(header, rows, right=(1, 2, 3, 4))
@@ -201,10 +201,15 @@ def _render_score(score: Score, terms: int) -> Iterator[RenderableType]:
             yield Text(f"only in the {side} ({len(impacts):,}): {named}{more}")
 
 
-def _score_row(term: ScoreTerm, total: int) -> tuple[str, ...]:
+def _score_row(term: ScoreTerm, total: float) -> tuple[str, ...]:
     words = (visible(word or "") for word in (term.word_in_query, term.word_in_document))
-    numbers = (f"{value:,}" for value in (term.query, term.document, term.product))
+    numbers = (_amount(value) for value in (term.query, term.document, term.product))
     return (visible(term.term), *numbers, f"{term.product / total:.1%}", *words)
+
+
+def _amount(value: float) -> str:
+    """Products of impacts as integers, BM25 with four decimals."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int]) -> Table:

@@ -17,7 +17,7 @@ from learned_sparse.lucene.reader import (
     read_contents,
     sampled_documents,
 )
-from learned_sparse.lucene.searchers import Bm25Searcher, Hits, ImpactSearcher, score_of, search_bm25, search_impacts
+from learned_sparse.lucene.searchers import Bm25Searcher, Hits, ImpactSearcher, search_bm25, search_impacts, searcher_of
 from learned_sparse.lucene.stock import (
     LOG,
     IndexedCounts,
@@ -59,8 +59,8 @@ __all__ = [
     "registered_topics",
     "run_stock",
     "sampled_documents",
-    "score_of",
     "search_bm25",
     "search_impacts",
+    "searcher_of",
     "start_jvm",
 ]

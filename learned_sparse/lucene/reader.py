@@ -69,17 +69,22 @@ def every_document_frequency(index: Path) -> dict[str, int]:
 
 def postings_of(index: Path, ids: Iterable[str]) -> dict[str, dict[str, int]]:
     """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by passes over all terms of the index."""
+    with _opened(index) as reader:
+        return read_postings(reader, ids)
+
+
+def read_postings(reader: Any, ids: Iterable[str]) -> dict[str, dict[str, int]]:
+    """``postings_of`` an index that ``open_reader`` has opened; several threads may share the reader."""
     ids = list(ids)
     vectors: dict[str, dict[str, int]] = {}
-    with _opened(index) as reader:
-        for start in range(0, len(ids), _CHUNK_SIZE):
-            chunk = ids[start : start + _CHUNK_SIZE]
-            for line in _lines(lucene_calls().postings(reader, chunk)):
-                position, _, posting = line.partition("\t")
-                vector = vectors.setdefault(chunk[int(position)], {})
-                if posting:
-                    impact, _, term = posting.partition("\t")
-                    vector[term] = int(impact)
+    for start in range(0, len(ids), _CHUNK_SIZE):
+        chunk = ids[start : start + _CHUNK_SIZE]
+        for line in _lines(lucene_calls().postings(reader, chunk)):
+            position, _, posting = line.partition("\t")
+            vector = vectors.setdefault(chunk[int(position)], {})
+            if posting:
+                impact, _, term = posting.partition("\t")
+                vector[term] = int(impact)
     return vectors
 
 

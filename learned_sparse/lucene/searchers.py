@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from learned_sparse.core import LearnedSparseError, Query
 from learned_sparse.lucene.jvm import lucene_calls
-from learned_sparse.lucene.reader import IMPACT_SIMILARITY, open_reader
+from learned_sparse.lucene.reader import IMPACT_SIMILARITY, open_reader, read_postings
 from learned_sparse.lucene.writer import detach_thread
 
 Hits = list[tuple[str, float]]
@@ -31,6 +31,7 @@ class _Searcher(Generic[QueryType]):
     def __init__(self, index: str | Path, similarity: Any) -> None:
         self._index = Path(index)
         self._reader = open_reader(self._index)
+        self.documents = int(self._reader.numDocs())
         self._calls = lucene_calls()
         from jnius import JavaException, autoclass
 
@@ -70,6 +71,16 @@ class _Searcher(Generic[QueryType]):
             finally:
                 pending.clear()  # Ctrl-C ends the wait: no other query is begun
         return {query_id: results[query_id] for query_id in queries}
+
+    def score(self, query: Impacts, document_id: str) -> float:
+        """The score of one document for weighted terms; 0 if it has none of them or is not in the index."""
+        _check(query)
+        terms, impacts = list(query), list(map(float, query.values()))
+        return float(self._call(self._calls.score, terms, impacts, document_id))
+
+    def postings(self, ids: Iterable[str]) -> dict[str, dict[str, int]]:
+        """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by one pass over all its terms."""
+        return read_postings(self._reader, ids)
 
     def close(self) -> None:
         """Close the files of the index."""
@@ -115,12 +126,6 @@ class ImpactSearcher(_Searcher[Impacts]):
             return []
         return self._hits(self._calls.searchImpacts, list(query), list(map(float, query.values())), k=k)
 
-    def score(self, query: Impacts, document_id: str) -> float:
-        """The score of one document; 0 if it has no term of ``query`` or is not in the index."""
-        _check(query)
-        terms, impacts = list(query), list(map(float, query.values()))
-        return float(self._call(self._calls.score, terms, impacts, document_id))
-
 
 class Bm25Searcher(_Searcher[str]):
     """Search an index of text by BM25; queries are text.
@@ -139,6 +144,11 @@ class Bm25Searcher(_Searcher[str]):
         """The ``k`` best documents that have a term of ``query``; none for a query without terms."""
         return self._hits(self._calls.searchText, self._analyzer, query, k=k)
 
+    def tokens(self, text: str) -> list[tuple[str, int, int]]:
+        """``(term, start, end)`` of each token that the analyzer makes of ``text``; ``end`` is exclusive."""
+        lines = self._calls.tokens(self._analyzer, text).split("\n")[:-1]
+        return [(term, int(start), int(end)) for start, end, term in (line.split("\t", 2) for line in lines)]
+
 
 def search_impacts(index: Path, queries: Mapping[str, Impacts], k: int = 1000, *, threads: int = 1) -> dict[str, Hits]:
     """The ``k`` best documents of each query by dot product."""
@@ -154,10 +164,9 @@ def search_bm25(
         return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
 
 
-def score_of(index: Path, query: Impacts, document_id: str) -> float:
-    """The score that Lucene gives to one document (see ``ImpactSearcher.score``)."""
-    with ImpactSearcher(index) as searcher:
-        return searcher.score(query, document_id)
+def searcher_of(index: Path, scoring: str) -> ImpactSearcher | Bm25Searcher:
+    """An open searcher for an index of ``scoring`` ``impact``, ``bm25`` (of encoded terms) or ``bm25-text``."""
+    return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, pretokenized=scoring == "bm25")
 
 
 def _java_object(name: str, *arguments: Any) -> Any:

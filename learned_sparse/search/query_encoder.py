@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,22 @@ class QueryEncoder:
     * ``QueryEncoder.from_index("learned_sparse_home/indexes/pydoc/splade")``: the encoder that the index asks for
     """
 
-    def __init__(self, encoder: Encoder | str | Path, quantizer: Quantizer | None = None, **options: Any) -> None:
-        """``encoder``: the query side itself, or a checkpoint (folder or Hub id) to load it from.
+    def __init__(
+        self,
+        encoder: Encoder | str | Path,
+        quantizer: Quantizer | None = None,
+        *,
+        load: Callable[..., Encoder] | None = None,
+        **options: Any,
+    ) -> None:
+        """``encoder``: the query side itself, or a checkpoint (folder or Hub id) to load it from with ``load``.
 
         ``options`` are those of ``load_encoder`` (``device``, ``dtype``, ``max_length``, ``top_k``, ``revision``,
         ``settings``). Without ``quantizer``, the encoder's own is used, else two decimals of each weight are kept;
         word counts for BM25 are never scaled.
         """
         if isinstance(encoder, str | Path):
-            encoder = load_encoder(str(encoder), "query", **options)
+            encoder = (load or load_encoder)(str(encoder), "query", **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")
         self.encoder = encoder
@@ -62,6 +69,7 @@ class QueryEncoder:
         *,
         note: IndexNote | None = None,
         settings: Mapping[str, Any] | None = None,
+        load: Callable[..., Encoder] | None = None,
         **options: Any,
     ) -> QueryEncoder:
         """The encoder that the documents of ``index`` were encoded for.
@@ -80,7 +88,7 @@ class QueryEncoder:
                     f"{index / INDEX_MANIFEST}: does not say which encoder its queries need; name one with "
                     "--checkpoint, or search encoded queries with --query-vectors"
                 )
-            return cls(checkpoint, None, **({"settings": changes, **options} if changes else options))
+            return cls(checkpoint, None, load=load, **({"settings": changes, **options} if changes else options))
         manifest = note.manifests[0]
         source = checkpoint or find_checkpoint(manifest, index)
         if isinstance(source, str | Path):
@@ -88,7 +96,7 @@ class QueryEncoder:
         if checkpoint is None and manifest.options.get("revision"):
             options = {"revision": manifest.options["revision"], **options}
         try:
-            query_encoder = cls(source, manifest.query_quantizer, **options)
+            query_encoder = cls(source, manifest.query_quantizer, load=load, **options)
         except LearnedSparseError as error:
             raise LearnedSparseError(
                 f"{index}: cannot load its encoder from {source}; name another checkpoint with --checkpoint: {error}"

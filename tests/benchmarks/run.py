@@ -27,6 +27,7 @@ BENCHMARKS = {
     "searching": "tests.benchmarks.searching",
     "startup": "tests.benchmarks.startup",
     "exact": "tests.benchmarks.exact",
+    "serving": "tests.benchmarks.serving",
 }
 """Modules with ``run(toy)`` and ``markdown(result)``, in the order of the report."""
 

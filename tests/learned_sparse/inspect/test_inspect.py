@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from learned_sparse import lucene
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.index import IndexNote, build_index, encoded_files, plain_files
+from learned_sparse.collections import read_documents
+from learned_sparse.core import Document, LearnedSparseError, Query
+from learned_sparse.index import build_bm25_index, build_index, encoded_files, plain_files
+from learned_sparse.inspect import IndexInspector, word_contributions
 from learned_sparse.inspect import __main__ as inspect
+from learned_sparse.inspect.explanation import Word
 from learned_sparse.jsonvector import Counts
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
 from tests.learned_sparse.inspect.explaining import (
@@ -214,22 +217,53 @@ def test_the_best_segment_of_a_document_is_shown(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.jvm
 def test_a_score_that_differs_from_lucenes_is_an_error(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learned_sparse.lucene.score_of", lambda *_: 1.0)
+    monkeypatch.setattr(lucene.ImpactSearcher, "score", lambda *_: 1.0)
     assert "the terms add up to 32, Lucene scores 1.0" in refused(
         "--index", index, "--query", "hives", "--document", "d1"
     )
 
 
 @pytest.mark.jvm
-def test_unknown_documents_and_unfit_indexes(index: Path, tmp_path: Path) -> None:
+def test_unknown_documents_and_folders(index: Path, tmp_path: Path) -> None:
     assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; next ids: 'd2', 'ü/3'")
     assert refused("--index", index, "--document", "\U0001f600").endswith("; it would come after all ids of the index")
     assert "learned_sparse.json: no such file; make the index" in refused("--index", tmp_path, "--document", "d1")
 
-    build_index(encoded_files([write_folder(tmp_path / "in", {"d": {"a": 2}}, scoring="bm25")]), tmp_path / "bm25")
-    assert "scored by BM25" in refused("--index", tmp_path / "bm25", "--query", "a", "--document", "d")
-    IndexNote("bm25-text", (), {}).save(tmp_path / "bm25")
-    assert "an index of plain text" in refused("--index", tmp_path / "bm25", "--document", "d")
+
+@pytest.mark.jvm
+def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Encoded terms scored by BM25, and plain text: each term has its own BM25; they add up to the searcher's score."""
+    encoded = write_folder(tmp_path / "in", {"d": {"hives": 2, "rash": 1}, "e": {"itch": 3}}, scoring="bm25")
+    build_index(encoded_files([encoded]), tmp_path / "bm25")
+    with lucene.Bm25Searcher(tmp_path / "bm25", pretokenized=True) as searcher:
+        hits = dict(searcher.search("hives hives rash rash"))
+        alone = dict(searcher.search("rash rash"))
+    score = as_json(capsys, "--index", tmp_path / "bm25", "--query", "hives rash", "--document", "d")["score"]
+    assert score["total"] == pytest.approx(hits["d"], rel=1e-6)
+    assert {term["term"]: term["product"] for term in score["terms"]}["rash"] == pytest.approx(alone["d"], rel=1e-6)
+
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text("d\t\U0001f600 Running the runners ran, running\ne\tanother text\n", encoding="utf-8")
+    build_bm25_index(read_documents(corpus), tmp_path / "text")
+    with lucene.Bm25Searcher(tmp_path / "text") as searcher:
+        hits = dict(searcher.search("the running man"))
+    inspector = IndexInspector(tmp_path / "text", documents={"d": Document("d", corpus.read_text()[2:36])}.get)
+    pair = inspector.pair(Query("", "the running man"), "d", {})
+    assert pair.score is not None
+    assert pair.document is not None
+    assert pair.score.total == pytest.approx(hits["d"], rel=1e-6)
+    (term,) = pair.score.terms
+    assert (term.term, term.query, term.document, term.word_in_document) == ("run", 1, 2, "Running")
+    assert pair.document.notes == ()
+    parts = dict(zip(map(pair.document.texts[0].__getitem__, map(words_slice, pair.document.words)),
+                     word_contributions(pair.document, pair.score), strict=True))  # fmt: skip
+    assert parts == pytest.approx(
+        {"\U0001f600": 0, "Running": hits["d"] / 2, "runners": 0, "ran": 0, "running": hits["d"] / 2}
+    )
+
+
+def words_slice(word: Word) -> slice:
+    return slice(word.start, word.end)
 
 
 def test_options_that_exclude_or_need_each_other() -> None:

@@ -9,6 +9,7 @@ import java.util.TreeMap;
 import org.apache.lucene.analysis.Analyzer;
 import org.apache.lucene.analysis.TokenStream;
 import org.apache.lucene.analysis.tokenattributes.CharTermAttribute;
+import org.apache.lucene.analysis.tokenattributes.OffsetAttribute;
 import org.apache.lucene.document.BinaryDocValuesField;
 import org.apache.lucene.document.Field;
 import org.apache.lucene.document.FieldType;
@@ -80,6 +81,26 @@ public final class LuceneCalls {
       weights[i] = counts.get(terms[i]);
     }
     return hits(searcher, impactQuery(terms, weights).build(), k);
+  }
+
+  /** For each token that the analyzer makes of the text a line with its start, its end (in code points) and the term. */
+  public static String tokens(Analyzer analyzer, String text) throws IOException {
+    StringBuilder lines = new StringBuilder();
+    try (TokenStream tokens = analyzer.tokenStream(CONTENTS, text)) {
+      CharTermAttribute term = tokens.addAttribute(CharTermAttribute.class);
+      OffsetAttribute offsets = tokens.addAttribute(OffsetAttribute.class);
+      tokens.reset();
+      int before = 0; // in chars, which are two for a code point outside the basic plane
+      int start = 0;
+      while (tokens.incrementToken()) {
+        start += text.codePointCount(before, offsets.startOffset());
+        before = offsets.startOffset();
+        int end = start + text.codePointCount(before, offsets.endOffset());
+        lines.append(start).append('\t').append(end).append('\t').append(term).append('\n');
+      }
+      tokens.end();
+    }
+    return lines.toString();
   }
 
   /** The score of the document with this id; 0 if it has no term of the query or does not exist. */

@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.doctor``: check Java, Python packages, memory and disk, and say what to do."""
+"""``python -m learned_sparse.lucene.doctor``: check Java, Python packages, memory and disk, and say what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from learned_sparse.core import LearnedSparseError, home, memory, processors, run_main
-from learned_sparse.lucene import anserini_jar, find_java
+from learned_sparse.lucene.jvm import anserini_jar, find_java
 
 GIGABYTE = 10**9
 MIN_DISK = 2 * GIGABYTE  # `make demo` needs less for its checkpoints, vectors and indexes
@@ -132,7 +132,9 @@ def check_disk() -> Finding:
 
 def main(argv: list[str] | None = None) -> int:
     """Print the results of all checks; the exit status is 1 if there is a problem."""
-    parser = argparse.ArgumentParser(prog="python -m learned_sparse.doctor", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m learned_sparse.lucene.doctor", description=__doc__, allow_abbrev=False
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
     findings = examine()

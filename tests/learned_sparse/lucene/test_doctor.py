@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import doctor
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.doctor import Finding, main
+from learned_sparse.lucene import doctor
+from learned_sparse.lucene.doctor import Finding, main
 
 QUIET = """
 import sys
-from learned_sparse import doctor
+from learned_sparse.lucene import doctor
 doctor.check_torch = lambda: doctor.Finding(name="PyTorch", value="takes seconds to import")
 doctor.main([])
 print([name for name in ("jnius", "pyserini", "transformers") if name in sys.modules], file=sys.stderr)

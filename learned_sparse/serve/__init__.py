@@ -1,0 +1,6 @@
+"""A local page over one or more indexes of a collection: search, compare two systems, explain scores, weigh any text.
+
+The command is ``python -m learned_sparse.serve``. Read ``systems`` first (searching and explaining an index), then
+``api`` (the JSON API, with its records in ``schema``) and ``static`` (the page, which uses the API). ``texts`` keeps
+the documents by id, ``judged`` the queries with judgements. Explanations are those of ``learned_sparse.inspect``.
+"""

@@ -1,0 +1,285 @@
+"""The JSON API of the page: numbers equal to the exact searcher's, refusals in one line, text that stays text."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from eval.measures import evaluate
+from learned_sparse.collections import write_run
+from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.lucene import Bm25Searcher
+from learned_sparse.search import ExactSearcher
+from learned_sparse.serve.api import FILES, MAX_BODY, STATIC, Content, create_app
+from learned_sparse.serve.texts import Texts
+from tests.learned_sparse.inspect.explaining import DOCUMENTS, EXPANSION, Explaining, vectors
+from tests.learned_sparse.serve.serving import AGAIN, GRADES, LOADED, QUERIES, SCRIPT, toy_content
+
+pytestmark = pytest.mark.jvm
+QUERY = "hives and rash"
+HOSTS = ["127.0.0.1", "testserver"]
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Content]:
+    folder = tmp_path_factory.mktemp("serve")
+    with toy_content(folder) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def client(content: Content) -> TestClient:
+    return TestClient(create_app(content, hosts=HOSTS), raise_server_exceptions=False)
+
+
+def ask(client: TestClient, path: str, **body: Any) -> Any:
+    response = client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def impacts(text: str) -> dict[str, int]:
+    return dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
+
+
+def exact_hits(text: str) -> list[tuple[str, int]]:
+    return ExactSearcher.from_vectors(vectors().items()).search(impacts(text))
+
+
+def test_hits_are_those_of_the_exact_searcher(client: TestClient, content: Content) -> None:
+    answer = ask(client, "/search", query=QUERY, systems=["words", "bm25"])
+    words, bm25 = answer["rankings"]
+    assert [(hit["id"], hit["score"]) for hit in words["hits"]] == exact_hits(QUERY)
+    assert [hit["text"] for hit in words["hits"]] == [DOCUMENTS[hit["id"]] for hit in words["hits"]]
+    order = [hit["id"] for hit in bm25["hits"]]
+    assert len(order) > 1
+    assert [hit["ranks"]["bm25"] for hit in words["hits"]] == [
+        order.index(hit["id"]) + 1 if hit["id"] in order else None for hit in words["hits"]
+    ]
+    assert [hit["rank"] for hit in bm25["hits"]] == list(range(1, len(order) + 1))
+    assert words["encode_ms"] > 0
+    assert words["search_ms"] > 0
+    assert bm25["encode_ms"] is None
+    assert answer["relevant"] == []
+    (first,) = ask(client, "/search", query=QUERY, systems=["words"], hits=1)["rankings"][0]["hits"]
+    assert first == words["hits"][0] | {"ranks": {}}
+
+
+def test_bm25_is_pyserinis(client: TestClient, content: Content) -> None:
+    (ranking,) = ask(client, "/search", query=QUERY, systems=["bm25"])["rankings"]
+    searcher = content.systems["bm25"]._inspector.searcher
+    assert isinstance(searcher, Bm25Searcher)
+    assert [(hit["id"], hit["score"]) for hit in ranking["hits"]] == searcher.search(QUERY)
+
+
+def test_a_text_is_weighed(client: TestClient) -> None:
+    answer = ask(client, "/encode", text="hives are", system="words")
+    assert {term["term"]: term["impact"] for term in answer["terms"]} == impacts("hives are")
+    assert {term["term"]: term["literal"] for term in answer["terms"]} == {"are": True, "hives": True, EXPANSION: False}
+    expansion = answer["terms"][2]
+    assert expansion["words"] == [
+        {"word": "are", "part": "expansion", "weight": 1.0}, {"word": "hives", "part": "expansion", "weight": 0.5},
+    ]  # fmt: skip
+    assert [share["word"] for share in expansion["gate"]] == ["[CLS]", "hives"]
+    assert [(word["start"], word["end"], word["weight"]) for word in answer["words"]] == [(0, 5, 4.0), (6, 9, 4.0)]
+    stems = ask(client, "/encode", text="The running runner runs", system="bm25", side="query")["terms"]
+    assert {term["term"]: term["impact"] for term in stems} == {"run": 2, "runner": 1}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_an_explanation_adds_up_to_the_exact_score(client: TestClient, document: str) -> None:
+    answer = ask(client, "/explain", query=QUERY, system="words", document=document)
+    query, vector = impacts(QUERY), vectors()[document]
+    assert answer["score"] == answer["lucene"] == dict(exact_hits(QUERY))[document]
+    assert {term["term"]: term["product"] for term in answer["terms"]} == {
+        term: impact * vector[term] for term, impact in query.items() if term in vector
+    }
+    assert sum(term["share"] for term in answer["terms"]) == pytest.approx(1)
+    assert answer["only_in_query"] == {term: impact for term, impact in query.items() if term not in vector}
+    assert answer["document"]["text"] == DOCUMENTS[document]
+    assert sum(word["score"] for word in answer["document"]["words"]) == pytest.approx(answer["score"])
+
+
+def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None:
+    listed = client.get("/queries", params={"contains": "HIVES"}).json()
+    assert listed == {"total": 1, "queries": [{"id": "q1", "text": QUERY, "relevant": 2}]}
+    assert client.get("/queries").json()["total"] == 2
+    answer = ask(client, "/search", query=QUERY, systems=["words"], query_id="q1")
+    hits = [hit["id"] for hit in answer["rankings"][0]["hits"]]
+    grades = {document: grade for query, document, grade in GRADES if query == "q1"}
+    assert [hit["grade"] for hit in answer["rankings"][0]["hits"]] == [grades.get(document) for document in hits]
+    assert answer["relevant"] == [
+        {"id": document, "grade": grades[document], "ranks": {"words": hits.index(document) + 1}}
+        for document in ("d1", "d10")
+    ]
+    write_run(tmp_path / "run.txt", {id: exact_hits(text) for id, text in QUERIES.items()})
+    qrels = {id: {document: grade for query, document, grade in GRADES if query == id} for id in QUERIES}
+    measures = client.get("/systems").json()["measures"]
+    assert measures
+    expected = evaluate(tmp_path / "run.txt", qrels, measures)
+    assert exact_hits(QUERY)[0][1] == exact_hits(QUERY)[1][1]  # ties are ordered as in a run file
+    one = ask(client, "/measure", systems=["words"], query_id="q1")
+    means = ask(client, "/measure", systems=["words"])
+    again = ask(client, "/measure", systems=["words"], query_id="q1")
+    assert one["systems"][0]["values"] == {name: expected.per_query[name]["q1"] for name in measures}
+    assert means == {"queries": 2, "systems": [{"system": "words", "values": expected.mean}]}
+    assert again == one
+
+
+SEARCH = {"query": "a", "systems": ["words"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/search", {"systems": ["words"]}, 422, "query: Field required"),
+        ("/search", SEARCH | {"query": " "}, 422, "query: the text is empty"),
+        ("/search", SEARCH | {"query": "a" * 10_001}, 422, "query: String should have at most 10000 characters"),
+        ("/search", SEARCH | {"hits": 0}, 422, "hits: Input should be greater than or equal to 1"),
+        ("/search", SEARCH | {"systems": []}, 422, "systems: List should have at least 1 item"),
+        ("/search", SEARCH | {"k": 3}, 422, "k: Extra inputs are not permitted"),
+        ("/search", SEARCH | {"systems": ["word"]}, 404, "no system 'word'; did you mean 'words'?"),
+        ("/search", SEARCH | {"query_id": "q9"}, 404, "no query 'q9'"),
+        ("/encode", {"text": "a", "system": "words", "side": "left"}, 422, "side: Input should be 'query'"),
+        ("/explain", {"query": "a", "system": "words", "document": "d11"}, 400, "no document 'd11'; next ids: 'd2'"),
+        ("/measure", {"systems": ["words"], "query_id": "q\n9"}, 404, "no query 'q\\n9'"),
+        ("/nothing", {}, 404, "Not Found"),
+        ("/systems", {}, 405, "Method Not Allowed"),
+    ],
+)  # fmt: skip
+def test_bad_requests(client: TestClient, path: str, body: Any, status: int, message: str) -> None:
+    response = client.post(path, json=body)
+    assert response.status_code == status
+    assert list(response.json()) == ["error"]
+    assert message in response.json()["error"]
+    assert "\n" not in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("request_body", "status", "message"),
+    [
+        (b'{"query":', 422, "the request is not JSON"),
+        (b'{"query": "\\ud800", "systems": ["words"]}', 422, "unable to parse raw data as a unicode string"),
+        (b" " * (MAX_BODY + 1), 413, "larger than"),
+    ],
+)
+def test_requests_that_are_no_text(client: TestClient, request_body: bytes, status: int, message: str) -> None:
+    response = client.post("/search", content=request_body, headers={"Content-Type": "application/json"})
+    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert message in response.json()["error"]
+
+
+def test_every_answer_forbids_scripts_and_other_hosts(client: TestClient) -> None:
+    for path in ("/", "/systems", "/nothing"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'" in policy
+        assert "unsafe" not in policy
+    refused = client.get("/systems", headers={"Host": "elsewhere.example:80"})
+    assert (refused.status_code, "elsewhere.example" in refused.json()["error"]) == (403, True)
+
+
+def test_hostile_text_is_json(client: TestClient) -> None:
+    """Names, notes and texts come as JSON only, so that no browser reads them as a page."""
+    for response in (
+        client.get("/systems"),
+        client.get("/queries"),
+        client.post("/encode", json={"text": SCRIPT, "system": "words"}),
+        client.post("/search", json={"query": SCRIPT, "systems": [SCRIPT]}),
+    ):
+        assert response.headers["content-type"] == "application/json"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "<script>" in response.text
+
+
+def test_the_page_is_three_files_of_the_package(client: TestClient) -> None:
+    for path, name in FILES.items():
+        assert client.get(path, params={"path": "/etc/passwd"}).content == (STATIC / name).read_bytes()
+    page, style, script = ((STATIC / name).read_text("utf-8") for name in ("index.html", "serve.css", "serve.js"))
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", page)
+    assert not re.search(r"https?:|//\w|url\(|@import", page + style)
+    assert not re.search(r"https?:|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
+    assert set(re.findall(r'byId\("([\w-]+)"\)', script)) <= set(re.findall(r'\bid="([\w-]+)"', page))
+
+
+def test_the_description_of_the_api(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert set(paths) == {"/systems", "/queries", "/search", "/encode", "/explain", "/measure"}
+    for methods in paths.values():
+        (operation,) = methods.values()
+        assert operation["description"]
+        good, refusal = (
+            operation["responses"][status]["content"]["application/json"]["schema"]["$ref"] for status in ("200", "4XX")
+        )
+        assert good != refusal
+        assert refusal.endswith("/Problem")
+
+
+def test_eight_threads_get_the_same_answers(client: TestClient) -> None:
+    requests: list[tuple[str, dict[str, Any]]] = [
+        *(
+            ("/explain", {"query": QUERY, "system": system, "document": document})
+            for system in ("words", "bm25")
+            for document in ("d10", "none")
+        ),
+        ("/encode", {"text": QUERY, "system": "bm25"}),
+        ("/encode", {"text": QUERY, "system": "words"}),
+    ]
+    expected = [client.post(path, json=body).json() for path, body in requests]
+    assert sum("error" in answer for answer in expected) == 2
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda request: client.post(request[0], json=request[1]).json(), requests * 8))
+    assert answers == expected * 8
+
+
+def test_indexes_of_a_checkpoint_share_its_encoders(client: TestClient) -> None:
+    for system in ("words", AGAIN):
+        ask(client, "/encode", text="a", system=system, side="document")
+        ask(client, "/encode", text="a", system=system, side="query")
+    assert sorted(LOADED) == ["document", "query"]
+
+
+def test_without_judged_queries_and_texts(content: Content) -> None:
+    client = TestClient(create_app(Content(systems=content.systems, notes=["no texts: x"])))
+    overview = client.get("/systems").json()
+    assert (overview["collection"], overview["measures"], overview["notes"]) == (None, [], ["no texts: x"])
+    assert [hit["text"] for hit in ask(client, "/search", query="rash", systems=["words"])["rankings"][0]["hits"]] == [
+        None
+    ] * 2
+    assert client.get("/queries").status_code == 404
+
+
+def test_an_internal_error_shows_no_details(content: Content, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content.systems["words"], "search", lambda *_: 1 / 0)
+    client = TestClient(create_app(content), raise_server_exceptions=False)
+    response = client.post("/search", json=SEARCH)
+    assert response.status_code == 500
+    assert "ZeroDivisionError" not in response.text
+    assert "internal error" in response.json()["error"]
+
+
+def test_texts_keep_the_first_document_of_an_id() -> None:
+    texts = Texts([Document("a", "one", "more"), Document("a", "two"), Document("\U0001f600'", "")])
+    assert (texts.get("a"), texts.get("\U0001f600'")) == (Document("a", "one", "more"), Document("\U0001f600'", ""))
+    assert texts.get("A") is None
+    texts.close()
+
+
+def test_texts_that_do_not_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def documents() -> Iterator[Document]:
+        yield Document("a", "one")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(
+        LearnedSparseError, match=r"cannot hold the texts \(database or disk is full\); free disk space"
+    ):
+        Texts(documents())
+    assert list(tmp_path.iterdir()) == []

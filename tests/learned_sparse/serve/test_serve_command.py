@@ -1,0 +1,81 @@
+"""``learned_sparse.serve`` as a command: a real server, what it finds by itself, and what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from learned_sparse.collections import read_documents
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.index import IndexNote, build_bm25_index, build_index, encoded_files
+from learned_sparse.serve import __main__ as serve
+from tests.learned_sparse.encoded_folder import write_folder
+from tests.toy_data import save_collection
+
+
+def refused(*arguments: str | Path) -> str:
+    with pytest.raises(LearnedSparseError) as error:
+        serve.main([str(argument) for argument in arguments])
+    return str(error.value)
+
+
+@pytest.mark.jvm
+def test_a_server_on_a_free_port(tmp_path: Path) -> None:
+    """Indexes of a collection, with its texts and its judged queries; Ctrl-C ends the server."""
+    toy = save_collection(tmp_path / "toy", ["dev", "test"])
+    index = tmp_path / "bm25"
+    build_bm25_index(read_documents(toy / "corpus.jsonl"), index)
+    words = ["-m", "learned_sparse.serve", "--index", str(index), "--collection", str(toy), "--port", "0"]
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        line = process.stdout.readline()
+        assert line.startswith("http://127.0.0.1:"), process.stderr.read()
+        address = line.split()[0]
+        overview = httpx2.get(f"{address}systems").json()
+        body = {"query": "python file", "systems": ["bm25"], "query_id": "q0"}
+        hits = httpx2.post(f"{address}search", json=body).json()["rankings"][0]["hits"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert "Traceback" not in process.stderr.read()
+    assert line.endswith(" shows bm25; Ctrl-C ends it\n")
+    assert overview["systems"] == [{"name": "bm25", "model": "BM25", "scoring": "bm25-text", "documents": 12}]
+    assert (overview["split"], overview["queries"], overview["notes"]) == ("test", 12, [])
+    assert (hits[0]["id"], hits[0]["grade"], hits[0]["text"]) == ("d0", 1, "python file opens path garbage")
+
+
+def test_names_of_indexes(tmp_home: Path, tmp_path: Path) -> None:
+    """All indexes of the collection, impacts first; folders with the same name are called by their paths."""
+    for name, scoring in (("a", "bm25-text"), ("b", "impact")):
+        (tmp_home / "indexes" / "pydoc" / name).mkdir(parents=True)
+        IndexNote(scoring, (), {}).save(tmp_home / "indexes" / "pydoc" / name)
+    assert list(serve._indexes(serve.parser().parse_args([]))) == ["b", "a"]
+    assert list(serve._indexes(serve.parser().parse_args(["--model", "a"]))) == ["a"]
+    folders = [str(tmp_path / "x" / "index"), str(tmp_path / "y" / "index"), str(tmp_path / "z")]
+    assert list(serve._indexes(serve.parser().parse_args(["--index", *folders, folders[0]]))) == [*folders[:2], "z"]
+
+
+def test_what_is_refused(tmp_home: Path, tmp_path: Path) -> None:
+    assert "no index; run make demo, or name indexes with --index DIR" in refused()
+    assert "learned_sparse.json: no such file" in refused("--index", tmp_path / "none", "--port", "0")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert f"127.0.0.1:{port}: cannot listen there" in refused("--index", tmp_path, "--port", str(port))
+
+
+@pytest.mark.jvm
+def test_indexes_of_different_collections(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = write_folder(tmp_path / f"{name}-vectors", {"d": {"a": 1}}, collection=name)
+        build_index(encoded_files([folder]), tmp_path / name)
+    message = refused("--index", tmp_path / "one", tmp_path / "two", "--port", "0")
+    assert message.startswith("indexes of different collections (")
+    assert message.endswith("show one collection at a time")

@@ -1,0 +1,165 @@
+"""The page in a real browser (Chromium through Playwright): hostile text, keyboard, narrow and dark screens."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from tests.learned_sparse.inspect.explaining import DOCUMENTS, EXPANSION
+from tests.learned_sparse.serve.serving import AGAIN, QUERIES, running, toy_content
+
+pytestmark = pytest.mark.browser
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+NewPage = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Any]:
+    """Chromium; the tests are skipped without it or without Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: run make test-browser")
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} on PATH: run make test-browser")
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium has no sandbox for root
+    with playwright.sync_playwright() as engine:
+        opened = engine.chromium.launch(executable_path=executable, args=sandbox)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with toy_content(tmp_path_factory.mktemp("page")) as content, running(content) as url:
+        yield url
+
+
+@pytest.fixture
+def new_page(browser: Any, address: str) -> Generator[NewPage]:
+    """Opens the page; afterwards nothing was requested elsewhere, and no script failed or was blocked."""
+    requests: list[str] = []
+    problems: list[str] = []
+    contexts = []
+
+    def opened(width: int = 1280, scheme: str = "light", query: str = "") -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("requestfailed", lambda request: problems.append(request.url))
+        page.goto(f"{address}{query}")
+        page.wait_for_selector("#left option", state="attached")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert requests
+    assert [url for url in requests if not url.startswith((address, "data:"))] == []
+    assert [problem for problem in problems if "the server responded with a status of 404" not in problem] == []
+
+
+def search(page: Any, text: str) -> None:
+    page.keyboard.press("Tab")
+    page.keyboard.press("/")
+    page.fill("#query", text)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".system .hit")
+    page.wait_for_selector(".query-terms .terms")
+
+
+def test_two_systems_are_compared_and_a_hit_is_explained_by_keyboard(new_page: NewPage) -> None:
+    page = new_page()
+    search(page, "hives and rash")
+    assert page.locator(".system h2").all_inner_texts() == ["words", "bm25"]
+    assert "encoding" in page.locator(".latency").first.inner_text()
+    assert page.locator(".system").first.locator("h3").all_inner_texts() == ["Literal terms (3)", "Expansion terms (1)"]
+    changes = page.locator(".system").last.locator(".up, .down, .tag").all_inner_texts()
+    assert changes
+    assert all(change[0] in "▲▼=o" for change in changes)
+    page.keyboard.press("Escape")
+    for key in ("j", "j", "k", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_selector("#explained table")
+    first = page.locator("#results .hit button").first.get_attribute("data-id")
+    assert page.locator("#explanation-title").inner_text() == f"{first} – words"
+    assert "hives" in page.locator("#explained mark").all_inner_texts()
+    assert EXPANSION in page.locator("#explained table").first.inner_text()
+    assert "100" in page.evaluate("document.querySelector('.fill').style.width")
+    page.keyboard.press("Escape")
+    assert not page.locator("#explanation").is_visible()
+    assert page.evaluate("document.activeElement.dataset.id") == first
+
+
+def test_hostile_text_stays_text(new_page: NewPage) -> None:
+    page = new_page(query="?left=words&right=%3Cb%3Eagain%3C/b%3E")
+    page.locator("#judged summary").click()
+    page.locator("#judged-list button", has_text="<script>").click()
+    page.wait_for_selector("#measures table")
+    page.wait_for_selector(".query-terms .terms")
+    assert AGAIN in page.locator(".system h2").all_inner_texts()
+    page.locator(".hit button[data-id=d2]").first.click()
+    page.wait_for_selector("#explained .text")
+    shown = page.locator("#explained .text").inner_text()
+    assert "<script>alert(1)</script>" in shown
+    assert "<script>alert(1)</script>" in DOCUMENTS["d2"]
+    page.keyboard.press("Escape")
+    page.locator("#tab-weigh").click()
+    page.fill("#text", f"\U0001f600 {list(QUERIES.values())[1]}")
+    page.locator("#weigh-form button").click()
+    page.wait_for_selector("#weighed mark")
+    assert "<img src=x" in page.locator("#weighed .text").inner_text()
+    assert page.title() == "Learned sparse search"
+    assert page.locator("main img, main b:not(.terms b), main script, main svg").count() == 0
+
+
+def test_judged_queries(new_page: NewPage) -> None:
+    page = new_page()
+    page.locator("#judged summary").click()
+    page.fill("#filter", "hives")
+    page.wait_for_selector("#judged-count >> text=1 query of toy, test")
+    page.locator("#judged-list button").click()
+    page.wait_for_selector("#measures table")
+    assert page.locator("#measures td").first.inner_text() == "words"
+    assert "2 relevant documents" in page.locator("#relevant summary").inner_text()
+    marked = page.locator(".system").first.locator(".hit:has(.relevant) button")
+    assert {button.get_attribute("data-id") for button in marked.all()} == {"d1", "d10"}
+    page.locator("#judged summary").click()
+    page.locator("#measure-all").click()
+    page.wait_for_selector("#measures >> text=Mean of 2 queries")
+
+
+def test_a_narrow_dark_screen(new_page: NewPage) -> None:
+    page = new_page(width=375, scheme="dark")
+    search(page, "hives " * 40)
+    page.locator(".hit button").first.click()
+    page.wait_for_selector("#explained table")
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    assert page.evaluate("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('dialog'))")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 23, 25)"
+
+
+def test_dimensions_are_shown_with_their_words(new_page: NewPage) -> None:
+    """Where dimensions are no tokens (UHD-BERT), each has the words of the text that activate it."""
+    page = new_page()
+    words = [{"word": word, "part": "b12", "weight": weight} for word, weight in (("hives", 3.0), ("rash", 1.0))]
+    dimension = {"term": "b12d61183", "weight": 4.0, "impact": 1, "literal": None, "words": words, "gate": []}
+    text = {"id": None, "text": "hives", "expanded": "", "notes": [], "words": [], "terms": [dimension]}
+    page.route("**/encode", lambda route: route.fulfill(json=text))
+    page.locator("#tab-weigh").click()
+    page.fill("#text", "hives")
+    page.locator("#weigh-form button").click()
+    assert page.locator("#weighed li").inner_text() == "b12d61183 ← hives, rash 1"
+    page.locator("#weighed summary").click()
+    assert "hives 75 % (b12), rash 25 % (b12)" in page.locator("#weighed table").inner_text()
+
+
+def test_an_error_is_shown(new_page: NewPage) -> None:
+    page = new_page(query="?query=hives&id=none")
+    page.wait_for_selector("#problem:not([hidden])")
+    assert "no query 'none'" in page.locator("#problem").inner_text()
