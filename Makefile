@@ -1,9 +1,10 @@
 # Every target makes .venv on its first use, and again when what it is made from changes.
-# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains),
+# Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains), V=1 (its commands),
 # BENCH=searching (what `make bench` measures), WORKERS=4 (processes that run the tests, of some 3 GB each).
 
 PYTHON ?= python3
 MODELS ?=
+V ?=
 BENCH ?=
 WORKERS ?= 2
 
@@ -20,8 +21,8 @@ bin := .venv/bin
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
-	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade spade\")"
-	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
+	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade uhd\"); V=1 shows all commands"
+	@echo "make demo MODELS=all      the same with SparTerm and UHD-BERT as well: about three times the time"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
 	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: more than an hour"
@@ -34,7 +35,7 @@ help:
 	@echo "make clean                remove .venv"
 
 demo: $(ready)
-	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))
+	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS)) $(if $(V),--commands)
 
 test: check
 	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eval.costs import encode_milliseconds
-from eval.measures import Cell, Column, format_table
+from eval.measures import Cell, Column, confidence_interval, differences, format_table
 from learned_sparse.collections import load_collection
 from learned_sparse.core import LearnedSparseError, did_you_mean, home, index_folder, read_json, run_file
 
 if TYPE_CHECKING:
-    from eval.reproduce import CellPlan, Plan
+    from eval.reproduce import CellPlan, Plan, Runner, Step
 
 MATRIX = "demo"
 BASELINE = "BM25"
-MODELS = ("sparterm-literal", "sparterm", "splade")
-OTHER_MODELS = ("spade", "uhd")
+MODELS = ("splade", "spade")
+OTHER_MODELS = ("sparterm-literal", "sparterm", "uhd")
 """Models that the demo trains only if they are named, to stay quick."""
 COLLECTION, SPLIT = "pydoc", "test"
+SECONDS = {"train splade": 70, "train spade": 70, "encode": 40, "index": 4, "search": 4, "evaluate": 2, "costs": 4}
+"""Expected times of steps by the beginning of their titles, for the time left; others take as long as "train"."""
+TRAINING_SECONDS = 120
 _COLUMNS = (
     Column("model"),
     Column("MRR@10", best="highest"),
@@ -34,7 +39,7 @@ _COLUMNS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run every step that is not done yet, show the commands, and print the table."""
+    """Run every step that is not done yet, and print the table."""
     parser = argparse.ArgumentParser(
         prog="python -m eval.demo",
         description=main.__doc__,
@@ -48,20 +53,24 @@ def main(argv: list[str] | None = None) -> int:
         metavar="MODEL",
         help=f"of {', '.join((*MODELS, *OTHER_MODELS))}; or all (default: {' '.join(MODELS)})",
     )
-    models = chosen_models(parser.parse_args(argv).models)
+    parser.add_argument("--commands", action="store_true", help="show each step's command and all that it prints")
+    options = parser.parse_args(argv)
+    models = chosen_models(options.models)
     started = time.monotonic()
     plan = _plan(models)
-    _run(plan)
+    _run(plan, show=options.commands)
     rows = [_row(cell) for cell in plan.cells]
     sizes = read_json(str(plan.cells[0].costs))
     collection = f"{sizes['documents']:,} docstrings of this Python, {sizes['queries']:,} test queries"
     print(f"\nKnown-item search in {collection}:\n")
     print(format_table(_COLUMNS, rows))
-    print(f"\n{_summary(rows)}\n")
+    print("\nDifferences from BM25, with 95 % intervals over the queries; other trainings would differ, too:")
+    print("\n".join(_summary({cell.run.stem: _evaluated(cell)["per_query"] for cell in plan.cells})), end="\n\n")
     print("FLOPS: mean number of terms a query and a document share. Times: medians, one query at a time, one thread.")
-    print(
-        f"Runs: {run_file(COLLECTION, SPLIT, 'MODEL')}\nEverything is in {home()}; {time.monotonic() - started:.0f} s"
-    )
+    print(f"Runs: {run_file(COLLECTION, SPLIT, 'MODEL')}")
+    print(f"Everything is in {home()}; {time.monotonic() - started:.0f} s")
+    print("\nnext, a page to search these indexes side by side and to see why a document is found:")
+    print("  python -m learned_sparse.serve")
     return 0
 
 
@@ -82,37 +91,99 @@ def _plan(models: Sequence[str]) -> Plan:
     return make_plan(load_matrix(MATRIX), MATRIX, rows=(BASELINE, *models))
 
 
-def _run(plan: Plan) -> None:
+def _run(plan: Plan, *, show: bool) -> None:
     """Run all steps in this process, which imports torch once; raise the first error."""
     from eval.reproduce import Runner, in_this_process, only_one
 
     with only_one():
-        runner = Runner(plan.steps, in_this_process)
-        runner.run()
+        if show:
+            runner = Runner(plan.steps, in_this_process)
+            runner.run()
+        else:
+            lines = _Lines(in_this_process, len(plan.steps))
+            runner = Runner(plan.steps, lines)
+            with _only_warnings():
+                lines.runner = runner
+                runner.run()
     for error in runner.failed.values():
         raise LearnedSparseError(error)
 
 
+class _Lines:
+    """Runs steps with one line for each: its time, and about how long the others take. Their output is in logs."""
+
+    def __init__(self, execute: Callable[[Step], str | None], total: int) -> None:
+        self._execute, self._total = execute, total
+        self._seconds = self._expected = 0.0
+        self.runner: Runner | None = None
+
+    def __call__(self, step: Step) -> str | None:
+        from eval.reproduce import log_of
+
+        log, started = log_of(step), time.monotonic()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with log.open("a", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+                error = self._execute(step)
+        except LearnedSparseError as problem:
+            raise LearnedSparseError(f"{step.command}: {problem} (its output is in {log})") from problem
+        seconds = time.monotonic() - started
+        self._seconds, self._expected = self._seconds + seconds, self._expected + _expected(step)
+        todo = self.runner.todo if self.runner else []
+        left = sum(map(_expected, todo)) * self._seconds / self._expected
+        done = f"[{self._total - len(todo)}/{self._total}]"
+        print(f"{done} {step.title}: {seconds:.0f} s" + (f", about {left:.0f} s left" if todo else ""), flush=True)
+        return error
+
+
+def _expected(step: Step) -> float:
+    known = (seconds for title, seconds in SECONDS.items() if step.title.startswith(title))
+    return next(known, TRAINING_SECONDS)
+
+
+@contextlib.contextmanager
+def _only_warnings() -> Iterator[None]:
+    """Messages of the steps below a warning are left out."""
+    loggers = [logging.getLogger(name) for name in ("learned_sparse", "encoders", "eval")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
 def _row(cell: CellPlan) -> list[Cell]:
     name = cell.run.stem
-    (evaluated,) = read_json(cell.evaluated)["runs"]
     costs: dict[str, Any] = read_json(str(cell.costs))["costs"]
     encoding = None
     if cell.checkpoint is not None:
         queries = load_collection(COLLECTION).queries(SPLIT)
         encoding = encode_milliseconds(index_folder(COLLECTION, name), queries).median
     sparsity = [costs["FLOPS"], costs["terms/document"], costs["terms/query"]]
-    return [name, *evaluated["scores"].values(), *sparsity, encoding, costs["ms/query"]]
+    return [name, *_evaluated(cell)["scores"].values(), *sparsity, encoding, costs["ms/query"]]
 
 
-def _summary(rows: Sequence[Sequence[Cell]]) -> str:
-    """The learned models above the baseline, which is the first row, in each measure."""
-    baseline, *learned = rows
-    sentences = []
-    for column in (1, 2):
-        above = [str(row[0]) for row in learned if float(str(row[column])) > float(str(baseline[column]))]
-        sentences.append(f"{_COLUMNS[column].heading}: above BM25: {', '.join(above) or 'none'}.")
-    return " ".join(sentences)
+def _evaluated(cell: CellPlan) -> dict[str, Any]:
+    """Scores of the run, means and by query."""
+    evaluated: dict[str, Any]
+    (evaluated,) = read_json(cell.evaluated)["runs"]
+    return evaluated
+
+
+def _summary(values: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[str]:
+    """One line for each learned model: its differences from BM25, which is the first, with 95 % intervals."""
+    (_, baseline), *learned = values.items()
+    for name, measures in learned:
+        parts = []
+        for measure, queries in measures.items():
+            difference = differences(queries, baseline[measure])
+            low, high = confidence_interval(difference)
+            verdict = "above BM25" if low > 0 else "below BM25" if high < 0 else "may be chance"
+            parts.append(f"{measure} {difference.mean():+.3f} ({low:+.3f} to {high:+.3f}: {verdict})")
+        yield f"{name} - bm25: {', '.join(parts)}"
 
 
 if __name__ == "__main__":

@@ -11,5 +11,17 @@ from eval.reproduce.matrix_file import load_matrix
 from eval.reproduce.plan import CellPlan, Plan, make_plan
 from eval.reproduce.prepare import pooled
 from eval.reproduce.runner import Runner, in_this_process, only_one
+from eval.reproduce.steps import Step, log_of
 
-__all__ = ["CellPlan", "Plan", "Runner", "in_this_process", "load_matrix", "make_plan", "only_one", "pooled"]
+__all__ = [
+    "CellPlan",
+    "Plan",
+    "Runner",
+    "Step",
+    "in_this_process",
+    "load_matrix",
+    "log_of",
+    "make_plan",
+    "only_one",
+    "pooled",
+]

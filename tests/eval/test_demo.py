@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from eval import demo
 from eval.costs.latency import Milliseconds
 from eval.reproduce import matrix_file
 from eval.reproduce.matrix_file import load_matrix
-from learned_sparse.core import LearnedSparseError, checkpoint_folder, index_folder, run_file, vectors_folder
+from learned_sparse.core import LearnedSparseError, checkpoint_folder, home, index_folder, run_file, vectors_folder
 from tests.toy_data import save_recipes
 
 MODELS = ("splade",)
@@ -36,7 +37,7 @@ def test_the_demo_runs_every_step_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.INFO, "eval.reproduce")
-    assert demo.main(["--models", *MODELS]) == 0
+    assert demo.main(["--models", *MODELS, "--commands"]) == 0
     output = capsys.readouterr().out
     for command in (
         "learned_sparse.index --bm25 --collection pydoc\n",
@@ -57,7 +58,10 @@ def test_the_demo_runs_every_step_once(
     for name in MODELS:
         assert len(table[name]) == 7
         assert 0 <= float(table[name][0]) < float(table["bm25"][0])  # a random BERT
-    assert "MRR@10: above BM25: none." in output
+    assert re.search(
+        r"^splade - bm25: MRR@10 -0\.\d+ \(-0\.\d+ to -0\.\d+: below BM25\), R@100 -", output, re.MULTILINE
+    )
+    assert output.endswith("  python -m learned_sparse.serve\n")
     for path in (checkpoint_folder("splade"), vectors_folder("pydoc", "splade"), index_folder("pydoc", "splade")):
         assert path.is_dir()
     assert run_file("pydoc", "test", "splade").is_file()
@@ -65,8 +69,12 @@ def test_the_demo_runs_every_step_once(
     monkeypatch.setattr(
         demo, "encode_milliseconds", lambda *_: Milliseconds(1.0, 1.0, 1.0)
     )  # one measurement is enough
+    (home() / "runs" / "pydoc" / "test" / "bm25.txt").unlink()
     assert demo.main(["--models", "splade"]) == 0
     output = capsys.readouterr().out
+    first, second, *_ = output.splitlines()
+    assert re.fullmatch(r"\[\d+/11\] search bm25, pydoc test: \d+ s(, about \d+ s left)?", first)
+    assert not second
     assert "$ python" not in output
     assert {name: row[:5] for name, row in rows(output).items()} == {n: table[n][:5] for n in ("bm25", "splade")}
 
