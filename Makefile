@@ -25,7 +25,7 @@ help:
 	@echo "make demo MODELS=all      the same with SparTerm and UHD-BERT as well: about three times the time"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
-	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: more than an hour"
+	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: up to two hours"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make test-browser         the tests of the local page in Chromium; without one it fails and says how to get it"
