@@ -64,6 +64,8 @@ def _report(output: Path, record: Mapping[str, Any]) -> None:
         )
     if record.get("query_terms_of_no_document"):
         print(f"  {record['query_terms_of_no_document']:,} terms of queries are left out: no document has them")
+    if record.get("terms_with_capitals"):
+        print(f"  {record['terms_with_capitals']:,} terms have capitals, which pyterrier-pisa cannot find (USAGE.txt)")
     if record.get("query_divisor", 1) != 1:
         print(f"  query weights are divided by {record['query_divisor']}; multiply the scores of the engine by it")
     if record.get("queries_over_1024_terms"):

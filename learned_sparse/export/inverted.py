@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,6 +29,8 @@ its impact. This is the form that PISA reads without a lexicon.
 PISA_USAGE = """\
 In Python, with pip install pyterrier-pisa:
   PisaIndex(FOLDER, stemmer="none").quantized(toks_scale=1.0)
+PISA looks up a term of a query in lower case there: terms with capitals ("terms_with_capitals" in export.json) match
+nothing. queries.txt below has no such limit.
 With PISA's own tools, in this folder:
   compress_inverted_index --encoding block_simdbp --collection inv --output inv.block_simdbp
   create_wand_data --collection inv --output inv.bmw --block-size 64 --scorer quantized
@@ -47,8 +50,9 @@ def export_ciff(source: Source, folder: Path, layout: Layout) -> Written:  # noq
 
 
 def export_pisa(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
-    """Write an index folder of PISA; memory as for CIFF."""
-    return write_pisa(folder, *source.arrays())
+    """Write an index folder of PISA; memory as for CIFF. Its record has the number of terms with capitals."""
+    written = write_pisa(folder, *source.arrays())
+    return replace(written, facts={"terms_with_capitals": sum(term != term.lower() for term in written.terms or ())})
 
 
 def export_queries(source: Source, folder: Path, layout: Layout) -> Written:

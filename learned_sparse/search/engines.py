@@ -10,6 +10,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,7 +64,10 @@ class PisaSearcher:
         order = sorted(range(len(ids)), key=ids.__getitem__)  # PISA sorts ties by the number of the document
         self._size = len(ids)
         self._folder = tempfile.TemporaryDirectory(prefix="learned-sparse-pisa-")
-        write_pisa(Path(self._folder.name), [ids[row] for row in order], impacts.take(order))
+        # Numbers in place of terms, because PISA looks terms of queries up in lower case.
+        self._number_of = {term: f"{number:010d}" for number, term in enumerate(impacts.terms)}
+        sorted_impacts = replace(impacts.take(order), terms=list(self._number_of.values()))
+        write_pisa(Path(self._folder.name), [ids[row] for row in order], sorted_impacts)
         self._context = self._pisa.RetrievalContext()
         with _quiet():
             self._pisa.prepare_index(
@@ -86,7 +90,10 @@ class PisaSearcher:
         rows, ranks = np.empty(size, np.int32), np.empty(size, np.int32)
         ids, scores = np.empty(size, object), np.empty(size, np.float32)
         # PISA repeats each term as often as its weight says, and counts them again.
-        weights = [{term: float(impact) for term, impact in query.items()} for query in queries.values()]
+        weights = [
+            {self._number_of[term]: float(impact) for term, impact in query.items() if term in self._number_of}
+            for query in queries.values()
+        ]
         count = self._pisa.retrieve(
             self._context, ALGORITHM, list(enumerate(weights)), k=k, threads=threads, pretokenised=True,
             query_weighted=1, result_qidxs=rows, result_docnos=ids, result_ranks=ranks, result_scores=scores,
