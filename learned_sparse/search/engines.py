@@ -144,7 +144,7 @@ class SeismicSearcher:
         return cls(*load_vectors(paths), **settings)
 
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
-        """At most ``k`` documents of each query."""
+        """At most ``k`` documents with a positive score of each query."""
         texts = [np.array(list(query), SEISMIC_TEXT) for query in queries.values()]
         weights = [np.fromiter(query.values(), np.float32, len(query)) for query in queries.values()]
         numbers = np.array([str(number) for number in range(len(queries))], SEISMIC_TEXT)
@@ -157,7 +157,8 @@ class SeismicSearcher:
         names = list(queries)
         hits: dict[str, Hits] = {name: [] for name in names}
         for number, score, row in itertools.chain.from_iterable(rows):
-            hits[names[int(number)]].append((self._ids[int(row)], score))
+            if score > 0:
+                hits[names[int(number)]].append((self._ids[int(row)], score))
         return {name: sorted(of_query, key=lambda hit: (-hit[1], hit[0])) for name, of_query in hits.items()}
 
 
