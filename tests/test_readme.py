@@ -100,7 +100,7 @@ def checkpoint(folder: Path, model: str, backbone: Path) -> None:
 
 def test_the_readme_has_commands_for_each_system() -> None:
     assert len(commands("SparTerm, step by step")) == 9
-    assert len(commands("SPLADE, step by step")) == 5
+    assert len(commands("SPLADE, step by step")) == 6
     assert len(commands("SpaDE, step by step")) == 7
     assert len(commands("UHD-BERT, step by step")) == 7
     assert "make demo\nmake test\n" in README
