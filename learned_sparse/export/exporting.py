@@ -65,6 +65,11 @@ FORMATS = {
         "columns of Arrow: id, term numbers, impacts",
         tables.export_parquet, tables.parquet_queries, MAX_IMPACT, "any", tables.PARQUET_USAGE,
     ),
+    "lsr-benchmark": Format(
+        "embeddings of lsr-benchmark (its step 2)",
+        tables.export_lsr_benchmark, tables.lsr_benchmark_queries, tables.FLOAT_LARGEST, "any",
+        tables.LSR_BENCHMARK_USAGE,
+    ),
 }  # fmt: skip
 """Formats by the name of the engine."""
 
@@ -100,7 +105,8 @@ def export_vectors(
             **_write(source, folder, target, Layout(_read_vocabulary(vocabulary), max_bytes)),
         }  # fmt: skip
         (folder / USAGE).write_bytes(target.usage.encode())
-        record["files"] = {path.name: sha256(path) for path in sorted(folder.iterdir())}
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        record["files"] = {path.relative_to(folder).as_posix(): sha256(path) for path in files}
         write_record(folder / RECORD, record)
     return record
 

@@ -1,13 +1,15 @@
-"""One row for each vector: Seismic's JSON lines, Qdrant points, pgvector's sparsevec, Parquet."""
+"""One row for each vector: Seismic's JSON lines, Qdrant points, pgvector's sparsevec, Parquet, lsr-benchmark."""
 
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from learned_sparse.core import LearnedSparseError
@@ -59,6 +61,12 @@ numbers in vocabulary.txt, from 1.
 PARQUET_USAGE = """\
 documents.parquet, queries.parquet: id (string), terms (list of int32, ascending), impacts (list of int32).
 A term is its line number in vocabulary.txt (from 0).
+"""
+
+LSR_BENCHMARK_USAGE = """\
+The folder is an embedding of lsr-benchmark: give it as --embedding to its retrieval systems (step 3), with the folder
+of a local data set as --dataset. Its loader reads term numbers as text; a term is its line number in vocabulary.txt
+(from 0). Encode whole documents: a segment is a document of its own here.
 """
 
 
@@ -158,6 +166,17 @@ def parquet_queries(source: Source, folder: Path, layout: Layout) -> Written:
     return _queries_written(known, unknown)
 
 
+def export_lsr_benchmark(source: Source, folder: Path, layout: Layout) -> Written:
+    """Write ``doc/doc-embeddings.npz`` and ``doc/doc-ids.txt``. Memory: 16 bytes per posting."""
+    return _write_arrays(folder / "doc", numbered(source.documents(), layout.terms))
+
+
+def lsr_benchmark_queries(source: Source, folder: Path, layout: Layout) -> Written:
+    """Write ``query/query-embeddings.npz`` and ``query/query-ids.txt``."""
+    known, unknown = known_terms(source.queries, layout.terms)
+    return replace(_write_arrays(folder / "query", numbered(known.items(), layout.terms)), unknown_terms=unknown)
+
+
 def numbered(
     vectors: Iterable[tuple[str, Mapping[str, int]]], terms: Sequence[str]
 ) -> Iterator[tuple[str, list[int], list[int]]]:
@@ -203,6 +222,22 @@ def _write_parquet(path: Path, rows: Iterator[tuple[str, list[int], list[int]]])
             documents += len(chunk)
             postings += sum(len(impacts) for _, _, impacts in chunk)
     return Written(documents, postings)
+
+
+def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> Written:
+    """The arrays of a matrix in CSR form, as lsr-benchmark's ``irds.embeddings`` loads them, beside a file of ids."""
+    ids: list[str] = []
+    columns, values, bounds = array("i"), array("f"), array("q", [0])
+    for name, numbers, impacts in rows:
+        ids.append(name)
+        columns.extend(numbers)
+        values.extend(impacts)
+        bounds.append(len(values))
+    folder.mkdir()
+    arrays = {"data": np.array(values), "indices": np.array(columns), "indptr": np.array(bounds)}
+    np.savez_compressed(folder / f"{folder.name}-embeddings.npz", **arrays)
+    (folder / f"{folder.name}-ids.txt").write_bytes("".join(f"{name}\n" for name in ids).encode())
+    return Written(len(ids), len(values))
 
 
 def _write_seismic(vectors: Iterable[tuple[str, Vector]], path: Path, ids_path: Path) -> Written:

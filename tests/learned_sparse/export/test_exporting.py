@@ -30,7 +30,8 @@ def test_counts_and_files_are_recorded(
     unknown = record.get("query_terms_of_no_document", 0)
     assert record["query_terms"] + unknown == sum(map(len, QUERIES.values()))
     assert record["source"]["model"] == "words"
-    assert record["files"] == {path.name: sha256(path) for path in output.iterdir() if path.name != RECORD}
+    files = [path for path in output.rglob("*") if path.is_file() and path.name != RECORD]
+    assert record["files"] == {path.relative_to(output).as_posix(): sha256(path) for path in files}
     assert "200 documents" in capsys.readouterr().out
     with pytest.raises(LearnedSparseError, match="holds an export already; replace it with --overwrite"):
         main(words)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
+from google.protobuf.internal.decoder import _DecodeVarint32
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,10 +38,10 @@ def messages() -> dict[str, Any]:
             key, kind = field.split(":")
             repeated = {} if kind in types else {"type_name": f".{kind}"}
             message.field.add(
-                name=key, number=number, type=types.get(kind, 11), label=3 if repeated else 1, **repeated  # type: ignore[arg-type]
+                name=key, number=number, type=types.get(kind, 11), label=3 if repeated else 1, **repeated
             )  # fmt: skip
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(proto)  # type: ignore[no-untyped-call]
+    pool.Add(proto)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in CIFF}
 
 

@@ -114,7 +114,7 @@ def test_a_missing_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(engines_module.importlib, "import_module", missing)
+    monkeypatch.setattr("importlib.import_module", missing)
     for searcher, extra in ((PisaSearcher, "pisa"), (SeismicSearcher, "seismic")):
         with pytest.raises(LearnedSparseError, match=rf"pip install 'learned-sparse\[{extra}\]'"):
             searcher(list(VECTORS), BATCH)
