@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         queries=queries,
         vocabulary=options.vocabulary,
         rescale=options.rescale,
-        max_bytes=options.file_mb * MEGABYTE,
+        max_bytes=options.file_mb and options.file_mb * MEGABYTE,
         overwrite=options.overwrite,
     )
     _report(options.output, record)
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         "--rescale", action="store_true",
         help="reduce impacts that the engine would round, and report the loss; without it they are an error",
     )  # fmt: skip
-    add("--file-mb", type=positive, default=10, metavar="MB", help="largest file of a request (default %(default)s)")
+    add("--file-mb", type=positive, metavar="MB", help="largest file of documents of a request (default 10)")
     add("--overwrite", action="store_true", help="replace an earlier export")
     return parser
 

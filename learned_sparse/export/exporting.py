@@ -14,6 +14,7 @@ from learned_sparse.export.source import Layout, Source, Written
 RECORD = "export.json"
 USAGE = "USAGE.txt"
 VERSION = 1
+MAX_BYTES = 10_000_000
 Write = Callable[[Source, Path, Layout], Written]
 
 
@@ -29,6 +30,8 @@ class Format:
     numbers: Literal["own", "any", "none"]
     """Numbers of terms: by the sorted terms of the documents, by any vocabulary, or terms are text."""
     usage: str
+    in_requests: bool = False
+    """Whether documents are in files that are sent in requests, of at most ``max_bytes``."""
 
 
 FORMATS = {
@@ -47,19 +50,22 @@ FORMATS = {
     "opensearch": Format(
         "mapping with rank_features, bulk files, queries",
         servers.export_opensearch, servers.opensearch_queries, servers.MAX_FEATURE, "none", servers.OPENSEARCH_USAGE,
+        in_requests=True,
     ),
     "elasticsearch": Format(
         "mapping with sparse_vector, bulk files, queries",
         servers.export_elasticsearch, servers.elasticsearch_queries, servers.MAX_FEATURE, "none",
-        servers.ELASTICSEARCH_USAGE,
+        servers.ELASTICSEARCH_USAGE, in_requests=True,
     ),
     "qdrant": Format(
         "points with a sparse vector, queries",
         tables.export_qdrant, tables.qdrant_queries, tables.FLOAT_LARGEST, "any", tables.QDRANT_USAGE,
+        in_requests=True,
     ),
     "pgvector": Format(
         "table with a sparsevec, files for COPY, queries",
         tables.export_pgvector, tables.pgvector_queries, tables.FLOAT_LARGEST, "any", tables.PGVECTOR_USAGE,
+        in_requests=True,
     ),
     "parquet": Format(
         "columns of Arrow: id, term numbers, impacts",
@@ -82,7 +88,7 @@ def export_vectors(
     queries: Path | None = None,
     vocabulary: Path | None = None,
     rescale: bool = False,
-    max_bytes: int = 10_000_000,
+    max_bytes: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write encoded documents and queries to the folder ``output`` in a format of ``FORMATS``; returns its record.
@@ -90,11 +96,15 @@ def export_vectors(
     ``vectors``: an encoded folder or all its shards, or plain vector files. ``queries``: what ``learned_sparse.encode
     --queries`` wrote. ``vocabulary``: a file with one term a line, which numbers the terms; queries alone need that of
     their documents. ``rescale``: reduce impacts above the largest one that the engine holds exactly, instead of an
-    error. ``max_bytes``: size of a bulk file. The folder is written whole or not at all; ``export.json`` in it holds
-    the record, ``USAGE.txt`` says how to load the files.
+    error. ``max_bytes``: size of a file of a request (default 10 MB). The folder is written whole or not at all;
+    ``export.json`` in it holds the record, ``USAGE.txt`` says how to load the files.
     """
     target = FORMATS[name]
     _check_options(name, bool(vectors), queries, vocabulary)
+    if not vectors and (rescale or max_bytes):
+        raise LearnedSparseError("--rescale and --file-mb are for documents: give --vectors DIR")
+    if max_bytes and not target.in_requests:
+        raise LearnedSparseError(f"--file-mb: {name} is not loaded by requests; omit it")
     with new_folder(output) as folder:
         _check_output(output, overwrite)
         source = Source.open(vectors, queries)
@@ -102,7 +112,7 @@ def export_vectors(
             source = _within(source, name, target, rescale)
         record = {
             "format": VERSION, "kind": "export", "target": name, "source": source.record(),
-            **_write(source, folder, target, Layout(_read_vocabulary(vocabulary), max_bytes)),
+            **_write(source, folder, target, Layout(_read_vocabulary(vocabulary), max_bytes or MAX_BYTES)),
         }  # fmt: skip
         (folder / USAGE).write_bytes(target.usage.encode())
         files = sorted(path for path in folder.rglob("*") if path.is_file())

@@ -136,9 +136,9 @@ class Source:
 class Layout:
     """How a format is written."""
 
-    terms: Sequence[str] = ()
+    terms: Sequence[str]
     """Term ``n`` is written as the number ``n``, in formats that number terms."""
-    max_bytes: int = 10_000_000
+    max_bytes: int
     """Size of a file that is sent in one request."""
 
 

@@ -234,8 +234,8 @@ def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]
         values.extend(impacts)
         bounds.append(len(values))
     folder.mkdir()
-    arrays = {"data": np.array(values), "indices": np.array(columns), "indptr": np.array(bounds)}
-    np.savez_compressed(folder / f"{folder.name}-embeddings.npz", **arrays)
+    path = folder / f"{folder.name}-embeddings.npz"
+    np.savez_compressed(path, data=np.array(values), indices=np.array(columns), indptr=np.array(bounds))
     (folder / f"{folder.name}-ids.txt").write_bytes("".join(f"{name}\n" for name in ids).encode())
     return Written(len(ids), len(values))
 

@@ -11,6 +11,7 @@ import pytest
 from learned_sparse.core import LearnedSparseError, read_record, sha256
 from learned_sparse.export import FORMATS, RECORD, export_vectors
 from learned_sparse.export.__main__ import main
+from learned_sparse.export.source import Written
 from learned_sparse.jsonvector import Manifest
 from tests.learned_sparse.encoded_folder import description, write_folder
 from tests.learned_sparse.export.collection import QUERIES, VECTORS, save
@@ -58,6 +59,18 @@ def test_other_counts_than_those_of_the_manifest_are_refused(tmp_path: Path) -> 
             export_vectors(name, tmp_path / "out", vectors=[vectors])
 
 
+def test_an_incomplete_export_is_refused(
+    encoded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postings = sum(map(len, VECTORS.values()))
+    for written in (Written(len(VECTORS), postings - 1), Written(len(VECTORS) - 1, postings)):
+        incomplete = dataclasses.replace(FORMATS["seismic"], documents=lambda *_, written=written: written)
+        monkeypatch.setitem(FORMATS, "seismic", incomplete)
+        with pytest.raises(LearnedSparseError, match=r"200 documents with 2,\d+ terms read"):
+            export_vectors("seismic", tmp_path / "out", vectors=[encoded[0]])
+        assert not any(tmp_path.iterdir())
+
+
 def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
     vectors, queries = save(tmp_path)
     manifest = Manifest.load(vectors)
@@ -98,6 +111,8 @@ def test_rescaled_impacts_that_become_zero_are_counted(tmp_path: Path) -> None:
         ("--format parquet --vectors {vectors} --vocabulary {missing} --output {output}", "no such file"),
         ("--format parquet --vectors {vectors} --vocabulary {twice} --output {output}", r":3: the term 'a' .* line 1"),
         ("--format parquet --vectors {vectors} --vocabulary {few} --output {output}", "is not in the vocabulary"),
+        ("--format seismic --queries {queries} --rescale --output {output}", "are for documents"),
+        ("--format ciff --vectors {vectors} --file-mb 3 --output {output}", "is not loaded by requests"),
         ("--format ciff --vectors {vectors} --output {queries}", "exists and holds no export"),
         ("--format ciff --vectors {vectors} --model m --output {output}", "not both"),
         ("--format ciff --vectors {vectors} --split test --output {output}", "are for the vectors and queries of"),
