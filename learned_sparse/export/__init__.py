@@ -9,5 +9,14 @@ from __future__ import annotations
 
 from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
 from learned_sparse.export.inverted import write_pisa
+from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM
 
-__all__ = ["FORMATS", "RECORD", "export_vectors", "write_pisa"]
+__all__ = [
+    "FORMATS",
+    "RECORD",
+    "SEISMIC_DIMENSIONS",
+    "SEISMIC_LARGEST",
+    "SEISMIC_TERM",
+    "export_vectors",
+    "write_pisa",
+]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from learned_sparse.core import LearnedSparseError, SparseBatch, positive, processors
-from learned_sparse.export import write_pisa
+from learned_sparse.export import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM, write_pisa
 from learned_sparse.jsonvector import load_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 
@@ -26,9 +26,6 @@ Hits = list[tuple[str, float]]
 ENCODING, ALGORITHM = "block_simdbp", "maxscore"
 """MaxScore is the faster algorithm for learned weights (Mackenzie, Trotman, Lin, "Wacky Weights in Learned Sparse
 Representations and the Revenge of Score-at-a-Time Query Evaluation", 2021)."""
-SEISMIC_IMPACT = 2048
-"""Seismic holds weights as 16-bit floats, in which integers up to 2**11 are exact."""
-SEISMIC_DIMENSIONS = 65_535
 SEISMIC_TEXT = "U100"
 """``seismic.get_seismic_string()``: the only type of terms and ids that it accepts."""
 QUERY_CUT, HEAP_FACTOR = 20, 0.7
@@ -116,13 +113,15 @@ class SeismicSearcher:
     ) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
         seismic = _installed("seismic", "Seismic", "pyseismic-lsr", "seismic")
-        if impacts.values.max(initial=0) > SEISMIC_IMPACT:
+        if impacts.values.max(initial=0) > SEISMIC_LARGEST:
             raise LearnedSparseError(
                 f"the largest impact is {impacts.values.max():,}; Seismic holds 16-bit floats, exact up to "
-                f"{SEISMIC_IMPACT:,}: encode with --bits 11 or fewer"
+                f"{SEISMIC_LARGEST:,}: encode with --bits 11 or fewer"
             )
-        if long := [term for term in impacts.terms if len(term) > 100]:
-            raise LearnedSparseError(f"the term {long[0]!r} has more than 100 characters; Seismic would cut it")
+        if long := [term for term in impacts.terms if len(term) > SEISMIC_TERM]:
+            raise LearnedSparseError(
+                f"the term {long[0]!r} has more than {SEISMIC_TERM} characters; Seismic would cut it"
+            )
         large = len(impacts.terms) > SEISMIC_DIMENSIONS
         dataset = seismic.SeismicDatasetLV() if large else seismic.SeismicDataset()
         terms = np.array(impacts.terms, SEISMIC_TEXT)
