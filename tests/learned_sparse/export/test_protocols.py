@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def test_opensearch_client(encoded: tuple[Path, Path], tmp_path: Path) -> None:
 
 def test_elasticsearch_client(encoded: tuple[Path, Path], tmp_path: Path) -> None:
     """noida-db speaks for Elasticsearch 8.15, which refuses "index_options"; USAGE.txt says to delete it there."""
-    pytest.importorskip("noida_db", reason="noida-db is not installed")
+    noida: Any = pytest.importorskip("noida_db", reason="noida-db is not installed")
     elasticsearch: Any = pytest.importorskip("elasticsearch", reason="elasticsearch is not installed")
     export_vectors("elasticsearch", tmp_path / "e", vectors=[encoded[0]], queries=encoded[1], max_bytes=9_000)
     mapping = json.loads((tmp_path / "e/mapping.json").read_bytes())
@@ -58,9 +57,9 @@ def test_elasticsearch_client(encoded: tuple[Path, Path], tmp_path: Path) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    start = "from noida_db.cli import main; main()"
+    binary = Path(noida.__file__).parent / "noida-db"  # its script in Python would leave the binary running
     words = ["start", "--only", "elasticsearch", "--elasticsearch-port", str(port)]
-    server = subprocess.Popen([sys.executable, "-c", start, *words], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    server = subprocess.Popen([binary, *words], cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:
         client = elasticsearch.Elasticsearch(f"http://127.0.0.1:{port}")
         deadline = time.monotonic() + 30
