@@ -163,8 +163,8 @@ def test_cells_can_be_reached_and_opened_with_the_keyboard(results: Results, sta
 def test_the_trade_off_joins_curves(results: Results, state: dict[str, Any]) -> None:
     assert state["lines"] == 2
     cells = [results.cell(row["name"], results.columns[0]["name"]) for row in results.rows]
-    with_flops = ["FLOPS" in {**(cell["scores"] or {}), **(cell["costs"] or {})} for cell in cells]
-    assert state["points"] == sum(with_flops) > 10
+    flops = [{**(cell["costs"] or {}), **(cell["scores"] or {})}.get("FLOPS") for cell in cells]
+    assert state["points"] == sum(value is not None for value in flops) > 10  # published ones are scores
 
 
 def test_two_rows_are_compared_by_query(results: Results, state: dict[str, Any]) -> None:
