@@ -2,7 +2,7 @@
 
 ``read_vectors`` iterates documents, ``load_vectors`` reads them into arrays, and ``write_part`` writes a file. A
 ``Manifest`` beside the files records their origin, counts and checksums. Read ``manifest`` first, then ``reader``,
-``writer`` and ``queries``.
+``writer`` and ``queries``; ``prune`` is a command.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from learned_sparse.jsonvector.manifest import (
     anserini_files,
     check_together,
     differences,
+    load_manifests,
     parts_sha256,
     same_vectors,
     versions,
@@ -33,6 +34,7 @@ from learned_sparse.jsonvector.queries import (
 from learned_sparse.jsonvector.reader import (
     BadLineError,
     LineReader,
+    frequent_terms,
     load_vectors,
     numbered_lines,
     read_vectors,
@@ -56,6 +58,8 @@ __all__ = [
     "check_queries",
     "check_together",
     "differences",
+    "frequent_terms",
+    "load_manifests",
     "load_vectors",
     "numbered_lines",
     "open_part",
