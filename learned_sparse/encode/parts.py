@@ -193,9 +193,9 @@ class PartFolder:
             return None
         return record
 
-    def open(self, number: int) -> contextlib.AbstractContextManager[PartFile]:
-        """Open the file of part ``number`` for writing."""
-        return open_part(self.file(number), compress=self._compress)
+    def open(self, number: int, *, wait: bool = False) -> contextlib.AbstractContextManager[PartFile]:
+        """Open the file of part ``number`` for writing; ``wait`` for another writer of it."""
+        return open_part(self.file(number), compress=self._compress, wait=wait)
 
     def record(self, window: Window, sha256: str, counts: Counts, manifest: Manifest) -> PartRecord:
         """Write the record of a part whose file is complete, with the SHA-256 of the file."""
@@ -213,6 +213,7 @@ class PartFolder:
         A folder that was complete before, and still is, keeps its manifest. Raises if ``vectors`` lacks a part, or
         holds other files that Anserini would index too.
         """
+        self._sweep()
         known = {self.file(number) for number in records}
         if missing := sorted(path for path in known if not path.is_file()):
             raise LearnedSparseError(f"{missing[0]}: removed while the others were written; encode with --resume")
@@ -236,6 +237,13 @@ class PartFolder:
         for path in anserini_files(self.folder / "vectors"):
             if not _PART.fullmatch(path.name) or path.parent != self.folder / "vectors":
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
+
+    def _sweep(self) -> None:
+        """Remove temporary files and locks of killed writers; the folder is locked, and its parts are written."""
+        for below in ("progress", "vectors"):
+            for path in (self.folder / below).glob(".part-*"):
+                if _LEFTOVER.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
 
     def _clear(self) -> None:
         """Remove what an earlier run wrote."""

@@ -1,0 +1,91 @@
+"""Whole commands as tasks of a Ray cluster, each in a process of its own that dies with its node or with the caller."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.core import run_main
+from learned_sparse.distribute.engine import Engine
+from learned_sparse.distribute.workers import MAX_DEATHS, death_reason, enter, worker_environment
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a command takes of a node while it runs."""
+
+    cpus: float = 1
+    gpus: float = 0
+    memory_gb: float | None = None
+    """None: not counted."""
+
+
+class Commands:
+    """Runs commands on a cluster. Use it in a ``with`` block; several threads may run commands at the same time."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Nothing is started before the ``with`` block."""
+        self._engine = engine
+        self._exit = contextlib.ExitStack()
+        self._ray: Any = None
+
+    def __enter__(self) -> Commands:
+        self._ray = self._exit.enter_context(self._engine.connected())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def run(self, module: str, words: Sequence[str], log: Path, resources: Resources) -> int:
+        """Run ``python -m module words`` on a node that has the resources; returns its exit status.
+
+        Its output is appended to ``log``. A command whose node dies is started again elsewhere: what our commands write
+        is whole or absent, and they continue. 137: it died ``MAX_DEATHS`` times.
+        """
+        memory = {} if resources.memory_gb is None else {"memory": int(resources.memory_gb * 10**9)}
+        options: dict[str, Any] = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, **memory}
+        run = self._ray.remote(max_calls=1, max_retries=0, **options)(_run)
+        for _ in range(MAX_DEATHS):
+            try:
+                return int(self._ray.get(run.remote(worker_environment(), module, list(words), str(log.resolve()))))
+            except self._ray.exceptions.RayTaskError:
+                raise
+            except self._ray.exceptions.RayError as error:
+                reason = death_reason(error)
+                _log.warning("%s: died (%s); started again", module, reason)
+        with log.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(f"error: the command died {MAX_DEATHS} times; last: {reason}\n")
+        return 137
+
+    def fits(self, resources: Resources) -> bool:
+        """Whether a node of the cluster has the resources, free or not."""
+        needed = {"CPU": resources.cpus, "GPU": resources.gpus, "memory": (resources.memory_gb or 0) * 1e9}
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        return any(all(node.get(name, 0) >= count for name, count in needed.items()) for node in nodes)
+
+
+def _run(environment: Mapping[str, Any], module: str, words: Sequence[str], log: str) -> int:
+    """Run the command in this process, whose output goes to ``log``; Ray ends the process afterwards."""
+    enter(environment)
+    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    sys.stderr = os.fdopen(os.dup(2), "w", encoding="utf-8", buffering=1)
+    sys.argv = [module, *words]
+    loaded = importlib.import_module(module)
+    if hasattr(loaded, "__path__"):  # a package: its command is in __main__
+        loaded = importlib.import_module(f"{module}.__main__")
+    try:
+        run_main(loaded.main)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -1,0 +1,176 @@
+"""Encode a collection with several workers, each of which reads, encodes and writes whole parts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import threading
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.collections import (
+    DocumentReader,
+    Expansions,
+    InputParts,
+    LineRange,
+    Segmentation,
+    input_parts,
+    read_part,
+    write_seek_index,
+)
+from learned_sparse.core import LearnedSparseError, Quantizer, new_file, parse, read_record, sha256, write_record
+from learned_sparse.distribute import Engine, Workers
+from learned_sparse.encode.documents import Progress
+from learned_sparse.encode.parts import PartFolder, PartRecord, Window
+from learned_sparse.encode.quantizers import Calibration
+from learned_sparse.encode.run import Side, Source, load_side
+from learned_sparse.encode.slices import PartEncoder, slice_size
+from learned_sparse.jsonvector import Counts, Manifest, differences
+
+INPUT = "input.json"
+"""Where each part begins in the input (``InputParts``), in the folder ``progress`` of the output."""
+DEPTH = 2
+"""Parts that a worker has at a time: it reads and writes one while it encodes the other."""
+Part = tuple[LineRange, ...]
+SeekIndexes = Mapping[int, Path]
+_log = logging.getLogger(__name__)
+
+
+class PartWorker:
+    """Encodes single parts in a process of its own."""
+
+    def __init__(
+        self, options: Namespace, checkpoint: str, source: Source, expanded: Path | None, load: Callable[..., Side]
+    ) -> None:
+        """Load the encoder with ``load`` (``load_side``); ``expanded``: file of predicted queries."""
+        self._side = load(options, checkpoint, source)
+        self._files, self._expansions = source.files, None if expanded is None else Expansions(expanded)
+        self._parts = PartFolder(source.output, compress=options.gzip)
+        segmentation = Segmentation.recorded(vars(options))
+        self._adding_up = segmentation if segmentation and segmentation.adds_up else None
+        self._computing, self._reading = threading.Lock(), threading.Lock()
+
+    def describe(self) -> tuple[Manifest, Quantizer | Calibration, bool]:
+        """The manifest with a quantiser of no meaning, the choice of the quantiser, whether expanded text is read."""
+        return self._side.describe(Quantizer(1.0)), self._side.quantizer, self._side.encoder.uses_expanded
+
+    def calibrate(self, part: Part, seek_indexes: SeekIndexes) -> Quantizer:
+        """The quantiser for the first slice of the first part, as one process would find it."""
+        encoder, calibration = self._side.encoder, self._side.quantizer
+        if not isinstance(calibration, Calibration):
+            return calibration
+        documents = self._read(part, seek_indexes)[: slice_size(encoder)]
+        with PartEncoder(self._parts, encoder, adding_up=self._adding_up) as work:
+            weights = work.encode(work.first_slice(Window(0, documents))).weights
+        return calibration.find(weights, [document.id for document in documents])
+
+    def finished(self, number: int, part: Part, seek_indexes: SeekIndexes) -> PartRecord | None:
+        """The record of part ``number`` if an earlier run has finished it."""
+        return self._parts.finished(Window(number, self._read(part, seek_indexes)))
+
+    def encode(self, number: int, part: Part, manifest: Manifest, seek_indexes: SeekIndexes) -> PartRecord:
+        """Encode and write part ``number``.
+
+        ``LearnedSparseError``: this worker would encode it otherwise than ``manifest`` says (another data type, say).
+        """
+        mine = self._side.describe(manifest.quantizer)
+        if lines := differences(manifest.settings(), mine.settings()):
+            raise LearnedSparseError(
+                f"the workers would not encode alike ({'; '.join(lines)}); name the same --device and --dtype for all"
+            )
+        window, record = Window(number, self._read(part, seek_indexes)), None
+        with PartEncoder(self._parts, self._side.encoder, adding_up=self._adding_up) as work:
+            for piece in work.slices(window):
+                with self._computing:
+                    encoded = work.encode(piece)
+                record = work.write(encoded, mine, wait=True)
+        if record is None:
+            raise RuntimeError(f"part {number} has no documents")
+        return record
+
+    def _read(self, part: Part, seek_indexes: SeekIndexes) -> list[Any]:
+        if self._expansions is None:
+            return read_part(self._files, part, None, seek_indexes)
+        with self._reading:  # threads share the positions of the files of predicted queries
+            return read_part(self._files, part, self._expansions, seek_indexes)
+
+
+def encode_with_ray(
+    options: Namespace,
+    checkpoint: str,
+    source: Source,
+    engine: Engine,
+    *,
+    progress: Progress | None = None,
+    load: Callable[..., Side] = load_side,
+) -> Manifest:
+    """Encode the documents of ``source``; the same files as those of one process. Returns the finished manifest.
+
+    Workers load the encoder with ``load``. The output folder is locked by the caller.
+    """
+    reader = source.reader
+    if reader is None:
+        raise TypeError("queries are encoded by one process")
+    sent = dataclasses.replace(source, reader=None)
+    with Workers(engine, PartWorker, options, checkpoint, sent, reader.expanded, load, depth=DEPTH) as workers:
+        described, choice, uses_expanded = workers.call("describe")
+        folder = PartFolder(source.output, compress=options.gzip)
+        manifest = folder.begin(
+            lambda quantizer: dataclasses.replace(described, quantizer=quantizer),
+            choice if isinstance(choice, Quantizer) else None, resume=options.resume, overwrite=options.overwrite,
+        )  # fmt: skip
+        table, indexes = _input_of(source, reader, options.part_size)
+        if manifest is None:
+            quantizer = workers.call("calibrate", table.parts[0], indexes)
+            manifest = dataclasses.replace(described, quantizer=quantizer)
+        records: dict[int, PartRecord] = {}
+        if folder.stored is not None:
+            tasks = [(number, part, indexes) for number, part in enumerate(table.parts)]
+            records = {number: record for number, record in workers.map("finished", tasks) if record is not None}
+            if progress is not None:
+                progress(sum(record.counts.written for record in records.values()))
+        missing = [number for number in range(len(table.parts)) if number not in records]
+        if missing or not (folder.stored and folder.stored.complete):
+            folder.save_unfinished(manifest)
+        todo = [(number, table.parts[number], manifest, indexes) for number in missing]
+        for position, record in workers.map("encode", todo):
+            records[missing[position]] = record
+            if progress is not None:
+                progress(record.counts.written)
+    counts = dataclasses.replace(
+        Counts.total(record.counts for record in records.values()),
+        read=table.documents + sum(table.skipped.values()), skipped=table.skipped,
+    )  # fmt: skip
+    if counts.written != table.documents:
+        raise RuntimeError(f"{table.documents} documents read, {counts.written} written")
+    if uses_expanded and not counts.expanded:
+        _log.warning("this model reads expanded text too, but no document has any")
+    return folder.finish(manifest, records, counts)
+
+
+def _input_of(source: Source, reader: DocumentReader, part_size: int) -> tuple[InputParts, dict[int, Path]]:
+    """Where the parts of the input begin, stored in the output folder; built again if the files have changed."""
+    folder = source.output / "progress"
+    indexes = {
+        number: folder / f"input-{number}.seek" for number, file in enumerate(source.files) if file.suffix == ".gz"
+    }
+    with contextlib.suppress(LearnedSparseError):  # none yet, or a damaged one
+        content = read_record(folder / INPUT)
+        digests = content.pop("seek_indexes", None)
+        table = parse(InputParts, content, str(folder / INPUT))
+        if table.fits(reader, part_size) and digests == _digests(indexes):
+            return table, indexes
+    _log.info("reading %s once to find its parts", source.name)
+    table = input_parts(reader, part_size)
+    for number, path in indexes.items():
+        with new_file(path) as temporary:
+            write_seek_index(source.files[number], temporary)
+    write_record(folder / INPUT, {**table.to_json(), "seek_indexes": _digests(indexes)})
+    return table, indexes
+
+
+def _digests(indexes: SeekIndexes) -> dict[str, str]:
+    return {str(number): sha256(path) if path.is_file() else "" for number, path in indexes.items()}

@@ -1,0 +1,121 @@
+"""Commands on a cluster of two nodes give the bytes of one process, whichever process is killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learned_sparse.core import LearnedSparseError, locked
+from learned_sparse.distribute import Engine, Workers
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.encode.distributed import encode_with_ray
+from learned_sparse.encode.options import parse_arguments
+from learned_sparse.encode.run import open_source
+from learned_sparse.jsonvector import Manifest
+from tests.fake_encoder import install_loader, load_fake_side
+from tests.learned_sparse.distribute.nodes import Nodes
+
+COUNT, ROOT = 400, Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """400 documents on the lines of a file, the 230th with a word that may kill its worker."""
+    texts = [f"n{number} w{number % 5} y{number % 3}" + " deadly" * (number == 229) for number in range(COUNT)]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    return path
+
+
+def options_of(corpus: Path, output: Path, *more: str) -> Namespace:
+    words = ["--model", "fake", "--checkpoint", "fake", "--input", str(corpus), "--output", str(output)]
+    return parse_arguments([*words, "--part-size", "10", "--bits", "8", *more])
+
+
+def encode_on(engine: Engine, corpus: Path, output: Path, *more: str, progress: Any = None, **fake: Any) -> Manifest:
+    options = options_of(corpus, output, "--engine", "ray", *more)
+    load = functools.partial(load_fake_side, **fake)
+    with locked(output):
+        return encode_with_ray(options, "fake", open_source(options), engine, progress=progress, load=load)
+
+
+def in_one_process(corpus: Path, output: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> Path:
+    install_loader(monkeypatch)
+    words = ["--model", "fake", "--checkpoint", "fake", "--input", str(corpus), "--output", str(output)]
+    assert encode.main([*words, "--part-size", "10", "--bits", "8", *more]) == 0
+    return output
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files, hidden ones too, except the table of the input, which one process does not need."""
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {name: content for name, content in files.items() if not name.startswith("progress/input")}
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from learned_sparse.distribute import Engine, Workers
+from tests.learned_sparse.distribute.test_cluster import encode_on
+encode_on(Engine(address=sys.argv[1], workers=2), Path(sys.argv[2]), Path(sys.argv[3]), pause=0.1)
+"""
+
+
+def test_a_killed_command_that_is_started_again(
+    nodes: Nodes, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, records = tmp_path / "ray", tmp_path / "ray" / "progress"
+    command = [sys.executable, "-c", DRIVER, nodes.address, str(corpus), str(output)]
+    with subprocess.Popen(command, cwd=ROOT) as driver:
+        while len(list(records.glob("part-*.json"))) < 3:
+            assert driver.poll() is None
+            time.sleep(0.05)
+        driver.kill()
+    assert len(list(records.glob("part-*.json"))) < COUNT // 10
+    encode_on(nodes.engine, corpus, output, "--resume")
+    assert files_of(output) == files_of(in_one_process(corpus, tmp_path / "one", monkeypatch))
+
+
+def test_a_worker_without_memory(nodes: Nodes, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode_on(nodes.engine, corpus, tmp_path / "ray", deadly=tmp_path / "deaths")
+    assert (tmp_path / "deaths").stat().st_size == 1
+    assert files_of(tmp_path / "ray") == files_of(in_one_process(corpus, tmp_path / "one", monkeypatch))
+    with pytest.raises(LearnedSparseError, match="4 workers died with the same task.*give fewer --workers"):
+        encode_on(nodes.engine, corpus, tmp_path / "never", deadly=tmp_path / "always", times=99)
+    assert not Manifest.load(tmp_path / "never").complete
+
+
+def test_where_ray_would_wait_without_an_end(nodes: Nodes, corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="no Ray answers there"):
+        encode_on(Engine(address="127.0.0.1:9"), corpus, tmp_path / "ray")
+    with pytest.raises(LearnedSparseError, match="3 workers with 1 processor and 0 GPUs each do not fit"):
+        encode_on(Engine(address=nodes.address, workers=3), corpus, tmp_path / "ray")
+    with Workers(nodes.engine, list) as others:
+        others.call("copy")
+        waiting = Workers(dataclasses.replace(nodes.engine, start_seconds=2), list)
+        with waiting, pytest.raises(LearnedSparseError, match="no worker could start in . s: each needs 1 processors"):
+            waiting.call("copy")
+
+
+def test_a_node_killed_in_the_middle(
+    nodes: Nodes, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+
+    def progress(count: int) -> None:
+        done.append(count)
+        if len(done) == 10:
+            nodes.kill()
+
+    encode_on(nodes.engine, corpus, tmp_path / "ray", progress=progress, pause=0.05)
+    assert sum(done) == COUNT
+    assert files_of(tmp_path / "ray") == files_of(in_one_process(corpus, tmp_path / "one", monkeypatch))
