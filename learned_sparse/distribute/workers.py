@@ -130,8 +130,8 @@ class Workers:
 
     def _lose(self, worker: Any, number: int | None, reason: str) -> None:
         """Forget a worker that died, and start another one."""
-        _log.warning("a worker died (%s)%s", reason, "" if number is None else "; its part is given to another one")
-        if worker in self._ready or number is None:
+        if worker in self._ready or number is None:  # else its other task has reported it
+            _log.warning("a worker died (%s)%s", reason, "" if number is None else "; another one gets its task")
             self._ready = [other for other in self._ready if other is not worker]
             with contextlib.suppress(Exception):
                 self._ray.kill(worker)  # one that was only unreachable must not go on
@@ -149,9 +149,7 @@ class Workers:
     def _check_deaths(self, deaths: int, reason: str) -> None:
         if deaths >= MAX_DEATHS:
             way_out = "give fewer --workers" if "memory" in reason else "see the logs of Ray on that node"
-            raise LearnedSparseError(
-                f"{deaths} workers died one after the other with the same task: {reason}; {way_out}"
-            )
+            raise LearnedSparseError(f"{deaths} workers died with the same task, the last one: {reason}; {way_out}")
 
     def _check_waiting(self, last: float) -> float:
         """Raise if no worker starts; warn if nothing ends. Returns the time from which to count on."""

@@ -7,6 +7,7 @@ import logging
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from learned_sparse.collections import Collection, load_collection, read_queries, write_run
 from learned_sparse.core import (
@@ -20,8 +21,10 @@ from learned_sparse.core import (
     run_file,
     run_main,
 )
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
+from learned_sparse.distribute import Engine, add_engine_options
+from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.jsonvector import MANIFEST, Manifest, same_vectors
+from learned_sparse.search.distributed import check_note, search_with_ray
 from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -61,15 +64,21 @@ STOCK_COMMAND = (
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parse(argv)
+    engine = Engine.from_options(options)
     collection = load_collection(options.collection or "pydoc", data=options.data)
     path, index_note, exact = _target(options, collection.name)
     queries, output, remove_query = _queries(options, collection, path)
     rows = _encode(queries, path, index_note, options)
     scoring, check = index_note.scoring, not options.no_check
     bm25 = bm25_parameters(options)
-    with open_searcher(path, scoring, heap=options.heap, exact=exact, check=check, bm25=bm25) as search:
-        if exact is None and (path / INDEX_MANIFEST).is_file() and IndexNote.load(path) != index_note:
-            raise LearnedSparseError(f"{path}: was replaced while the queries were encoded; run the search again")
+    how: dict[str, Any] = {"heap": options.heap, "check": check, "bm25": bm25}
+    with (
+        open_searcher(path, scoring, exact=exact, **how)
+        if engine is None
+        else search_with_ray(engine, path, index_note, **how)
+    ) as search:
+        if exact is None:
+            check_note(path, index_note)
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
         results = search_all(
             search, queries_by_id(queries, rows), options.hits, threads=options.threads, chunk_size=options.batch_size,
@@ -135,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
     how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
     how("--max-passage", action="store_true", help="rank documents by the best of their segments among --hits segments")
     how("--max-passage-hits", type=positive, metavar="K", help="documents kept by --max-passage (default 100)")
+    add_engine_options(parser)
     how("--max-passage-delimiter", metavar="TEXT", help="between document id and segment (default #)")
     return parser
 
@@ -153,6 +163,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         )
     if options.backend == "exact" and (options.index or options.bm25 or not (options.vectors or options.model)):
         raise LearnedSparseError("--backend exact reads vectors, no index: give --vectors DIR or --model NAME")
+    if options.backend == "exact" and options.engine == "ray":
+        raise LearnedSparseError("--engine ray searches with Lucene; omit --backend exact")
     if options.backend == "lucene" and options.vectors:
         raise LearnedSparseError("--vectors are for --backend exact; Lucene reads an index")
     if not (options.index or options.model or options.bm25 or options.vectors):
