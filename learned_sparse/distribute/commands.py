@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from learned_sparse.core import run_main
 from learned_sparse.distribute.engine import Engine
 from learned_sparse.distribute.workers import MAX_DEATHS, death_reason, enter, worker_environment
 
+KILLED = 137
+"""Exit status of a command that died, that of a shell for SIGKILL."""
 _log = logging.getLogger(__name__)
 
 
@@ -32,14 +35,24 @@ class Resources:
 class Commands:
     """Runs commands on a cluster. Use it in a ``with`` block; several threads may run commands at the same time."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Nothing is started before the ``with`` block."""
-        self._engine = engine
+    def __init__(self, engine: Engine, *, variables: Mapping[str, str] | None = None) -> None:
+        """``variables``: environment variables of the commands. Nothing is started before the ``with`` block."""
+        self._engine, self._variables = engine, variables or {}
         self._exit = contextlib.ExitStack()
+        self._running: set[Any] = set()
+        self._stopped = False
         self._ray: Any = None
+        self.default = Resources()
+        """An equal share of the cluster for each of its workers."""
 
     def __enter__(self) -> Commands:
         self._ray = self._exit.enter_context(self._engine.connected())
+        try:
+            _, share = self._engine.resources(self._ray)
+            self.default = Resources(cpus=share["num_cpus"], gpus=share["num_gpus"])
+        except BaseException:
+            self._exit.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -49,22 +62,35 @@ class Commands:
         """Run ``python -m module words`` on a node that has the resources; returns its exit status.
 
         Its output is appended to ``log``. A command whose node dies is started again elsewhere: what our commands write
-        is whole or absent, and they continue. 137: it died ``MAX_DEATHS`` times.
+        is whole or absent, and they continue. 137: it died ``MAX_DEATHS`` times, or ``stop`` was called.
         """
         memory = {} if resources.memory_gb is None else {"memory": int(resources.memory_gb * 10**9)}
         options: dict[str, Any] = {"num_cpus": resources.cpus, "num_gpus": resources.gpus, **memory}
         run = self._ray.remote(max_calls=1, max_retries=0, **options)(_run)
+        environment = worker_environment()
+        environment["variables"] |= self._variables
         for _ in range(MAX_DEATHS):
+            reference = run.remote(environment, module, list(words), str(log.resolve()))
+            self._running.add(reference)
             try:
-                return int(self._ray.get(run.remote(worker_environment(), module, list(words), str(log.resolve()))))
+                return int(self._ray.get(reference))
             except self._ray.exceptions.RayTaskError:
                 raise
             except self._ray.exceptions.RayError as error:
-                reason = death_reason(error)
-                _log.warning("%s: died (%s); started again", module, reason)
-        with log.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(f"error: the command died {MAX_DEATHS} times; last: {reason}\n")
-        return 137
+                if self._stopped:
+                    break
+                _log.warning("%s: died (%s)", module, death_reason(error))
+                with log.open("a", encoding="utf-8", newline="\n") as file:
+                    file.write(f"the process died: {death_reason(error)}\n")
+            finally:
+                self._running.discard(reference)
+        return KILLED
+
+    def stop(self) -> None:
+        """End all running commands."""
+        self._stopped = True
+        for reference in list(self._running):
+            self._ray.cancel(reference, force=True)
 
     def fits(self, resources: Resources) -> bool:
         """Whether a node of the cluster has the resources, free or not."""
@@ -89,3 +115,6 @@ def _run(environment: Mapping[str, Any], module: str, words: Sequence[str], log:
         run_main(loaded.main)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:  # noqa: BLE001  (as the interpreter would end a command)
+        traceback.print_exc()
+        return 1

@@ -1,11 +1,12 @@
 """Queries to hits: query encoders, searchers (Lucene or exact, in memory), documents ranked by their segments.
 
 Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interface to all searchers) and
-``exact_searcher``. The command is ``python -m learned_sparse.search``.
+``exact_searcher``; ``distributed`` has the workers of ``--engine ray``. The command is ``python -m learned_sparse.search``.
 """
 
 from __future__ import annotations
 
+from learned_sparse.search.distributed import search_with_ray
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
 from learned_sparse.search.query_encoder import QueryEncoder, encoder_named, find_checkpoint
 from learned_sparse.search.searching import (
@@ -31,4 +32,5 @@ __all__ = [
     "find_checkpoint",
     "open_searcher",
     "queries_by_id",
+    "search_with_ray",
 ]

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from eval.reproduce.runner import OnCluster, Runner
+from eval.reproduce.steps import Step, is_done, log_of
 from learned_sparse.core import LearnedSparseError, locked
-from learned_sparse.distribute import Engine, Workers
+from learned_sparse.distribute import Commands, Engine, Resources, Workers
 from learned_sparse.distribute import workers as pool
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.encode.distributed import encode_with_ray
@@ -69,7 +71,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 DRIVER = """
 import sys
 from pathlib import Path
-from learned_sparse.distribute import Engine, Workers
+from learned_sparse.distribute import Commands, Engine, Resources, Workers
 from learned_sparse.distribute import workers as pool
 from tests.learned_sparse.distribute.test_cluster import encode_on
 encode_on(Engine(address=sys.argv[1], workers=2), Path(sys.argv[2]), Path(sys.argv[3]), pause=0.1)
@@ -150,3 +152,34 @@ def test_indexes_of_several_workers_are_searched_as_one(
     shutil.rmtree(tmp_path / "set" / "shard-00001-of-00002")
     with pytest.raises(LearnedSparseError, match="shard-00001-of-00002: missing"):
         search.main(["--index", str(tmp_path / "set"), *words])
+
+
+def test_steps_of_a_leaderboard(
+    nodes: Nodes, corpus: Path, tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = in_one_process(corpus, tmp_path / "vectors", monkeypatch)
+
+    def step(name: str, source: Path, *needs: Step, kind: Any = "prepare") -> Step:
+        words = ("--vectors", str(source), "--output", str(tmp_home / name), "--top-dimensions", "1")
+        return Step(
+            name=name, title=name, kind=kind, module="learned_sparse.jsonvector.prune", arguments=words, needs=needs,
+            writes=(tmp_home / name,),
+        )  # fmt: skip
+
+    first = step("first", vectors)
+    steps = [
+        first,
+        step("second", tmp_home / "first", first),
+        step("broken", tmp_path),
+        step("large", vectors, kind="train"),
+    ]
+    with Commands(nodes.engine) as commands:
+        runner = Runner(steps, OnCluster(commands, {"train": Resources(memory_gb=10**6)}))
+        runner.run(jobs=4)
+    assert [is_done(one) for one in steps] == [True, True, False, False]
+    assert Manifest.load(tmp_home / "second").complete
+    broken, large = (runner.failed[one] for one in steps[2:])
+    assert "exit status 2" in broken
+    assert "manifest.json: no such file" in broken
+    assert "no node of the cluster has what steps of kind train need" in large
+    assert log_of(first).read_text().startswith("$ python -m learned_sparse.jsonvector.prune")
