@@ -48,7 +48,7 @@ class PartWorker:
         """Load the encoder with ``load`` (``load_side``); ``expanded``: file of predicted queries."""
         self._side = load(options, checkpoint, source)
         self._files, self._expansions = source.files, None if expanded is None else Expansions(expanded)
-        self._parts = PartFolder(source.output, compress=options.gzip)
+        self._parts = PartFolder(source.output, compress=options.gzip, wait=True)
         segmentation = Segmentation.recorded(vars(options))
         self._adding_up = segmentation if segmentation and segmentation.adds_up else None
         self._computing, self._reading = threading.Lock(), threading.Lock()
@@ -86,7 +86,7 @@ class PartWorker:
             for piece in work.slices(window):
                 with self._computing:
                     encoded = work.encode(piece)
-                record = work.write(encoded, mine, wait=True)
+                record = work.write(encoded, mine)
         if record is None:
             raise RuntimeError(f"part {number} has no documents")
         return record
@@ -122,7 +122,7 @@ def encode_with_ray(
             lambda quantizer: dataclasses.replace(described, quantizer=quantizer),
             choice if isinstance(choice, Quantizer) else None, resume=options.resume, overwrite=options.overwrite,
         )  # fmt: skip
-        table, indexes = _input_of(source, reader, options.part_size)
+        table, indexes = input_of(source, reader, options.part_size)
         if manifest is None:
             quantizer = workers.call("calibrate", table.parts[0], indexes)
             manifest = dataclasses.replace(described, quantizer=quantizer)
@@ -151,7 +151,7 @@ def encode_with_ray(
     return folder.finish(manifest, records, counts)
 
 
-def _input_of(source: Source, reader: DocumentReader, part_size: int) -> tuple[InputParts, dict[int, Path]]:
+def input_of(source: Source, reader: DocumentReader, part_size: int) -> tuple[InputParts, dict[int, Path]]:
     """Where the parts of the input begin, stored in the output folder; built again if the files have changed."""
     folder = source.output / "progress"
     indexes = {

@@ -115,8 +115,9 @@ def describe_run(encoder: Encoder, query_encoder: Encoder | None = None, **field
 class PartFolder:
     """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder."""
 
-    def __init__(self, folder: Path, *, compress: bool = False) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, compress: bool = False, wait: bool = False) -> None:
+        """``wait`` until another process that writes the same part has ended; else that is an error."""
+        self.folder, self._wait = folder, wait
         self.stored: Manifest | None = None
         """Manifest of the earlier run, until something is written."""
         self._compress = compress
@@ -193,9 +194,9 @@ class PartFolder:
             return None
         return record
 
-    def open(self, number: int, *, wait: bool = False) -> contextlib.AbstractContextManager[PartFile]:
-        """Open the file of part ``number`` for writing; ``wait`` for another writer of it."""
-        return open_part(self.file(number), compress=self._compress, wait=wait)
+    def open(self, number: int) -> contextlib.AbstractContextManager[PartFile]:
+        """Open the file of part ``number`` for writing."""
+        return open_part(self.file(number), compress=self._compress, wait=self._wait)
 
     def record(self, window: Window, sha256: str, counts: Counts, manifest: Manifest) -> PartRecord:
         """Write the record of a part whose file is complete, with the SHA-256 of the file."""

@@ -137,14 +137,11 @@ class PartEncoder:
         )
         return Encoded(item, without_empty_texts(weights, texts), counts)
 
-    def write(self, encoded: Encoded, manifest: Manifest, *, wait: bool = False) -> PartRecord | None:
-        """Quantise and write a slice; the last slice of a part gives the file its name and returns the record.
-
-        ``wait`` until another process that writes the part has ended.
-        """
+    def write(self, encoded: Encoded, manifest: Manifest) -> PartRecord | None:
+        """Quantise and write a slice; the last slice of a part gives the file its name and returns the record."""
         window, documents = encoded.slice.window, encoded.slice.documents
         if encoded.slice.start == 0:
-            self._file = self._open_file.enter_context(self._parts.open(window.number, wait=wait))
+            self._file = self._open_file.enter_context(self._parts.open(window.number))
             self._counts = []
         for start in range(0, len(documents), WRITE_ROWS):
             end = min(start + WRITE_ROWS, len(documents))

@@ -1,7 +1,8 @@
 """Queries to hits: query encoders, searchers (Lucene or exact, in memory), documents ranked by their segments.
 
 Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interface to all searchers) and
-``exact_searcher``; ``distributed`` has the workers of ``--engine ray``. The command is ``python -m learned_sparse.search``.
+``exact_searcher``; ``distributed`` has the workers of ``--engine ray``. ``python -m learned_sparse.search`` is the
+command.
 """
 
 from __future__ import annotations

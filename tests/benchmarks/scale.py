@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.scale``: encode, index and search up to a million documents, in one process and with Ray.
+"""``python -m tests.benchmarks.scale``: a million documents encoded, indexed and searched, by one process and with Ray.
 
 Encoding takes a one-layer model and short texts; index and search take synthetic vectors of 120 terms. Each step is a
 process of its own. Memory is the largest sum, over the process and all that it starts, of the memory that is its own

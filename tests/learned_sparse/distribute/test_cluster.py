@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gzip
 import json
 import shutil
 import subprocess
@@ -112,21 +113,6 @@ def test_where_ray_would_wait_without_an_end(
             waiting.call("copy")
 
 
-def test_a_node_killed_in_the_middle(
-    nodes: Nodes, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = []
-
-    def progress(count: int) -> None:
-        done.append(count)
-        if len(done) == 10:
-            nodes.kill()
-
-    encode_on(nodes.engine, corpus, tmp_path / "ray", progress=progress, pause=0.05)
-    assert sum(done) == COUNT
-    assert files_of(tmp_path / "ray") == files_of(in_one_process(corpus, tmp_path / "one", monkeypatch))
-
-
 @pytest.mark.jvm
 def test_indexes_of_several_workers_are_searched_as_one(
     nodes: Nodes, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -183,3 +169,19 @@ def test_steps_of_a_leaderboard(
     assert "manifest.json: no such file" in broken
     assert "no node of the cluster has what steps of kind train need" in large
     assert log_of(first).read_text().startswith("$ python -m learned_sparse.jsonvector.prune")
+
+
+def test_a_node_killed_in_the_middle(
+    nodes: Nodes, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed, done = corpus.with_suffix(".jsonl.gz"), []
+    packed.write_bytes(gzip.compress(corpus.read_bytes()))
+
+    def progress(count: int) -> None:
+        done.append(count)
+        if len(done) == 10:
+            nodes.kill()
+
+    encode_on(nodes.engine, packed, tmp_path / "ray", progress=progress, pause=0.05)
+    assert sum(done) == COUNT
+    assert files_of(tmp_path / "ray") == files_of(in_one_process(packed, tmp_path / "one", monkeypatch))
