@@ -21,7 +21,7 @@ MAX_DEATHS = 4
 """Workers that may die with one task, or while they start, before the command gives up."""
 SILENT_SECONDS = 600.0
 """Time without any result after which a warning says what is waited for."""
-ENVIRONMENT = ("LEARNED_SPARSE_", "OMP_", "MKL_", "HF_", "JAVA_HOME", "PYTHONHASHSEED")
+ENVIRONMENT = ("LEARNED_SPARSE_", "OMP_", "MKL_", "HF_HOME", "HF_HUB_", "JAVA_HOME", "PYTHONHASHSEED")
 """Beginnings of the environment variables that workers get from the command."""
 _log = logging.getLogger(__name__)
 

@@ -18,19 +18,19 @@ SYSTEM = {
 
 
 class Nodes:
-    """Two nodes with one processor each; the second one may be killed."""
+    """Two nodes with two processors each; the second one may be killed."""
 
     def __init__(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         cluster_utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed")
-        head = {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False, "_system_config": SYSTEM}
+        head = {"num_cpus": 2, "object_store_memory": MEMORY, "include_dashboard": False, "_system_config": SYSTEM}
         self._cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
         self._second: Any = None
         self.restore()
 
     @property
     def engine(self) -> Engine:
-        """Two workers on the two nodes."""
+        """A worker on each node."""
         return Engine(address=self.address, workers=2, start_seconds=60)
 
     @property
@@ -45,7 +45,7 @@ class Nodes:
     def restore(self) -> None:
         """Start the second node if it was killed."""
         if self._second is None:
-            self._second = self._cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+            self._second = self._cluster.add_node(num_cpus=2, object_store_memory=MEMORY)
 
     def shutdown(self) -> None:
         self._cluster.shutdown()

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from eval.costs.__main__ import index_bytes
+from eval.profile.frequencies import read_counts
 from eval.reproduce.runner import OnCluster, Runner
 from eval.reproduce.steps import Step, is_done, log_of
 from learned_sparse.core import LearnedSparseError, locked
@@ -100,8 +102,8 @@ def test_where_ray_would_wait_without_an_end(
 ) -> None:
     with pytest.raises(LearnedSparseError, match="no Ray answers there"):
         encode_on(Engine(address="127.0.0.1:9"), corpus, tmp_path / "ray")
-    with pytest.raises(LearnedSparseError, match="3 workers with 1 processor and 0 GPUs each do not fit"):
-        encode_on(Engine(address=nodes.address, workers=3), corpus, tmp_path / "ray")
+    with pytest.raises(LearnedSparseError, match="5 workers with 1 processor and 0 GPUs each do not fit"):
+        encode_on(Engine(address=nodes.address, workers=5), corpus, tmp_path / "ray")
     monkeypatch.setattr(pool, "MAX_DEATHS", 2)
     with pytest.raises(LearnedSparseError, match=r"2 workers died with the same task.*give fewer --workers"):
         encode_on(Engine(address=nodes.address, workers=1), corpus, tmp_path / "ray", deadly=tmp_path / "n", times=99)
@@ -109,7 +111,7 @@ def test_where_ray_would_wait_without_an_end(
     with Workers(nodes.engine, list) as others:
         others.call("copy")
         waiting = Workers(dataclasses.replace(nodes.engine, start_seconds=2), list)
-        with waiting, pytest.raises(LearnedSparseError, match=r"no worker could start in [234] s: each needs 1 proc"):
+        with waiting, pytest.raises(LearnedSparseError, match=r"no worker could start in [234] s: each needs 2 proc"):
             waiting.call("copy")
 
 
@@ -128,13 +130,17 @@ def test_indexes_of_several_workers_are_searched_as_one(
         INDEX_MANIFEST, "shard-00000-of-00002", "shard-00001-of-00002",
     ]  # fmt: skip
     runs = {}
-    for name, more in (("one", []), ("merged", []), ("set", []), ("merged", on_nodes), ("set", on_nodes)):
+    three_workers = [*on_nodes[:-1], "3"]  # two shards: the queries are divided too
+    for name, more in (("one", []), ("merged", []), ("set", []), ("set", three_workers)):
         run = tmp_path / f"{name}-{len(more)}.txt"
         words = ["--checkpoint", "fake", "--topics", str(topics), "--hits", "30", "--output", str(run)]
         assert search.main(["--index", str(tmp_path / name), *words, *more]) == 0
         runs[run.name] = run.read_text()
     assert len(runs["one-0.txt"].splitlines()) == 12 * 30
     assert set(runs.values()) == {runs["one-0.txt"]}
+    of_one, of_set = (read_counts([tmp_path / name], 10) for name in ("one", "set"))
+    assert of_set.document_frequency == of_one.document_frequency
+    assert index_bytes(tmp_path / "set") > index_bytes(tmp_path / "one") / 2
     shutil.rmtree(tmp_path / "set" / "shard-00001-of-00002")
     with pytest.raises(LearnedSparseError, match="shard-00001-of-00002: missing"):
         search.main(["--index", str(tmp_path / "set"), *words])
