@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import os
 import re
+import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,8 +60,11 @@ class Engine:
         else:
             _check_reachable(self.address)
             options["address"] = self.address
+        before = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(**options)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, before)  # Ray's own handler would change the exit status
         except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
             where = f"--address {self.address}" if self.address else "a Ray of this machine"
             raise LearnedSparseError(f"{where}: Ray does not start: {first_line(error)}") from error

@@ -7,6 +7,7 @@ import functools
 import gzip
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -108,7 +109,9 @@ def test_where_ray_would_wait_without_an_end(
     with pytest.raises(LearnedSparseError, match=r"2 workers died with the same task.*give fewer --workers"):
         encode_on(Engine(address=nodes.address, workers=1), corpus, tmp_path / "ray", deadly=tmp_path / "n", times=99)
     assert not Manifest.load(tmp_path / "ray").complete
+    handler = signal.getsignal(signal.SIGTERM)
     with Workers(nodes.engine, list) as others:
+        assert signal.getsignal(signal.SIGTERM) is handler
         others.call("copy")
         waiting = Workers(dataclasses.replace(nodes.engine, start_seconds=2), list)
         with waiting, pytest.raises(LearnedSparseError, match=r"no worker could start in [234] s: each needs 2 proc"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.collections import InputParts
+from learned_sparse.collections import DocumentReader, InputParts, input_parts
 from learned_sparse.encode import distributed
 from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.run import open_source
@@ -31,10 +31,9 @@ def options(tmp_path: Path) -> Namespace:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[InputParts]:
     """The tables that were built."""
     tables: list[InputParts] = []
-    build = distributed.input_parts
 
-    def counted(*arguments: object) -> InputParts:
-        tables.append(build(*arguments))  # type: ignore[arg-type]
+    def counted(reader: DocumentReader, part_size: int) -> InputParts:
+        tables.append(input_parts(reader, part_size))
         return tables[-1]
 
     monkeypatch.setattr(distributed, "input_parts", counted)
