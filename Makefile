@@ -24,7 +24,7 @@ help:
 	@echo "make demo MODELS=all      the same with SpaDE and UHD-BERT as well: about twice the time"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
-	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: more than an hour"
+	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: up to two hours"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make check                style, types, imports between packages, size of folders and files, portability"
 	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"

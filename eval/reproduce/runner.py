@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import logging
 import os
@@ -11,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -34,7 +34,7 @@ from eval.reproduce.steps import (
     unmark,
 )
 from learned_sparse.core import LearnedSparseError, did_you_mean, home, locked, parse, read_yaml
-from learned_sparse.distribute import Commands, Resources
+from learned_sparse.distribute import Commands, Resources, command_of
 from learned_sparse.index import INDEX_MANIFEST
 
 _logger = logging.getLogger(__name__)
@@ -145,23 +145,29 @@ class OwnProcess:
     def __call__(self, step: Step) -> str | None:
         """Run the command; the error holds the last lines of the log."""
         log = _begun_log(step)
-        with log.open("a", encoding="utf-8", newline="\n") as file:
-            words = run_words(step, quiet=True)
-            process = subprocess.Popen(
-                [sys.executable, "-m", step.module, *words], stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, env=self._environment, pass_fds=self._inherited,
-            )  # fmt: skip
-        self._running.add(process)
+        words = [sys.executable, "-m", step.module, *run_words(step, quiet=True)]
+        process: subprocess.Popen[bytes] | None = None
         try:
+            with log.open("a", encoding="utf-8", newline="\n") as file, _interrupt_afterwards() as interrupts:
+                process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment,
+                    pass_fds=self._inherited,
+                )  # fmt: skip
+                self._running.add(process)
+            if interrupts:
+                process.send_signal(signal.SIGINT)  # before its program runs, a process drops the signal
+                raise KeyboardInterrupt
             status = process.wait()
         except KeyboardInterrupt:  # the process gets the signal too: wait until it has saved its state
-            process.wait()
+            if process is not None:
+                process.wait()
             raise
         except BaseException:
             self.stop()
             raise
         finally:
-            self._running.discard(process)
+            if process is not None:
+                self._running.discard(process)
         if status in _INTERRUPTED:
             raise KeyboardInterrupt
         return _failure(step, status, log) if status else None
@@ -193,6 +199,20 @@ class OnCluster:
         log = _begun_log(step)
         status = self._commands.run(step.module, run_words(step, quiet=True), log, resources)
         return _failure(step, status, log) if status else None
+
+
+@contextmanager
+def _interrupt_afterwards() -> Iterator[list[int]]:
+    """Collect SIGINT in the main thread instead of raising it: ``Popen`` would lose the process it has started."""
+    interrupts: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _CallingThread(Executor):
@@ -237,15 +257,6 @@ def in_this_process(step: Step) -> str | None:
     if status:
         raise LearnedSparseError(f"python -m {step.module}: exit status {status}; see above")
     return None
-
-
-def command_of(name: str) -> Callable[[list[str]], int]:
-    """The ``main`` of ``python -m name``."""
-    module = importlib.import_module(name)
-    if hasattr(module, "__path__"):  # a package: its command is in __main__
-        module = importlib.import_module(f"{name}.__main__")
-    main: Callable[[list[str]], int] = module.main
-    return main
 
 
 @contextmanager

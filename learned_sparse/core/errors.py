@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+SECONDS_BEFORE_REPEAT = 0.01
+"""The destructor that dropped a signal has ended by then."""
 LOGGERS = ("learned_sparse", "encoders", "eval", "__main__")
 """Loggers whose messages a command shows; ``__main__`` is the logger of a module run with ``python -m``."""
 
@@ -64,7 +66,7 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
     """
     _prepare_output()
     try:
-        with _messages_to_stderr(), _sigterm_exits():
+        with _messages_to_stderr(), _signals_end():
             status = main(None)
         if sys.stdout is not None:  # None: closed by the caller (>&-)
             sys.stdout.flush()
@@ -116,21 +118,37 @@ def _message(error: Exception) -> str | None:
 
 
 @contextlib.contextmanager
-def _sigterm_exits() -> Iterator[None]:
-    """SIGTERM raises ``SystemExit``, so that temporary files are removed; a second one ends the process at once."""
+def _signals_end() -> Iterator[None]:
+    """SIGTERM raises ``SystemExit``, so that temporary files are removed; a second one ends the process at once.
+
+    Python drops what a signal raises in a destructor or in a callback of a weak reference; the signal is sent again.
+    """
 
     def leave(number: int, _: object) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
         raise SystemExit(128 + number)
 
+    def send_again(dropped: sys.UnraisableHookArgs) -> None:
+        if dropped.exc_type not in (KeyboardInterrupt, SystemExit):
+            report(dropped)
+            return
+        number = signal.SIGINT if dropped.exc_type is KeyboardInterrupt else signal.SIGTERM
+        if number == signal.SIGTERM:
+            signal.signal(number, leave)
+        timer = threading.Timer(SECONDS_BEFORE_REPEAT, signal.pthread_kill, [threading.get_ident(), number])
+        timer.daemon = True
+        timer.start()
+
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    report, sys.unraisablehook = sys.unraisablehook, send_again
     before = signal.signal(signal.SIGTERM, leave)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+        sys.unraisablehook = report
 
 
 def _prepare_output() -> None:

@@ -8,8 +8,8 @@ same bytes each time: a task whose node died is simply done by another worker.
 
 from __future__ import annotations
 
-from learned_sparse.distribute.commands import Commands, Resources
+from learned_sparse.distribute.commands import Commands, Resources, command_of
 from learned_sparse.distribute.engine import Engine, add_engine_options
 from learned_sparse.distribute.workers import Workers
 
-__all__ = ["Commands", "Engine", "Resources", "Workers", "add_engine_options"]
+__all__ = ["Commands", "Engine", "Resources", "Workers", "add_engine_options", "command_of"]

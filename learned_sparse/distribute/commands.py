@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,13 +108,19 @@ def _run(environment: Mapping[str, Any], module: str, words: Sequence[str], log:
     sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     sys.stderr = os.fdopen(os.dup(2), "w", encoding="utf-8", buffering=1)
     sys.argv = [module, *words]
-    loaded = importlib.import_module(module)
-    if hasattr(loaded, "__path__"):  # a package: its command is in __main__
-        loaded = importlib.import_module(f"{module}.__main__")
     try:
-        run_main(loaded.main)
+        run_main(command_of(module))
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception:  # noqa: BLE001  (as the interpreter would end a command)
         traceback.print_exc()
         return 1
+
+
+def command_of(name: str) -> Callable[[list[str] | None], int]:
+    """The ``main`` of ``python -m name``."""
+    module = importlib.import_module(name)
+    if hasattr(module, "__path__"):  # a package: its command is in __main__
+        module = importlib.import_module(f"{name}.__main__")
+    main: Callable[[list[str] | None], int] = module.main
+    return main

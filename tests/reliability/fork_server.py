@@ -66,10 +66,14 @@ class ForkedProcess:
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.returncode
 
+    def send_signal(self, number: int) -> None:
+        """Send a signal."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
     def terminate(self) -> None:
         """Send SIGTERM."""
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
 
 
 def run_command(module: str, arguments: list[str]) -> NoReturn:

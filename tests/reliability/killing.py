@@ -103,7 +103,7 @@ class Killing:
         """Give the command, again while a process that a killed one has started still writes."""
         for _ in range(MAX_WAITS):
             (result,) = self._server.run(self._case.run(folder, *more, **kill))
-            if result.status != 2 or "writes here; wait until it ends" not in result.output:
+            if result.status == 0 or "writes here; wait until it ends" not in result.output:
                 break
             time.sleep(0.1)
         return result

@@ -35,7 +35,7 @@ def page(lines: Iterable[dict[str, Any]], changelog: str) -> str:
     rows, seconds = [], 0.0
     for line in lines:
         if line["kind"] == "time":
-            seconds = line["tried"]
+            seconds += line["tried"]
         else:
             rows.append(line)
     text = [HEAD, _totals(rows, seconds)]
@@ -50,7 +50,7 @@ def page(lines: Iterable[dict[str, Any]], changelog: str) -> str:
 def _totals(rows: list[dict[str, Any]], seconds: float) -> str:
     counts = {kind: sum(row["tried"] for row in rows if row["kind"] == kind) for kind in KINDS}
     listed = ", ".join(f"{count:,} × {kind}" for kind, count in counts.items() if count)
-    return f"The last whole run took {seconds / 60:.0f} minutes: {listed}."
+    return f"The runs of this page took {seconds / 60:.0f} minutes in all, on two cores: {listed}."
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -261,6 +261,21 @@ def test_the_output_of_a_process_is_logged() -> None:
     assert log.startswith("$ python -m eval.reproduce.prepare")
 
 
+def test_an_interruption_while_a_process_starts_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = list[subprocess.Popen[bytes]]()
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, words: Sequence[str], **options: object) -> None:
+            super().__init__([sys.executable, "-c", "import time; time.sleep(60)"])
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        OwnProcess()(step("one"))
+    assert [process.returncode for process in started] != [None]
+
+
 def test_a_step_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     failing = step(
         "one", module="eval.reproduce.prepare", arguments=("expand", "--collection", "nowhere", "--output", "x")

@@ -27,6 +27,21 @@ def main(argv):
     return 0
 run_main(main)
 """
+DROPPED = """
+import os, signal, sys, time
+from learned_sparse.core import atomic_write, run_main
+class Signalled:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[2]))
+def main(argv):
+    with atomic_write(sys.argv[1]) as file:
+        file.write(b"half")
+        globals().pop("kept")
+        time.sleep(20)
+    return 0
+kept = Signalled()
+run_main(main)
+"""
 
 
 def exit_status(error: BaseException) -> int | str | None:
@@ -118,6 +133,15 @@ def test_messages_go_to_standard_error_while_a_command_runs(capsys: pytest.Captu
 def test_sigterm_removes_temporary_files(tmp_path: Path, python: Any) -> None:
     done = python("-c", TERMINATED, tmp_path / "runs" / "run.txt")
     assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "status", "message"), [(2, 130, "interrupted\n"), (15, 143, "")])
+def test_a_signal_during_a_destructor_ends_the_command(
+    number: int, status: int, message: str, tmp_path: Path, python: Any
+) -> None:
+    done = python("-c", DROPPED, tmp_path / "runs" / "run.txt", number)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", message)
     assert list((tmp_path / "runs").iterdir()) == []
 
 
