@@ -57,15 +57,15 @@ class PartWorker:
         """The manifest with a quantiser of no meaning, the choice of the quantiser, whether expanded text is read."""
         return self._side.describe(Quantizer(1.0)), self._side.quantizer, self._side.encoder.uses_expanded
 
-    def calibrate(self, part: Part, seek_indexes: SeekIndexes) -> Quantizer:
-        """The quantiser for the first slice of the first part, as one process would find it."""
-        encoder, calibration = self._side.encoder, self._side.quantizer
-        if not isinstance(calibration, Calibration):
-            return calibration
+    def first_slice(self, part: Part, seek_indexes: SeekIndexes) -> Quantizer:
+        """Encode the first slice of the first part; the quantiser is that of the run, or calibrated on the slice."""
+        encoder, quantizer = self._side.encoder, self._side.quantizer
         documents = self._read(part, seek_indexes)[: slice_size(encoder)]
         with PartEncoder(self._parts, encoder, adding_up=self._adding_up) as work:
             weights = work.encode(work.first_slice(Window(0, documents))).weights
-        return calibration.find(weights, [document.id for document in documents])
+        if isinstance(quantizer, Calibration):
+            return quantizer.find(weights, [document.id for document in documents])
+        return quantizer
 
     def finished(self, number: int, part: Part, seek_indexes: SeekIndexes) -> PartRecord | None:
         """The record of part ``number`` if an earlier run has finished it."""
@@ -124,7 +124,7 @@ def encode_with_ray(
         )  # fmt: skip
         table, indexes = input_of(source, reader, options.part_size)
         if manifest is None:
-            quantizer = workers.call("calibrate", table.parts[0], indexes)
+            quantizer = workers.call("first_slice", table.parts[0], indexes)  # before earlier vectors are removed
             manifest = dataclasses.replace(described, quantizer=quantizer)
         records: dict[int, PartRecord] = {}
         if folder.stored is not None:

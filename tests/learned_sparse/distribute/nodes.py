@@ -11,10 +11,10 @@ from learned_sparse.distribute import Engine
 
 MEMORY = 80 * 2**20
 SYSTEM = {
-    "health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 4,
+    "health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 8,
 }  # fmt: skip
-"""A node that is dead for two seconds is noticed; Ray's default is ten and more."""
+"""A node that is dead for four seconds is noticed; Ray's default is ten and more."""
 
 
 class Nodes:
@@ -31,7 +31,7 @@ class Nodes:
     @property
     def engine(self) -> Engine:
         """A worker on each node."""
-        return Engine(address=self.address, workers=2, start_seconds=60)
+        return Engine(address=self.address, workers=2, start_seconds=120)
 
     @property
     def address(self) -> str:
