@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
 import time
 from argparse import Namespace
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import encoders.encoding
-from learned_sparse.core import Encoder, Quantizer, SparseBatch
+from learned_sparse.core import Encoder, Quantizer, SparseBatch, Word
 from learned_sparse.encode.run import Side, Source, load_side
 
 TERMS = [f"t{number}" for number in range(50)]
@@ -49,6 +50,13 @@ class FakeEncoder(Encoder):
         return SparseBatch(indptr, columns.astype(np.int32), table[rows, columns], self.terms)
 
 
+class WordEncoder(FakeEncoder):
+    """A fake encoder that reports its words, each of one token."""
+
+    def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
+        return [[(word.start(), word.end(), 1) for word in re.finditer(r"\S+", text)] for text in texts]
+
+
 def load_fake(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
     """Replacement for ``encoders.encoding.load_encoder``."""
     return FakeEncoder(side, **settings)
@@ -67,7 +75,7 @@ def load_fake_side(
     of memory does; the file ``deadly`` counts.
     """
 
-    class Deadly(FakeEncoder):
+    class Deadly(WordEncoder):
         def encode(self, texts: Sequence[str]) -> SparseBatch:
             deaths = len(deadly.read_bytes()) if deadly and deadly.exists() else 0
             if deadly and deaths < times and any("deadly" in text for text in texts):

@@ -7,9 +7,13 @@ import dataclasses
 import logging
 import threading
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from learned_sparse.collections import (
     DocumentReader,
@@ -17,11 +21,22 @@ from learned_sparse.collections import (
     InputParts,
     LineRange,
     Segmentation,
+    SegmentReader,
     input_parts,
     read_part,
+    segments_for,
     write_seek_index,
 )
-from learned_sparse.core import LearnedSparseError, Quantizer, new_file, parse, read_record, sha256, write_record
+from learned_sparse.core import (
+    Document,
+    LearnedSparseError,
+    Quantizer,
+    new_file,
+    parse,
+    read_record,
+    sha256,
+    write_record,
+)
 from learned_sparse.distribute import Engine, Workers
 from learned_sparse.encode.documents import Progress
 from learned_sparse.encode.parts import PartFolder, PartRecord, Window
@@ -34,9 +49,36 @@ INPUT = "input.json"
 """Where each part begins in the input (``InputParts``), in the folder ``progress`` of the output."""
 DEPTH = 2
 """Parts that a worker has at a time: it reads and writes one while it encodes the other."""
-Part = tuple[LineRange, ...]
+Chunk = tuple[LineRange, ...]
+"""Where a number of documents are in the input files."""
 SeekIndexes = Mapping[int, Path]
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PartInput:
+    """The documents of one part, or the documents whose segments it holds."""
+
+    chunks: tuple[tuple[Chunk, int, int | None], ...]
+    """Chunks of documents, and of each the first document and one past the last."""
+    skip: int = 0
+    """Segments of the first document that belong to the part before."""
+    size: int | None = None
+    """Number of segments; None for documents."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All parts of a run."""
+
+    parts: list[PartInput]
+    texts: int
+    """Number of documents, or of segments."""
+    segmented: int = 0
+    """Number of documents that are cut into segments."""
+    largest: int = 0
+    """Maximum number of segments of a document."""
+    warnings: tuple[str, ...] = ()
 
 
 class PartWorker:
@@ -49,15 +91,24 @@ class PartWorker:
         self._side = load(options, checkpoint, source)
         self._files, self._expansions = source.files, None if expanded is None else Expansions(expanded)
         self._parts = PartFolder(source.output, compress=options.gzip, wait=True)
-        segmentation = Segmentation.recorded(vars(options))
-        self._adding_up = segmentation if segmentation and segmentation.adds_up else None
+        self._segmentation = Segmentation.recorded(vars(options))
+        self._adding_up = self._segmentation if self._segmentation and self._segmentation.adds_up else None
         self._computing, self._reading = threading.Lock(), threading.Lock()
 
     def describe(self) -> tuple[Manifest, Quantizer | Calibration, bool]:
         """The manifest with a quantiser of no meaning, the choice of the quantiser, whether expanded text is read."""
         return self._side.describe(Quantizer(1.0)), self._side.quantizer, self._side.encoder.uses_expanded
 
-    def first_slice(self, part: Part, seek_indexes: SeekIndexes) -> Quantizer:
+    def count_segments(self, chunk: Chunk, seek_indexes: SeekIndexes) -> tuple[list[int], int]:
+        """Number of segments of each document, and number of documents that have the delimiter in their ids."""
+        documents = self._documents(chunk, seek_indexes)
+        numbers = Counter[str]()
+        segments = self._segments(documents)
+        for segment in segments:
+            numbers[segment.id.rpartition(segments.delimiter)[0]] += 1
+        return [numbers[document.id] for document in documents], segments.ids_with_delimiter
+
+    def first_slice(self, part: PartInput, seek_indexes: SeekIndexes) -> Quantizer:
         """Encode the first slice of the first part; the quantiser is that of the run, or calibrated on the slice."""
         encoder, quantizer = self._side.encoder, self._side.quantizer
         documents = self._read(part, seek_indexes)[: slice_size(encoder)]
@@ -67,11 +118,11 @@ class PartWorker:
             return quantizer.find(weights, [document.id for document in documents])
         return quantizer
 
-    def finished(self, number: int, part: Part, seek_indexes: SeekIndexes) -> PartRecord | None:
+    def finished(self, number: int, part: PartInput, seek_indexes: SeekIndexes) -> PartRecord | None:
         """The record of part ``number`` if an earlier run has finished it."""
         return self._parts.finished(Window(number, self._read(part, seek_indexes)))
 
-    def encode(self, number: int, part: Part, manifest: Manifest, seek_indexes: SeekIndexes) -> PartRecord:
+    def encode(self, number: int, part: PartInput, manifest: Manifest, seek_indexes: SeekIndexes) -> PartRecord:
         """Encode and write part ``number``.
 
         ``LearnedSparseError``: this worker would encode it otherwise than ``manifest`` says (another data type, say).
@@ -91,11 +142,26 @@ class PartWorker:
             raise RuntimeError(f"part {number} has no documents")
         return record
 
-    def _read(self, part: Part, seek_indexes: SeekIndexes) -> list[Any]:
+    def _read(self, part: PartInput, seek_indexes: SeekIndexes) -> list[Document]:
+        documents = [
+            document
+            for chunk, start, end in part.chunks
+            for document in self._documents(chunk, seek_indexes)[start:end]
+        ]
+        if part.size is None:
+            return documents
+        return list(islice(self._segments(documents), part.skip, part.skip + part.size))
+
+    def _segments(self, documents: list[Document]) -> SegmentReader:
+        if self._segmentation is None:
+            raise RuntimeError("documents are not cut into segments")
+        return segments_for(self._side.encoder, DocumentReader.of(documents), self._segmentation)
+
+    def _documents(self, chunk: Chunk, seek_indexes: SeekIndexes) -> list[Document]:
         if self._expansions is None:
-            return read_part(self._files, part, None, seek_indexes)
+            return read_part(self._files, chunk, None, seek_indexes)
         with self._reading:  # threads share the positions of the files of predicted queries
-            return read_part(self._files, part, self._expansions, seek_indexes)
+            return read_part(self._files, chunk, self._expansions, seek_indexes)
 
 
 def encode_with_ray(
@@ -123,32 +189,61 @@ def encode_with_ray(
             choice if isinstance(choice, Quantizer) else None, resume=options.resume, overwrite=options.overwrite,
         )  # fmt: skip
         table, indexes = input_of(source, reader, options.part_size)
+        segmentation = Segmentation.recorded(vars(options))
+        if segmentation is None or segmentation.adds_up:
+            layout = Layout([PartInput(((chunk, 0, None),)) for chunk in table.parts], table.documents)
+        else:
+            layout = _segments_of(workers, table, indexes, segmentation)
         if manifest is None:
-            quantizer = workers.call("first_slice", table.parts[0], indexes)  # before earlier vectors are removed
+            quantizer = workers.call("first_slice", layout.parts[0], indexes)  # before earlier vectors are removed
             manifest = dataclasses.replace(described, quantizer=quantizer)
         records: dict[int, PartRecord] = {}
         if folder.stored is not None:
-            tasks = [(number, part, indexes) for number, part in enumerate(table.parts)]
+            tasks = [(number, part, indexes) for number, part in enumerate(layout.parts)]
             records = {number: record for number, record in workers.map("finished", tasks) if record is not None}
             if progress is not None:
                 progress(sum(record.counts.written for record in records.values()))
-        missing = [number for number in range(len(table.parts)) if number not in records]
+        missing = [number for number in range(len(layout.parts)) if number not in records]
         if missing or not (folder.stored and folder.stored.complete):
             folder.save_unfinished(manifest)
-        todo = [(number, table.parts[number], manifest, indexes) for number in missing]
+        todo = [(number, layout.parts[number], manifest, indexes) for number in missing]
         for position, record in workers.map("encode", todo):
             records[missing[position]] = record
             if progress is not None:
                 progress(record.counts.written)
     counts = dataclasses.replace(
         Counts.total(record.counts for record in records.values()),
-        read=table.documents + sum(table.skipped.values()), skipped=table.skipped,
+        read=layout.texts + sum(table.skipped.values()), skipped=table.skipped,
+        segmented=layout.segmented, largest_segments=layout.largest,
     )  # fmt: skip
-    if counts.written != table.documents:
-        raise RuntimeError(f"{table.documents} documents read, {counts.written} written")
+    if counts.written != layout.texts:
+        raise RuntimeError(f"{layout.texts} documents read, {counts.written} written")
     if uses_expanded and not counts.expanded:
         _log.warning("this model reads expanded text too, but no document has any")
-    return folder.finish(manifest, records, counts)
+    return folder.finish(manifest, records, counts, layout.warnings)
+
+
+def _segments_of(workers: Workers, table: InputParts, indexes: SeekIndexes, segmentation: Segmentation) -> Layout:
+    """The parts of the segments of all documents, which the workers count; in memory are 8 bytes for each document."""
+    counted: dict[int, list[int]] = {}
+    with_delimiter = 0
+    for number, (counts, ids) in workers.map("count_segments", [(chunk, indexes) for chunk in table.parts]):
+        counted[number] = counts
+        with_delimiter += ids
+    lengths = np.concatenate([np.array(counted[number], np.int64) for number in range(len(table.parts))])
+    ends, size, parts = np.cumsum(lengths), table.part_size, list[PartInput]()
+    for start in range(0, int(ends[-1]), size):
+        count = min(size, int(ends[-1]) - start)
+        first, last = np.searchsorted(ends, [start, start + count - 1], side="right").tolist()
+        chunks = tuple(
+            (table.parts[number], max(0, first - number * size), last + 1 - number * size)
+            for number in range(first // size, last // size + 1)
+        )
+        parts.append(PartInput(chunks, skip=start - int(ends[first] - lengths[first]), size=count))
+    return Layout(
+        parts, int(ends[-1]), segmented=len(lengths), largest=int(lengths.max()),
+        warnings=tuple(segmentation.warnings(with_delimiter)),
+    )  # fmt: skip
 
 
 def input_of(source: Source, reader: DocumentReader, part_size: int) -> tuple[InputParts, dict[int, Path]]:

@@ -92,11 +92,6 @@ def _check_engine(options: argparse.Namespace) -> None:
         raise LearnedSparseError("--engine ray is for documents; queries are few, and one process encodes them")
     if options.num_shards > 1:
         raise LearnedSparseError("--num-shards is for processes without Ray; with --engine ray, give --workers")
-    if options.segment_length is not None and options.segments in {None, "all", "first"}:
-        raise LearnedSparseError(
-            "--segment-length with --engine ray: a part of segments begins in the middle of a document; use "
-            "--num-shards, or add the segments up (--segments sum)"
-        )
     if options.times is not None:
         raise LearnedSparseError("--times measures one process; omit it with --engine ray")
 

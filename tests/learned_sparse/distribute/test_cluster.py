@@ -32,7 +32,7 @@ from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector import Manifest
 from learned_sparse.search import __main__ as search
-from tests.fake_encoder import install_loader, load_fake_side
+from tests.fake_encoder import WordEncoder, install_loader, load_fake_side
 from tests.learned_sparse.distribute.nodes import Nodes
 
 COUNT, ROOT = 400, Path(__file__).resolve().parents[3]
@@ -60,7 +60,7 @@ def encode_on(engine: Engine, corpus: Path, output: Path, *more: str, progress: 
 
 
 def in_one_process(corpus: Path, output: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> Path:
-    install_loader(monkeypatch)
+    install_loader(monkeypatch, lambda _, side, **settings: WordEncoder(side, **settings))
     words = ["--model", "fake", "--checkpoint", "fake", "--input", str(corpus), "--output", str(output)]
     assert encode.main([*words, "--part-size", "10", "--bits", "8", *more]) == 0
     return output
@@ -191,6 +191,7 @@ def test_a_node_killed_in_the_middle(
         if len(done) == 10:
             nodes.kill()
 
-    encode_on(nodes.engine, packed, tmp_path / "ray", progress=progress, pause=0.05)
-    assert sum(done) == COUNT
-    assert files_of(tmp_path / "ray") == files_of(in_one_process(packed, tmp_path / "one", monkeypatch))
+    segments = ["--segment-length", "2", "--segment-overlap", "1"]  # of documents with three or four words
+    encode_on(nodes.engine, packed, tmp_path / "ray", *segments, progress=progress, pause=0.03)
+    assert sum(done) == 2 * COUNT + 1
+    assert files_of(tmp_path / "ray") == files_of(in_one_process(packed, tmp_path / "one", monkeypatch, *segments))

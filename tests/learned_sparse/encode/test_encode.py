@@ -198,7 +198,6 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
         (["--workers", "2", "--collection", "pydoc"], "--workers 2: belongs to --engine ray"),
         (["--engine", "ray", "--queries", "--collection", "pydoc"], "--engine ray is for documents"),
         (["--engine", "ray", "--num-shards", "2", "--collection", "pydoc"], "with --engine ray, give --workers"),
-        (["--engine", "ray", "--segment-length", "64", "--collection", "pydoc"], "--segments sum"),
         (["--engine", "ray", "--times", "times.json", "--collection", "pydoc"], "--times measures one process"),
         (
             ["--num-shards", "2", "--shard-id", "2", "--collection", "pydoc"],
