@@ -55,8 +55,8 @@ class Commands:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._exit.close()
+    def __exit__(self, *error: Any) -> None:
+        self._exit.__exit__(*error)
 
     def run(self, module: str, words: Sequence[str], log: Path, resources: Resources) -> int:
         """Run ``python -m module words`` on a node that has the resources; returns its exit status.

@@ -70,6 +70,10 @@ class Engine:
             raise LearnedSparseError(f"{where}: Ray does not start: {first_line(error)}") from error
         try:
             yield ray
+        except SystemExit as end:  # Ray turns that of a handler of signals into another one, with status 1
+            if before != signal.SIG_DFL and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+                raise SystemExit(128 + signal.SIGTERM) from end
+            raise
         finally:
             ray.shutdown()
 

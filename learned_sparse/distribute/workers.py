@@ -69,7 +69,7 @@ class Workers:
         for worker in [*self._ready, *(worker for number, worker in self._running.values() if number is None)]:
             with contextlib.suppress(Exception):
                 self._ray.kill(worker)
-        self._exit.close()
+        self._exit.__exit__(kind, error, traceback)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """The result of one call of ``method``, by any worker."""

@@ -134,7 +134,13 @@ def parser() -> argparse.ArgumentParser:
     how("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
     how("--output-format", choices=["trec", "msmarco"], default="trec", help="(default %(default)s)")
     how("--hits", type=positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
-    how("--threads", type=positive, default=1, metavar="N", help="threads that search (default %(default)s)")
+    how(
+        "--threads",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="threads that search, of each worker with --engine ray (default %(default)s)",
+    )
     how(
         "--batch-size", type=positive, default=CHUNK_SIZE, metavar="N",
         help="queries searched before their hits are written (default %(default)s)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.distribute import Engine, add_engine_options
+from learned_sparse.distribute import engine as engine_module
 
 GPU_NODE, NODE, HEAD = {"CPU": 16.0, "GPU": 4.0}, {"CPU": 6.0}, {"CPU": 0.0}
 
@@ -57,6 +59,24 @@ def test_addresses_of_another_form(address: str) -> None:
         Engine(address=address).connected(),
     ):
         pass
+
+
+def test_sigterm_keeps_its_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def init(**_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: calls.append("Ray's own handler"))
+
+    stand_in = SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: calls.append("shut down"))
+    monkeypatch.setattr(engine_module, "import_ray", lambda: stand_in)
+    before = signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
+    try:
+        with pytest.raises(SystemExit) as end, Engine().connected():
+            signal.raise_signal(signal.SIGTERM)  # the handler of a command then raises SystemExit
+            raise SystemExit(1)  # which Ray replaces
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (end.value.code, calls) == (143, ["shut down"])
 
 
 def test_options() -> None:
