@@ -124,7 +124,9 @@ class Workers:
         try:
             return self._ray.get(reference), None
         except exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, Exception) else error) from None
+            if isinstance(error.cause, LearnedSparseError | OSError):
+                raise error.cause from None
+            raise  # with the traceback of the worker
         except exceptions.RayError as error:
             return None, death_reason(error)
 

@@ -113,6 +113,8 @@ def test_where_ray_would_wait_without_an_end(
     with Workers(nodes.engine, list) as others:
         assert signal.getsignal(signal.SIGTERM) is handler
         others.call("copy")
+        with pytest.raises(IndexError, match="pop from empty list"):
+            others.call("pop")
         waiting = Workers(dataclasses.replace(nodes.engine, start_seconds=2), list)
         with waiting, pytest.raises(LearnedSparseError, match=r"no worker could start in [234] s: each needs 2 proc"):
             waiting.call("copy")
