@@ -164,8 +164,9 @@ def _index_terms(index: Path, note: IndexNote, queries: TermCounts) -> TermCount
 
 
 def index_bytes(index: Path) -> int:
-    """Size of Lucene's own files in an index folder."""
-    return sum(path.stat().st_size for path in index.iterdir() if path.name not in {INDEX_MANIFEST, LOG})
+    """Size of Lucene's own files in an index folder, or in all folders of a set."""
+    files = [path for path in index.rglob("*") if path.is_file() and path.name not in {INDEX_MANIFEST, LOG}]
+    return sum(path.stat().st_size for path in files)
 
 
 def evenly_spaced(length: int, maximum: int) -> list[int]:

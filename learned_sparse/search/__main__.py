@@ -7,6 +7,7 @@ import logging
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from learned_sparse.collections import Collection, load_collection, read_queries, write_run
 from learned_sparse.core import (
@@ -21,7 +22,8 @@ from learned_sparse.core import (
     run_file,
     run_main,
 )
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
+from learned_sparse.distribute import Engine, add_engine_options
+from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.jsonvector import (
     MANIFEST,
     UNVERIFIED,
@@ -31,6 +33,7 @@ from learned_sparse.jsonvector import (
     same_vectors,
     topic_text,
 )
+from learned_sparse.search.distributed import check_note, search_with_ray
 from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -72,6 +75,7 @@ STOCK_COMMAND = (
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parse(argv)
+    engine = Engine.from_options(options)
     collection = load_collection(options.collection or "pydoc", data=options.data)
     path, index_note, vectors = _target(options, collection.name)
     queries, output, remove_query = _queries(options, collection, path)
@@ -81,9 +85,14 @@ def main(argv: list[str] | None = None) -> int:
         rows = _encode(queries, path, index_note, options)
     scoring, check = index_note.scoring, not options.no_check
     bm25 = bm25_parameters(options)
-    with open_searcher(path, scoring, heap=options.heap, vectors=vectors, check=check, bm25=bm25) as search:
-        if vectors is None and (path / INDEX_MANIFEST).is_file() and IndexNote.load(path) != index_note:
-            raise LearnedSparseError(f"{path}: was replaced while the queries were encoded; run the search again")
+    how: dict[str, Any] = {"heap": options.heap, "check": check, "bm25": bm25}
+    with (
+        open_searcher(path, scoring, vectors=vectors, **how)
+        if engine is None
+        else search_with_ray(engine, path, index_note, **how)
+    ) as search:
+        if vectors is None:
+            check_note(path, index_note)
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
         results = search_all(
             search, queries_by_id(queries, rows), options.hits, threads=options.threads, chunk_size=options.batch_size,
@@ -144,7 +153,13 @@ def parser() -> argparse.ArgumentParser:
     how("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
     how("--output-format", choices=["trec", "msmarco"], default="trec", help="(default %(default)s)")
     how("--hits", type=positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
-    how("--threads", type=positive, default=1, metavar="N", help="threads that search (default %(default)s)")
+    how(
+        "--threads",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="threads that search, of each worker with --engine ray (default %(default)s)",
+    )
     how(
         "--batch-size", type=positive, default=CHUNK_SIZE, metavar="N",
         help="queries searched before their hits are written (default %(default)s)",
@@ -154,6 +169,7 @@ def parser() -> argparse.ArgumentParser:
     how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
     how("--max-passage", action="store_true", help="rank documents by the best of their segments among --hits segments")
     how("--max-passage-hits", type=positive, metavar="K", help="documents kept by --max-passage (default 100)")
+    add_engine_options(parser)
     how("--max-passage-delimiter", metavar="TEXT", help="between document id and segment (default #)")
     return parser
 
@@ -177,6 +193,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         )
     if options.vectors and not reads_vectors:
         raise LearnedSparseError("--vectors are for --backend exact, pisa or seismic; Lucene reads an index")
+    if reads_vectors and options.engine == "ray":
+        raise LearnedSparseError(f"--engine ray searches with Lucene; omit --backend {options.backend}")
     if not (options.index or options.model or options.bm25 or options.vectors):
         raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")
     seismic_settings(options)
