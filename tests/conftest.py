@@ -74,6 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 SLOW = (
+    "test_cluster.py",
     "test_kills_java.py",
     "test_text_readers.py",
     "test_rehearsal.py",
@@ -84,8 +85,8 @@ SLOW = (
     "test_processes.py",
 )
 """Slow files that start first, so that none of them runs alone at the end."""
-SLOW_TIER = ("test_benchmarks.py", "test_same_bytes.py")
-"""Files that only ``make test-slow`` and CI run: benchmarks at toy size; equal bytes in every locale and time zone."""
+SLOW_TIER = ("test_benchmarks.py", "test_cluster.py", "test_same_bytes.py")
+"""Files that only ``make test-slow`` and CI run: benchmarks at toy size, a Ray cluster, equal bytes in every locale."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import signal
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import encoders.encoding
-from learned_sparse.core import Encoder, Quantizer, SparseBatch
+from learned_sparse.core import Encoder, Quantizer, SparseBatch, Word
+from learned_sparse.encode.run import Side, Source, load_side
 
 TERMS = [f"t{number}" for number in range(50)]
 
@@ -45,9 +50,41 @@ class FakeEncoder(Encoder):
         return SparseBatch(indptr, columns.astype(np.int32), table[rows, columns], self.terms)
 
 
+class WordEncoder(FakeEncoder):
+    """A fake encoder that reports its words, each of one token."""
+
+    def word_spans(self, texts: Sequence[str]) -> list[list[Word]]:
+        return [[(word.start(), word.end(), 1) for word in re.finditer(r"\S+", text)] for text in texts]
+
+
 def load_fake(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
     """Replacement for ``encoders.encoding.load_encoder``."""
     return FakeEncoder(side, **settings)
+
+
+def load_fake_side(
+    options: Namespace,
+    checkpoint: str,
+    source: Source,
+    *,
+    pause: float = 0.0,
+    deadly: Path | None = None,
+    times: int = 1,
+) -> Side:
+    """``load_side`` with the fake encoder, in a worker. The word ``deadly`` ends the process ``times`` times, as a lack
+    of memory does; the file ``deadly`` counts.
+    """
+
+    class Deadly(WordEncoder):
+        def encode(self, texts: Sequence[str]) -> SparseBatch:
+            deaths = len(deadly.read_bytes()) if deadly and deadly.exists() else 0
+            if deadly and deaths < times and any("deadly" in text for text in texts):
+                deadly.write_bytes(b"x" * (deaths + 1))
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().encode(texts)
+
+    vars(encoders.encoding)["load_encoder"] = lambda _, side, **settings: Deadly(side, pause=pause, **settings)
+    return load_side(options, checkpoint, source)
 
 
 def install_loader(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., Encoder] = load_fake) -> None:

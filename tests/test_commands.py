@@ -61,8 +61,8 @@ def test_an_unknown_option(command: str, monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("learned_sparse.exact", "--vectors x --queries y --output z --hits 0"),
-        ("learned_sparse.exact", "--vectors x --queries y --output z --threads 0"),
+        ("learned_sparse.search.exact", "--vectors x --queries y --output z --hits 0"),
+        ("learned_sparse.search.exact", "--vectors x --queries y --output z --threads 0"),
         ("learned_sparse.index", "--model x --threads 0"),
         ("learned_sparse.index", "--model x --verify 0"),
         ("eval.reproduce", "--matrix demo --jobs 0"),
@@ -94,8 +94,10 @@ READS = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --input {input} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --collection {input} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {input} --output {output}"),
-    ("learned_sparse.exact", "--vectors {input} --queries {topics} --output {output}"),
-    ("learned_sparse.exact", "--vectors {vectors} --queries {input} --output {output}"),
+    ("learned_sparse.search.exact", "--vectors {input} --queries {topics} --output {output}"),
+    ("learned_sparse.search.exact", "--vectors {vectors} --queries {input} --output {output}"),
+    ("learned_sparse.export", "--format pisa --vectors {input} --output {output}"),
+    ("learned_sparse.export", "--format seismic --queries {input} --output {output}"),
     ("learned_sparse.index", "--input {input} --index {output}"),
     ("learned_sparse.index", "--input {input} --no-manifest --index {output}"),
     ("learned_sparse.index", "--bm25 --input {input} --index {output}"),
@@ -104,7 +106,7 @@ READS = [
     ("learned_sparse.inspect", "--document d1 --index {input}"),
     ("learned_sparse.jsonvector", "check {input}"),
     ("learned_sparse.jsonvector", "ciff {input} --output {output}"),
-    ("learned_sparse.prune", "--vectors {input} --output {output} --top-dimensions 1"),
+    ("learned_sparse.jsonvector.prune", "--vectors {input} --output {output} --top-dimensions 1"),
     ("learned_sparse.search", "--index {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {vectors} --topics {input} --output {output}"),
@@ -190,15 +192,16 @@ def test_wrong_input(
 WRITES = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --input {corpus} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {topics} --output {output}"),
-    ("learned_sparse.exact", "--vectors {vectors} --queries {topics} --output {output}"),
+    ("learned_sparse.search.exact", "--vectors {vectors} --queries {topics} --output {output}"),
+    ("learned_sparse.export", "--format opensearch --vectors {vectors} --output {output}"),
     ("learned_sparse.index", "--input {vectors} --index {output}"),
     ("learned_sparse.inspect", "--text word --checkpoint {checkpoint} --html {output}"),
-    ("learned_sparse.prune", "--vectors {vectors} --top-dimensions 1 --output {output}"),
+    ("learned_sparse.jsonvector.prune", "--vectors {vectors} --top-dimensions 1 --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {collection} --output {output}"),
     ("eval.reproduce.prepare", "export --collection {collection} --split test --output {output}"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),
 ]
-WRITE_FILES = {"learned_sparse.exact", "learned_sparse.inspect"}
+WRITE_FILES = {"learned_sparse.search.exact", "learned_sparse.inspect"}
 
 
 @pytest.mark.parametrize("kind", ["below a file", "of the other kind", "without permission"])

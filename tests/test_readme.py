@@ -145,7 +145,8 @@ def test_splade_as_written(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\twing drag\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d2 1\n", encoding="utf-8")
-    *_, output = run_all(trained("SPLADE, step by step"), tmp_path).values()
+    *_, output, exported = run_all(trained("SPLADE, step by step"), tmp_path).values()
+    assert exported.startswith("pisa: 3 documents with ")
     assert re.search(r"^run +[01]\.\d{4} +1\.0000", output, re.MULTILINE), output
     program = python_block("The same in Python")
     assert len([line for line in program.splitlines() if line]) <= 10

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval.costs.latency import encode_milliseconds, time_searches
+from eval.costs.latency import encode_milliseconds, recall, time_searches
 from eval.costs.sparsity import TermCounts, count_documents, count_terms, expected_flops
 from eval.measures import add_collection_options, load_split
 from learned_sparse.collections import read_queries
@@ -26,7 +26,15 @@ from learned_sparse.core import (
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
 from learned_sparse.jsonvector import check_queries, read_topics
 from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
-from learned_sparse.search import ExactSearcher, add_bm25_options, bm25_parameters
+from learned_sparse.search import (
+    ExactSearcher,
+    VectorSearcher,
+    add_backend_options,
+    add_bm25_options,
+    bm25_parameters,
+    load_backend,
+    seismic_settings,
+)
 
 _ENCODED = 200  # queries whose encoding is timed
 EPILOG = """\
@@ -38,7 +46,8 @@ learned_sparse.encode --queries --topics FILE, and name them with --flops-querie
 examples:
   python -m eval.costs --index INDEX --queries QUERIES                what learned_sparse.encode --queries wrote
   python -m eval.costs --index BM25 --collection scifact --split test            an index of plain text
-  python -m eval.costs --vectors VECTORS --queries QUERIES            searched by --backend exact, without an index
+  python -m eval.costs --vectors VECTORS --queries QUERIES --backend exact       without an index
+  python -m eval.costs --vectors VECTORS --queries QUERIES --backend pisa        the engine of many papers
 """
 
 
@@ -47,6 +56,12 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if not (options.index or options.vectors):
         raise LearnedSparseError("give --index DIR, or --vectors DIR for what --backend exact searches")
+    if options.index and options.backend not in (None, "lucene"):
+        raise LearnedSparseError(f"--backend {options.backend} searches --vectors, not --index")
+    options.backend = options.backend or ("lucene" if options.index else "exact")
+    if options.backend == "lucene" and not options.index:
+        raise LearnedSparseError("--backend lucene searches an index: give --index DIR")
+    seismic_settings(options)
     if options.set and not options.encoding:
         raise LearnedSparseError("--set is for the encoder that --encoding times")
     result = _measure(options)
@@ -60,31 +75,35 @@ def main(argv: list[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.index:  # its source vectors need not be read
-        path, note, exact = options.index, IndexNote.load(options.index), None
+        path, note, vectors = options.index, IndexNote.load(options.index), None
     else:
-        path, (note, exact) = options.vectors[0], _load_vectors(options.vectors)
+        path, (note, vectors) = options.vectors[0], _load_vectors(options)
     queries = _load_queries(options, note)
     query_terms = _count(queries, note)
     if not query_terms.texts:
         raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
     flops_terms = _count(_flops_queries(options, note), note) if options.flops_queries else query_terms
-    documents = count_documents(*options.vectors) if exact else _index_terms(path, note, flops_terms)
+    documents = count_documents(*options.vectors) if vectors else _index_terms(path, note, flops_terms)
     names = list(queries)
     timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
-    times = time_searches(path, note, timed, options.hits, exact, bm25_parameters(options))
+    times = time_searches(path, note, timed, options.hits, vectors, bm25_parameters(options))
     encoding = _encoding_milliseconds(options, path, note)
     costs = {
         "FLOPS": round(expected_flops(documents, flops_terms), 6),
         "terms/document": round(documents.postings / documents.texts, 4),
         "terms/query": round(query_terms.postings / query_terms.texts, 4),
-        "index bytes": None if exact else index_bytes(path),
+        "index bytes": None if vectors else index_bytes(path),
         "ms/query": round(times.median, 4),
         "mean ms/query": round(times.mean, 4),
         "p99 ms/query": round(times.p99, 4),
         "mean ms/query with encoding": None if encoding is None else round(times.mean + encoding, 4),
     }
     sizes = {"documents": documents.texts, "queries": query_terms.texts, "timed": len(timed), "hits": options.hits}
-    return {"costs": costs, **sizes, "FLOPS queries": flops_terms.texts}
+    measured = {"costs": costs, **sizes, "FLOPS queries": flops_terms.texts, "backend": options.backend}
+    if vectors and options.backend == "seismic":  # an approximate engine's time says nothing without its recall
+        exact = ExactSearcher.load(*options.vectors)
+        measured["recall"] = round(recall(vectors, exact, timed, options.hits), 4)
+    return measured
 
 
 def _count(queries: Mapping[str, Any], note: IndexNote) -> TermCounts:
@@ -114,11 +133,11 @@ def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexN
     return encode_milliseconds(path, timed, note, parse_changes(options.set)).mean
 
 
-def _load_vectors(folders: Sequence[Path]) -> tuple[IndexNote, ExactSearcher]:
-    vectors = encoded_files(folders)
+def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearcher]:
+    vectors = encoded_files(options.vectors)
     if vectors.scoring != "impact":
-        raise LearnedSparseError(f"{folders[0]}: scored by BM25; give the index of these vectors: --index")
-    return IndexNote(vectors.scoring, vectors.manifests, {}), ExactSearcher.load(*vectors.files)
+        raise LearnedSparseError(f"{options.vectors[0]}: scored by BM25; give the index of these vectors: --index")
+    return IndexNote(vectors.scoring, vectors.manifests, {}), load_backend(options, vectors.files)
 
 
 def _load_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
@@ -145,8 +164,9 @@ def _index_terms(index: Path, note: IndexNote, queries: TermCounts) -> TermCount
 
 
 def index_bytes(index: Path) -> int:
-    """Size of Lucene's own files in an index folder."""
-    return sum(path.stat().st_size for path in index.iterdir() if path.name not in {INDEX_MANIFEST, LOG})
+    """Size of Lucene's own files in an index folder, or in all folders of a set."""
+    files = [path for path in index.rglob("*") if path.is_file() and path.name not in {INDEX_MANIFEST, LOG}]
+    return sum(path.stat().st_size for path in files)
 
 
 def evenly_spaced(length: int, maximum: int) -> list[int]:
@@ -170,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
     add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
+    add_backend_options(add, default=None, about="searcher (default lucene with --index, exact with --vectors)")
     add("--queries", type=Path, metavar="DIR", help="encoded queries")
     add(
         "--flops-queries",

@@ -13,7 +13,7 @@ import numpy as np
 
 from learned_sparse.core import Query
 from learned_sparse.index import IndexNote
-from learned_sparse.search import ExactSearcher, MaxP, QueryEncoder, open_searcher
+from learned_sparse.search import ExactSearcher, MaxP, QueryEncoder, VectorSearcher, open_searcher
 
 T = TypeVar("T")
 WARM_UP = 200
@@ -47,19 +47,32 @@ def time_searches(
     note: IndexNote,
     queries: Mapping[str, Any],
     k: int,
-    exact: ExactSearcher | None = None,
+    vectors: VectorSearcher | None = None,
     bm25: Mapping[str, float] | None = None,
 ) -> Milliseconds:
     """Time the search for the ``k`` best documents of each query.
 
-    ``queries``: query id → impacts, or text for an index of plain text. ``exact``: a searcher to use instead of the
+    ``queries``: query id → impacts, or text for an index of plain text. ``vectors``: a searcher to use instead of the
     index at ``path``. ``bm25``: ``k1`` and ``b``. An index of segments is searched to the depth of the first search for
     ``k`` documents.
     """
     if maxp := MaxP.from_note(note):
         k = maxp.first_depth(k)
-    with open_searcher(path, note.scoring, exact=exact, bm25=bm25) as search:
+    with open_searcher(path, note.scoring, vectors=vectors, bm25=bm25) as search:
         return milliseconds(lambda query: search({query: queries[query]}, k, 1), list(queries))
+
+
+def recall(searcher: VectorSearcher, exact: ExactSearcher, queries: Mapping[str, Mapping[str, int]], k: int) -> float:
+    """Share of the exact ``k`` best documents of all queries that ``searcher`` finds; 1.0 if no document has a score.
+
+    A document counts if its score is at least that of the exact k-th document, so that ties count alike.
+    """
+    hits = total = 0
+    for name, found in searcher.search_batch(queries, k).items():
+        best = exact.search(queries[name], k)
+        hits += sum(score >= best[-1][1] for _, score in found) if best else 0
+        total += len(best)
+    return hits / total if total else 1.0
 
 
 def milliseconds(function: Callable[[T], object], arguments: Sequence[T], warm_up: int | None = None) -> Milliseconds:

@@ -13,7 +13,8 @@ from eval.costs import TermCounts, count_documents
 from eval.measures import Cell, Column, format_table
 from eval.report import Axis, Point, line_chart
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError
-from learned_sparse.prune import frequent_terms
+from learned_sparse.jsonvector import frequent_terms
+from learned_sparse.lucene import shard_folders
 
 SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
@@ -49,7 +50,7 @@ class StopDimension:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """The dimensions active in more than a share of the documents: what ``learned_sparse.prune`` would remove."""
+    """The dimensions active in more than a share of the documents: which pruning would remove."""
 
     share: float
     dimensions: int
@@ -70,8 +71,8 @@ class Section:
 
 
 def is_index(path: Path) -> bool:
-    """Whether ``path`` is a folder that Lucene wrote."""
-    return next(path.glob("segments_*"), None) is not None
+    """Whether ``path`` is a folder that Lucene wrote, or a set of such folders."""
+    return any(next(folder.glob("segments_*"), None) for folder in [path, *shard_folders(path)])
 
 
 def only_index(paths: Sequence[Path]) -> Path:

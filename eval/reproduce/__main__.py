@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from learned_sparse.collections import add_bad_line_option, data_root
 from learned_sparse.core import LearnedSparseError, home, locked, positive, read_json
+from learned_sparse.distribute import Commands, Engine, add_engine_options
 
 if TYPE_CHECKING:
     from eval.reproduce.plan import Plan
@@ -24,6 +26,8 @@ _PUBLISHED = (
     "docT5query's of MS MARCO are the data sets castorini/msmarco_v1_passage_doc2query-t5_expansions and "
     "castorini/msmarco_v1_doc_doc2query-t5_expansions of the Hugging Face Hub, to be unpacked (gunzip)"
 )
+MAX_WAITING_STEPS = 32
+"""Steps that are given to a cluster at a time; Ray starts those that fit."""
 RESULTS = Path("results")
 """Folder of the results of each matrix, below the current folder."""
 EPILOG = """\
@@ -40,6 +44,11 @@ speed of your machine for kinds of steps, in training examples, documents or que
   train: {per_second: 150, memory_gb: 40}
   encode: {per_second: 900}
 
+--engine ray runs each step as a task of a Ray cluster whose nodes share the home folder. A step takes the processors of
+one worker (--workers), and its GPUs if it trains, encodes or re-ranks; --resources FILE says otherwise:
+  train: {cpus: 8, gpus: 1, memory_gb: 40}
+  index: {cpus: 4, memory_gb: 16}
+
 examples:
   python -m eval.reproduce --matrix demo
   python -m eval.reproduce --matrix msmarco-doc --rehearse
@@ -51,6 +60,11 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
+    engine = Engine.from_options(options)
+    if engine and (options.jobs or options.rehearse):
+        raise LearnedSparseError("--engine ray runs as many steps as fit into the cluster: omit --jobs and --rehearse")
+    if options.resources and not engine:
+        raise LearnedSparseError("--resources belongs to --engine ray; give that too")
     if options.rates and not options.rehearse:
         raise LearnedSparseError("--rates is for --rehearse")
     from eval.reproduce.matrix_file import load_matrix
@@ -76,18 +90,25 @@ def main(argv: list[str] | None = None) -> int:
     chosen = {(cell.row, cell.column) for cell in plan.cells}
     output = options.output or RESULTS / name
     _check_results(whole, output, chosen)
-    failed = _run(plan, options.jobs, options.threads)
+    failed = _run(plan, options, engine)
     return _write(whole, output, chosen, _command_line(options)) or int(failed)
 
 
-def _run(plan: Plan, jobs: int, threads: int | None) -> bool:
+def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool:
     """Run the steps that are not done; returns whether one failed."""
-    from eval.reproduce.runner import OwnProcess, Runner, only_one
+    from eval.reproduce.runner import OnCluster, OwnProcess, Runner, only_one, read_resources
     from eval.reproduce.steps import other_versions
 
-    with only_one() as lock:
-        execute = OwnProcess(threads=threads, keep_open=lock)
-        runner = Runner(plan.steps, execute, execute.stop)
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(only_one())
+        if engine is None:
+            execute = OwnProcess(threads=options.threads, keep_open=lock)
+            jobs, runner = options.jobs or 1, Runner(plan.steps, execute, execute.stop)
+        else:
+            variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
+            commands = stack.enter_context(Commands(engine, variables=variables))
+            on_cluster = OnCluster(commands, read_resources(options.resources))
+            jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, on_cluster, commands.stop, commands.stop)
         _logger.info(_summary(plan, runner))
         if lines := other_versions([step for step in plan.steps if step not in runner.todo]):
             _logger.warning(
@@ -220,7 +241,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--rates", type=Path, metavar="FILE", help="speed and memory of real steps for --rehearse, as YAML (see below)")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
-    add("--jobs", type=positive, default=1, metavar="N", help="steps at the same time (default %(default)s)")
+    add("--jobs", type=positive, metavar="N", help="steps at the same time on this machine (default 1)")
+    add(
+        "--resources",
+        type=Path,
+        metavar="FILE",
+        help="with --engine ray: needs of kinds of steps, as YAML (see below)",
+    )
+    add_engine_options(parser)
     add("--threads", type=positive, metavar="N", help="threads of each step (default: as each command has it)")
     return parser
 

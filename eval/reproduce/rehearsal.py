@@ -26,10 +26,11 @@ from eval.report import write_report
 from eval.reproduce.leaderboard import write_leaderboard
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.plan import Plan, make_plan
-from eval.reproduce.runner import Rate, Runner, command_of, only_one, peak_bytes, reset_peak
+from eval.reproduce.runner import Rate, Runner, only_one, peak_bytes, reset_peak
 from eval.reproduce.steps import Step, log_of, marker_of, run_words
 from learned_sparse.collections import DESCRIPTION, load_collection
 from learned_sparse.core import LearnedSparseError, home, locked
+from learned_sparse.distribute import command_of
 
 DOCUMENTS = 240
 TRAINING_QUERIES, QUERIES = 80, 12

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import logging
 import os
@@ -11,9 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,10 +32,13 @@ from eval.reproduce.steps import (
     run_words,
     unmark,
 )
-from learned_sparse.core import LearnedSparseError, did_you_mean, home, locked, parse, read_yaml
+from learned_sparse.core import LearnedSparseError, did_you_mean, home, interrupts_later, locked, parse, read_yaml
+from learned_sparse.distribute import Commands, Resources, command_of
 from learned_sparse.index import INDEX_MANIFEST
 
 _logger = logging.getLogger(__name__)
+ON_GPU: tuple[Kind, ...] = ("train", "encode", "encode-queries", "rerank")
+"""Steps that compute on a GPU if there is one."""
 LOG_LINES = 12
 """Lines at the end of a log that are shown when a step fails."""
 _INTERRUPTED = (130, -signal.SIGINT)
@@ -59,9 +60,19 @@ class Outcome:
 class Runner:
     """Runs the steps of a plan in order. ``failed`` holds the error of failed steps and of steps that need them."""
 
-    def __init__(self, steps: Sequence[Step], execute: Execute, stop: Callable[[], None] = lambda: None) -> None:
-        """``stop`` ends what ``execute`` has started in other threads; it is called on an error."""
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        execute: Execute,
+        stop: Callable[[], None] = lambda: None,
+        interrupt: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``stop`` ends what ``execute`` has started in other threads; it is called on an error.
+
+        ``interrupt`` is called on Ctrl-C, which processes of this machine receive by themselves.
+        """
         self._steps, self._execute, self._stop = list(ordered(steps)), execute, stop
+        self._interrupt = interrupt
         self._done, self.failed = examine(self._steps)
         self.todo = [step for step in self._steps if step not in self._done and step not in self.failed]
         """Steps that are not done yet, in order; one whose needs are done again with equal output is skipped later."""
@@ -83,7 +94,8 @@ class Runner:
                     running[pool.submit(run_step, step, self._execute, alone=jobs == 1)] = step
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     self._end(running.pop(future), future.result())
-        except KeyboardInterrupt:  # the processes get the signal too and save their state
+        except KeyboardInterrupt:  # processes of this machine save their state
+            self._interrupt()
             raise
         except BaseException:
             self._stop()
@@ -131,14 +143,11 @@ class OwnProcess:
 
     def __call__(self, step: Step) -> str | None:
         """Run the command; the error holds the last lines of the log."""
-        log = log_of(step)
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log = _begun_log(step)
         words = [sys.executable, "-m", step.module, *run_words(step, quiet=True)]
         process: subprocess.Popen[bytes] | None = None
         try:
-            with log.open("a", encoding="utf-8", newline="\n") as file, _interrupt_afterwards() as interrupts:
-                file.write(f"$ {step.command}\n")
-                file.flush()
+            with log.open("a", encoding="utf-8", newline="\n") as file, interrupts_later() as interrupts:
                 process = subprocess.Popen(
                     words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment,
                     pass_fds=self._inherited,
@@ -160,7 +169,7 @@ class OwnProcess:
                 self._running.discard(process)
         if status in _INTERRUPTED:
             raise KeyboardInterrupt
-        return f"{step.command}\nexit status {status}; {log} ends with\n{_last_lines(log)}" if status else None
+        return _failure(step, status, log) if status else None
 
     def stop(self) -> None:
         """Terminate all running processes and wait for their end."""
@@ -171,18 +180,24 @@ class OwnProcess:
             process.wait()
 
 
-@contextmanager
-def _interrupt_afterwards() -> Iterator[list[int]]:
-    """Collect SIGINT in the main thread instead of raising it: ``Popen`` would lose the process it has started."""
-    interrupts: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupts
-        return
-    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
+class OnCluster:
+    """Runs each command as a task of a Ray cluster, with the resources of its kind of step; output goes to its log."""
+
+    def __init__(self, commands: Commands, stated: Mapping[str, Resources]) -> None:
+        """``stated``: resources of kinds of steps; others take those of one worker, a GPU only in ``ON_GPU``."""
+        self._commands, self._stated = commands, stated
+
+    def __call__(self, step: Step) -> str | None:
+        """Run the command; the error holds the last lines of the log."""
+        default = self._commands.default
+        if step.kind not in ON_GPU:
+            default = dataclasses.replace(default, gpus=0)
+        resources = self._stated.get(step.kind, default)
+        if not self._commands.fits(resources):
+            return f"{step.command}\nno node of the cluster has what steps of kind {step.kind} need: {resources}"
+        log = _begun_log(step)
+        status = self._commands.run(step.module, run_words(step, quiet=True), log, resources)
+        return _failure(step, status, log) if status else None
 
 
 class _CallingThread(Executor):
@@ -229,15 +244,6 @@ def in_this_process(step: Step) -> str | None:
     return None
 
 
-def command_of(name: str) -> Callable[[list[str]], int]:
-    """The ``main`` of ``python -m name``."""
-    module = importlib.import_module(name)
-    if hasattr(module, "__path__"):  # a package: its command is in __main__
-        module = importlib.import_module(f"{name}.__main__")
-    main: Callable[[list[str]], int] = module.main
-    return main
-
-
 @contextmanager
 def only_one() -> Iterator[int | None]:
     """Lock the home folder against other runners; gives the file descriptor that holds the lock.
@@ -271,14 +277,26 @@ class Rate:
 
 def read_rates(path: Path | None) -> dict[str, Rate]:
     """The rates of a YAML file, ``encode: {per_second: 900, memory_gb: 12}`` for each kind of step that it knows."""
-    rates: dict[str, Rate] = {}
+    rates = _by_kind(path, Rate)
+    for kind, rate in rates.items():
+        if any(value is not None and value <= 0 for value in dataclasses.astuple(rate)):
+            raise LearnedSparseError(f"{path}: {kind}: rates are above 0")
+    return rates
+
+
+def read_resources(path: Path | None) -> dict[str, Resources]:
+    """What kinds of steps take of a node, of a YAML file: ``train: {cpus: 8, gpus: 1, memory_gb: 40}``."""
+    return _by_kind(path, Resources)
+
+
+def _by_kind(path: Path | None, kind_of_value: type[T]) -> dict[str, T]:
+    """``{kind of step: values}`` of a YAML file; empty without one."""
+    parsed: dict[str, T] = {}
     for kind, values in (read_yaml(path) if path else {}).items():
         if kind not in get_args(Kind):
             raise LearnedSparseError(f"{path}: no kind of step {kind!r}{did_you_mean(kind, get_args(Kind))}")
-        rates[kind] = parse(Rate, values, f"{path}: {kind}")
-        if any(value is not None and value <= 0 for value in dataclasses.astuple(rates[kind])):
-            raise LearnedSparseError(f"{path}: {kind}: rates are above 0")
-    return rates
+        parsed[kind] = parse(kind_of_value, values, f"{path}: {kind}")
+    return parsed
 
 
 def free_bytes() -> int:
@@ -314,6 +332,19 @@ def _size(count: float) -> str:
     ('2 MB', '41.0 GB')
     """
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def _begun_log(step: Step) -> Path:
+    """The log of a step, with the command at its end."""
+    log = log_of(step)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8", newline="\n") as file:
+        file.write(f"$ {step.command}\n")
+    return log
+
+
+def _failure(step: Step, status: int, log: Path) -> str:
+    return f"{step.command}\nexit status {status}; {log} ends with\n{_last_lines(log)}"
 
 
 def _last_lines(log: Path) -> str:

@@ -2,7 +2,8 @@
 
 Read ``collection.py`` first: ``load_collection`` gives a ``Collection``, described by a YAML file or a folder's layout
 (``descriptions.py``), by a name of ir_datasets (``catalogue.py``), or generated (``pydoc.py``). ``documents.py``,
-``topics.py`` and ``trec.py`` read and write the files. ``python -m learned_sparse.collections`` lists what is known.
+``topics.py`` and ``trec.py`` read and write the files; ``ranges.py`` reads single parts of the documents.
+``python -m learned_sparse.collections`` lists what is known.
 """
 
 from __future__ import annotations
@@ -27,18 +28,22 @@ from learned_sparse.collections.documents import (
     read_documents,
 )
 from learned_sparse.collections.lines import BadLineError, json_object
+from learned_sparse.collections.ranges import CHANGED, InputParts, LineRange, input_parts, read_part, write_seek_index
 from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, check_segment_length, segments_for
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked, read_qrels, read_run, write_run
 
 __all__ = [
     "CATALOGUE",
+    "CHANGED",
     "DESCRIPTION",
     "BadLineError",
     "Collection",
     "DocumentReader",
     "Expansions",
     "Hits",
+    "InputParts",
+    "LineRange",
     "OnBadLine",
     "Qrels",
     "Run",
@@ -52,12 +57,14 @@ __all__ = [
     "check_segment_length",
     "data_root",
     "filed_under",
+    "input_parts",
     "json_object",
     "load_collection",
     "local_file",
     "named_split",
     "ranked",
     "read_documents",
+    "read_part",
     "read_qrels",
     "read_queries",
     "read_run",
@@ -65,4 +72,5 @@ __all__ = [
     "segments_for",
     "split_names",
     "write_run",
+    "write_seek_index",
 ]

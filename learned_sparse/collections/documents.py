@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -20,7 +19,7 @@ from learned_sparse.collections.lines import (
     extension,
     first_of,
     json_object,
-    read_lines,
+    positioned_lines,
 )
 from learned_sparse.core import Document, LearnedSparseError, raw_lines, without_mark
 
@@ -28,6 +27,7 @@ TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")
 
 OnBadLine = Literal["error", "skip"]
+Parser = Callable[[bytes], Document]
 Record = tuple[str, Callable[[Any], Document], Any]
 """The location of a record (``corpus.jsonl:17``), the function that parses it, and the record."""
 _log = logging.getLogger(__name__)
@@ -66,8 +66,12 @@ class DocumentReader(Iterator[Document]):
         """Number of lines left out so far, by reason."""
         self.first_skipped: dict[str, str] = {}
         """Location and description of the first line left out, by reason."""
-        self._on_bad_line = on_bad_line
+        self.records = records
+        """What the documents are made of; ``LineRecords`` for documents of files."""
+        self.on_bad_line = on_bad_line
         self._expansions: Expansions | None = None
+        self.expanded: Path | None = None
+        """File or folder of predicted queries."""
         self._documents = self._checked(records)
 
     @classmethod
@@ -78,7 +82,7 @@ class DocumentReader(Iterator[Document]):
 
     def expanded_by(self, path: Path | None) -> DocumentReader:
         """Take the predicted queries in ``path`` (``Expansions``) as expanded text of the documents; returns itself."""
-        self._expansions = None if path is None else Expansions(path)
+        self._expansions, self.expanded = None if path is None else Expansions(path), path
         return self
 
     @property
@@ -124,7 +128,7 @@ class DocumentReader(Iterator[Document]):
             self._expansions.report(self.source)
 
     def _count(self, where: str, error: BadLineError) -> None:
-        if self._on_bad_line == "error":
+        if self.on_bad_line == "error":
             raise LearnedSparseError(f"{where}: {error}; skip such lines with --on-bad-line skip") from error
         self.first_skipped.setdefault(error.reason, f"{where}: {error}")
         self.skipped[error.reason] = self.skipped.get(error.reason, 0) + 1
@@ -254,9 +258,40 @@ def read_documents(
     """
     path = Path(path)
     files = _files(path)
-    records = list(map(_records, files))  # an unknown extension is reported before anything is read
-    reader = DocumentReader(chain.from_iterable(records), source=str(path), files=files, on_bad_line=on_bad_line)
+    reader = DocumentReader(LineRecords(files), source=str(path), files=files, on_bad_line=on_bad_line)
     return reader.expanded_by(expanded)
+
+
+class LineRecords(Iterator[Record]):
+    """The lines of files as records, and the position of the last one."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        """An extension that is unknown raises before anything is read."""
+        self.file = self.number = 0
+        """File of the last record, from 0, and its number among all records, from 1."""
+        self.line = self.offset = 0
+        """Number of its line, from 1, and the bytes (decompressed) in front of it."""
+        self._records = self._read(files, list(map(parser_of, files)))
+
+    def __next__(self) -> Record:
+        return next(self._records)
+
+    def _read(self, files: Sequence[Path], parsers: Sequence[Parser]) -> Iterator[Record]:
+        for self.file, (path, parse) in enumerate(zip(files, parsers, strict=True)):
+            for self.line, self.offset, line in positioned_lines(raw_lines(path)):
+                self.number += 1
+                yield f"{path}:{self.line}", parse, line
+
+
+def parser_of(file: Path) -> Parser:
+    """The function that parses a line of ``file``, by its extension."""
+    parse = _PARSERS.get(extension(file))
+    if parse is None:
+        raise LearnedSparseError(
+            f"{file}: unknown kind of file; documents are read from {', '.join(_PARSERS)} (each also with .gz); "
+            "rename it, or move it out of the folder"
+        )
+    return parse
 
 
 def parse_json(line: bytes) -> Document:
@@ -307,23 +342,13 @@ def without_marks(document: Document) -> Document:
     return Document(document.id, without_mark(document.text), expanded if expanded.strip() else "")
 
 
-_PARSERS: Mapping[str, Callable[[bytes], Document]] = {
+_PARSERS: Mapping[str, Parser] = {
     ".jsonl": parse_json, ".json": parse_json, ".tsv": parse_tsv, ".txt": parse_tsv,
 }  # fmt: skip
 
 
 def _digest(id: str) -> int:
     return int.from_bytes(blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-
-
-def _records(file: Path) -> Iterator[Record]:
-    parse = _PARSERS.get(extension(file))
-    if parse is None:
-        raise LearnedSparseError(
-            f"{file}: unknown kind of file; documents are read from {', '.join(_PARSERS)} (each also with .gz); "
-            "rename it, or move it out of the folder"
-        )
-    return ((f"{file}:{number}", parse, line) for number, line in read_lines(file))
 
 
 def _joined(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,18 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
     A byte order mark at the beginning of a line is left out too: files that have one are joined with ``cat``.
     """
-    for number, line in raw_lines(path):
+    return ((number, line) for number, _, line in positioned_lines(raw_lines(path)))
+
+
+def positioned_lines(lines: Iterable[tuple[int, bytes]], offset: int = 0) -> Iterator[tuple[int, int, bytes]]:
+    """The lines of ``read_lines``, with their offsets; the first of ``lines`` is ``offset`` bytes into a file."""
+    for number, line in lines:
+        start, offset = offset, offset + len(line)
         line = line.rstrip(b"\r\n")
         while line.startswith(_BYTE_ORDER_MARK):
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.strip(b" "):
-            yield number, line
+            yield number, start, line
 
 
 def extension(path: Path) -> str:

@@ -85,6 +85,15 @@ class Segmentation:
                 first += 1
         return spans
 
+    def warnings(self, ids_with_delimiter: int) -> Iterator[str]:
+        """A warning if stock Pyserini would read ids of segments wrongly."""
+        if ids_with_delimiter:
+            yield (
+                f"{ids_with_delimiter:,} documents have {self.delimiter!r} in their ids: learned_sparse.search takes "
+                "the last one as the end of the id, but --max-passage of stock Pyserini takes the first; for stock "
+                "commands, encode again with another --segment-delimiter"
+            )
+
     def _end(self, words: Sequence[Word], first: int) -> int:
         """One past the last word that fits into a segment from word ``first``; at least ``first + 1``."""
         end, tokens = first + 1, words[first][2]
@@ -116,7 +125,7 @@ class SegmentReader(Iterator[Document]):
         """Maximum number of segments of one document so far."""
         self.ids_with_delimiter = 0
         """Documents so far whose id holds the delimiter."""
-        self._segmentation = segmentation
+        self._segmentation, self.delimiter = segmentation, segmentation.delimiter
         self._segments = self._split(reader, words)
 
     def __next__(self) -> Document:
@@ -126,13 +135,7 @@ class SegmentReader(Iterator[Document]):
 
     def warnings(self) -> Iterator[str]:
         """A warning if stock Pyserini would read ids of segments wrongly."""
-        if self.ids_with_delimiter:
-            delimiter = self._segmentation.delimiter
-            yield (
-                f"{self.ids_with_delimiter:,} documents have {delimiter!r} in their ids: learned_sparse.search takes "
-                "the last one as the end of the id, but --max-passage of stock Pyserini takes the first; for stock "
-                "commands, encode again with another --segment-delimiter"
-            )
+        return self._segmentation.warnings(self.ids_with_delimiter)
 
     def _split(self, reader: DocumentReader, words: WordsOf) -> Iterator[Document]:
         while documents := list(islice(reader, _CHUNK_SIZE)):
@@ -144,7 +147,7 @@ class SegmentReader(Iterator[Document]):
                 yield from self._numbered(document, spans)
 
     def _numbered(self, document: Document, spans: Sequence[tuple[int, int]]) -> Iterator[Document]:
-        delimiter = self._segmentation.delimiter
+        delimiter = self.delimiter
         self.ids_with_delimiter += delimiter in document.id
         for number, (start, end) in enumerate(spans):
             yield Document(f"{document.id}{delimiter}{number}", document.text[start:end], document.expanded)

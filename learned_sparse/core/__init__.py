@@ -9,7 +9,7 @@ and memory.
 from __future__ import annotations
 
 from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_encoder, without_empty_texts
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, interrupts_later, run_main
 from learned_sparse.core.files import (
     atomic_write,
     check_name,
@@ -82,6 +82,7 @@ __all__ = [
     "encoded_folders",
     "home",
     "index_folder",
+    "interrupts_later",
     "is_name",
     "lazy_names",
     "load_encoder",

@@ -151,6 +151,20 @@ def _signals_end() -> Iterator[None]:
         sys.unraisablehook = report
 
 
+@contextlib.contextmanager
+def interrupts_later() -> Iterator[list[int]]:
+    """Collect SIGINT in the main thread instead of raising it: ``Popen`` would lose the process it has started."""
+    interrupts: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _prepare_output() -> None:
     """Print UTF-8 (on a terminal: in its encoding), and escape what cannot be encoded.
 

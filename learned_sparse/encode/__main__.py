@@ -8,6 +8,8 @@ import sys
 import time
 
 from learned_sparse.core import default_checkpoint, locked
+from learned_sparse.distribute import Engine
+from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.parts import check_output
 from learned_sparse.encode.run import Source, encode_source, open_source
@@ -24,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.output is None and not options.overwrite:  # default folders are continued, or found complete
         options.resume = True
     checkpoint = options.checkpoint or default_checkpoint(options.model)
-    source = open_source(options)
+    engine, source = Engine.from_options(options), open_source(options)
     check_output(source.output, resume=options.resume, overwrite=options.overwrite)
     _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)
     started = time.monotonic()
@@ -35,7 +37,10 @@ def main(argv: list[str] | None = None) -> int:
         locked(source.output),
         tqdm(desc=source.name, unit=" documents", total=total, disable=not shown) as progress,
     ):
-        manifest = encode_source(options, checkpoint, source, progress.update)
+        if engine is None:
+            manifest = encode_source(options, checkpoint, source, progress.update)
+        else:
+            manifest = encode_with_ray(options, checkpoint, source, engine, progress=progress.update)
     _report(manifest, source, time.monotonic() - started)
     print(f"next: python -m learned_sparse.{_next_command(options, source)}")
     return 0

@@ -10,13 +10,15 @@ from typing import Any, get_args
 
 from learned_sparse.collections import Segmentation, Which, add_bad_line_option
 from learned_sparse.core import LearnedSparseError, add_set_option, parse_changes, positive
+from learned_sparse.distribute import add_engine_options
 from learned_sparse.encode.documents import PART_SIZE
 
 DEMO_COLLECTION = "pydoc"
 DEMO_MODELS = frozenset({"sparterm", "sparterm-literal", "splade", "spade", "uhd"})
 """Names of the checkpoints of ``make demo``. Without ``--collection`` and ``--input``, these are encoded on pydoc."""
 _NOT_RECORDED = frozenset(
-    {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data", "devices"}
+    {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data"}
+    | {"engine", "address", "workers", "gpus_per_worker"}
     | {"times", "expanded"}  # the latter is recorded if it is given
 )
 """Options without effect on vectors or files, and options that are fields of the manifest."""
@@ -33,7 +35,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     options.changes = parse_changes(vars(options).pop("set"))
     if options.collection is None and options.input is None:
         options.collection = _default_collection(options.model, options.checkpoint)
-    if not options.queries:
+    if not options.queries and options.engine == "process":
         options.num_shards, options.shard_id = _shards(options.num_shards, options.shard_id)
     options.num_shards, options.shard_id = options.num_shards or 1, options.shard_id or 0
     _check(options)
@@ -59,11 +61,8 @@ def recorded_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise if two options exclude or need each other."""
-    if options.devices:
-        raise LearnedSparseError(
-            "--devices: start one process per device, each with --device DEVICE, --num-shards "
-            f"{len(options.devices)} and its own --shard-id, 0 to {len(options.devices) - 1}"
-        )
+    if options.engine == "ray":
+        _check_engine(options)
     if not 0 <= options.shard_id < options.num_shards:
         raise LearnedSparseError(
             f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {options.num_shards - 1}"
@@ -85,6 +84,16 @@ def _check(options: argparse.Namespace) -> None:
         raise LearnedSparseError(f"--segments {options.segments}: documents keep their ids; omit --segment-delimiter")
     if options.segment_length is None and segments != (None, None, None):
         raise LearnedSparseError("--segments, --segment-overlap and --segment-delimiter need --segment-length")
+
+
+def _check_engine(options: argparse.Namespace) -> None:
+    """Raise if an option is not for several workers."""
+    if options.queries:
+        raise LearnedSparseError("--engine ray is for documents; queries are few, and one process encodes them")
+    if options.num_shards > 1:
+        raise LearnedSparseError("--num-shards is for processes without Ray; with --engine ray, give --workers")
+    if options.times is not None:
+        raise LearnedSparseError("--times measures one process; omit it with --engine ray")
 
 
 def _default_collection(model: str, checkpoint: str | None) -> str:
@@ -143,7 +152,6 @@ def _parser() -> argparse.ArgumentParser:
     earlier("--overwrite", action="store_true", help="remove the output of an earlier run")
     where("--gzip", action="store_true", help="compress the part files")
     where("--part-size", type=positive, default=PART_SIZE, metavar="N", help="documents a file: %(default)s")
-    where("--devices", nargs="+", help=argparse.SUPPRESS)  # an error that names --num-shards
     where(
         "--num-shards", type=positive, metavar="N", help="divide the parts among N processes; default: WORLD_SIZE, "
         "else SLURM_NTASKS, else 1",
@@ -155,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
 
     where("--times", type=Path, metavar="FILE", help="write the number of documents encoded and the seconds as JSON")
 
+    add_engine_options(parser)
     segments = parser.add_argument_group("long documents").add_argument
     segments("--segment-length", type=int, metavar="TOKENS", help="cut document D into segments D#0, D#1, ...")
     segments(

@@ -115,8 +115,9 @@ def describe_run(encoder: Encoder, query_encoder: Encoder | None = None, **field
 class PartFolder:
     """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder."""
 
-    def __init__(self, folder: Path, *, compress: bool = False) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, compress: bool = False, wait: bool = False) -> None:
+        """``wait`` until another process that writes the same part has ended; else that is an error."""
+        self.folder, self._wait = folder, wait
         self.stored: Manifest | None = None
         """Manifest of the earlier run, until something is written."""
         self._compress = compress
@@ -195,7 +196,7 @@ class PartFolder:
 
     def open(self, number: int) -> contextlib.AbstractContextManager[PartFile]:
         """Open the file of part ``number`` for writing."""
-        return open_part(self.file(number), compress=self._compress)
+        return open_part(self.file(number), compress=self._compress, wait=self._wait)
 
     def record(self, window: Window, sha256: str, counts: Counts, manifest: Manifest) -> PartRecord:
         """Write the record of a part whose file is complete, with the SHA-256 of the file."""
@@ -213,6 +214,7 @@ class PartFolder:
         A folder that was complete before, and still is, keeps its manifest. Raises if ``vectors`` lacks a part, or
         holds other files that Anserini would index too.
         """
+        self._sweep()
         known = {self.file(number) for number in records}
         if missing := sorted(path for path in known if not path.is_file()):
             raise LearnedSparseError(f"{missing[0]}: removed while the others were written; encode with --resume")
@@ -236,6 +238,13 @@ class PartFolder:
         for path in anserini_files(self.folder / "vectors"):
             if not _PART.fullmatch(path.name) or path.parent != self.folder / "vectors":
                 raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
+
+    def _sweep(self) -> None:
+        """Remove temporary files and locks of killed writers; the folder is locked, and its parts are written."""
+        for below in ("progress", "vectors"):
+            for path in (self.folder / below).glob(".part-*"):
+                if _LEFTOVER.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
 
     def _clear(self) -> None:
         """Remove what an earlier run wrote."""

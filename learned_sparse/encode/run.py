@@ -24,7 +24,6 @@ from learned_sparse.core import (
     LuceneTerms,
     Quantizer,
     Query,
-    Side,
     SparseBatch,
     encode_texts,
     load_encoder,
@@ -33,10 +32,12 @@ from learned_sparse.core import (
     vectors_folder,
     write_json,
 )
-from learned_sparse.encode.documents import DocumentEncoding, Progress, impact_counts
+from learned_sparse.core import Side as SideName
+from learned_sparse.encode.documents import DocumentEncoding, Progress
 from learned_sparse.encode.options import recorded_options
 from learned_sparse.encode.parts import Describe, PartFolder, Window, describe_run
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
+from learned_sparse.encode.slices import impact_counts
 from learned_sparse.jsonvector import ENCODED, TOPICS, Manifest, Part, write_queries
 
 WINDOW = 2048
@@ -107,12 +108,19 @@ def open_source(options: Namespace) -> Source:
     )  # fmt: skip
 
 
-def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
-    """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest.
+@dataclass(frozen=True)
+class Side:
+    """One side of a checkpoint, for documents or for queries."""
 
-    The manifest of documents records the query side too, with the same revision, device, data type and settings.
-    """
-    side: Side = "query" if options.queries else "document"
+    encoder: Encoder
+    describe: Describe
+    """Of documents, the manifest records the query side too, with the same revision, device, dtype and settings."""
+    quantizer: Quantizer | Calibration
+
+
+def load_side(options: Namespace, checkpoint: str, source: Source) -> Side:
+    """Load what encodes ``source``."""
+    side: SideName = "query" if options.queries else "document"
     shared = {
         "model": options.model,
         "revision": options.revision,
@@ -141,21 +149,29 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     quantizer = choose_quantizer(
         side, encoder, factor=options.quantization_factor, bits=options.bits, percentile=options.calibration
     )
+    return Side(encoder, describe, quantizer)
+
+
+def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
+    """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
+    side = load_side(options, checkpoint, source)
     if source.reader is None:
-        return _encode_queries(options, source, encoder, quantizer, describe)
+        return _encode_queries(options, source, side)
     segmentation = Segmentation.recorded(vars(options))
     encoding = DocumentEncoding(
         PartFolder(source.output, compress=options.gzip),
-        segments_for(encoder, source.reader, segmentation)
+        segments_for(side.encoder, source.reader, segmentation)
         if segmentation and not segmentation.adds_up
         else source.reader,
-        encoder,
+        side.encoder,
         options.part_size,
         adding_up=segmentation if segmentation and segmentation.adds_up else None,
         num_shards=options.num_shards,
         shard_id=options.shard_id,
     )
-    manifest = encoding.run(quantizer, describe, resume=options.resume, overwrite=options.overwrite, progress=progress)
+    manifest = encoding.run(
+        side.quantizer, side.describe, resume=options.resume, overwrite=options.overwrite, progress=progress
+    )
     if options.times and encoding.encoded:
         write_json(options.times, {"documents": encoding.encoded, "seconds": round(encoding.seconds, 3)})
     return manifest
@@ -166,19 +182,17 @@ def _lines(file: Path) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
 
 
-def _encode_queries(
-    options: Namespace, source: Source, encoder: Encoder, quantizer: Quantizer | Calibration, describe: Describe
-) -> Manifest:
+def _encode_queries(options: Namespace, source: Source, side: Side) -> Manifest:
     """Write ``queries.tsv``, ``queries.jsonl`` and the manifest.
 
     Queries are few: a resumed run compares the settings, then encodes all queries again.
     """
-    queries, folder = source.queries, source.output
+    queries, folder, quantizer = source.queries, source.output, side.quantizer
     if not queries:
         raise LearnedSparseError(f"{source.name}: there are no queries to encode")
     parts = PartFolder(folder)
     fixed = quantizer if isinstance(quantizer, Quantizer) else None
-    manifest = parts.begin(describe, fixed, resume=options.resume, overwrite=options.overwrite)
+    manifest = parts.begin(side.describe, fixed, resume=options.resume, overwrite=options.overwrite)
     stored = parts.stored
     if manifest and stored and stored.complete and stored.input[-1:] != manifest.input[-1:]:
         raise LearnedSparseError(
@@ -187,14 +201,14 @@ def _encode_queries(
         )
     ids, texts = [query.id for query in queries], [query.text for query in queries]
     weights = SparseBatch.concatenate(
-        [encode_texts(encoder, texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
+        [encode_texts(side.encoder, texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
     )
     if manifest is None:
         quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
-        manifest = describe(quantizer)
+        manifest = side.describe(quantizer)
     impacts, statistics = manifest.quantizer.quantize(weights, ids)
     parts.save_unfinished(manifest)
-    warnings = write_queries(folder, queries, impacts, LuceneTerms(encoder.terms))
+    warnings = write_queries(folder, queries, impacts, LuceneTerms(side.encoder.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
     counts = dataclasses.replace(impact_counts(impacts, statistics), read=len(queries), empty_texts=empty)

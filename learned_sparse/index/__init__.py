@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, is_index_note
-from learned_sparse.index.vectors import VectorFiles, encoded_files, plain_files
+from learned_sparse.index.vectors import VectorFiles, encoded_files, open_vectors, plain_files
 
 __all__ = [
     "INDEX_MANIFEST",
@@ -17,5 +17,6 @@ __all__ = [
     "build_index",
     "encoded_files",
     "is_index_note",
+    "open_vectors",
     "plain_files",
 ]

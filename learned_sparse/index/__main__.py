@@ -7,6 +7,7 @@ from pathlib import Path
 
 from learned_sparse.collections import Collection, OnBadLine, add_bad_line_option, load_collection, read_documents
 from learned_sparse.core import LearnedSparseError, encoded_folders, index_folder, positive, run_main
+from learned_sparse.distribute import Engine, add_engine_options
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, encoded_files, open_vectors, plain_files
@@ -20,6 +21,7 @@ examples:
   python -m learned_sparse.index --input FOLDER --quantize VECTORS --index INDEX      ... with float weights
   python -m learned_sparse.index --model sparterm --anserini --storeRaw           by Anserini's IndexCollection, slower
   python -m learned_sparse.index --bm25 --collection scifact                      the baseline
+  python -m learned_sparse.index --model sparterm --engine ray --workers 4 --keep-shards
   python -m learned_sparse.index --model sparterm --verify 1000       compare 1,000 documents of an existing index
 """
 
@@ -64,6 +66,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="index nothing; compare the postings of N documents with the files; status 2 if any differ",
     )
+    parser.add_argument("--keep-shards", action="store_true", help="with --engine ray: keep the index of each worker")
+    add_engine_options(parser)
     for name in STORE:
         parser.add_argument(
             f"--store{name}", action="append_const", const=name, dest="store", help=f"Anserini's -store{name}"
@@ -83,6 +87,11 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--quantize needs --input, and goes with neither --bm25, --verify nor --no-manifest")
     if (options.bits or options.quantization_factor is not None) and not options.quantize:
         raise LearnedSparseError("--bits and --quantization-factor need --quantize DIR, which gets the impacts")
+    engine = Engine.from_options(options)
+    if engine and (options.bm25 or options.anserini or options.verify):
+        raise LearnedSparseError("--engine ray is for impacts as numbers: not with --bm25, --anserini or --verify")
+    if options.keep_shards and not engine:
+        raise LearnedSparseError("--keep-shards belongs to --engine ray; give that too")
     if not options.input and not model:
         raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
     if not options.index and not model:
@@ -91,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
     index = options.index or index_folder(collection.name, model)
     if options.verify is not None:
         return _verify(options, collection.name, index)
-    summary = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection.name, index)
+    summary = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection.name, index, engine)
     print(f"{index}: {summary}")
     return 0
 
@@ -146,7 +155,7 @@ def _check_pruned(folder: Path, collection: str, model: str) -> None:
         )
 
 
-def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
+def _vectors(options: argparse.Namespace, collection: str, index: Path, engine: Engine | None) -> str:
     vectors = _files(options, collection)
     if not options.overwrite and not options.store and is_index_of(vectors, index):
         note = IndexNote.load(index)
@@ -161,6 +170,8 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path) -> str:
             overwrite=options.overwrite,
             heap=options.heap,
             direct=not options.anserini,
+            engine=engine,
+            keep_shards=options.keep_shards,
         )
     if not vectors.manifests:
         print(f"not verified: {UNVERIFIED}; name the encoder of queries with --checkpoint, or search encoded queries")

@@ -7,14 +7,17 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from learned_sparse.core import Document, LearnedSparseError, processors, unfit_id_reason
+from learned_sparse.distribute import Engine
 from learned_sparse.index.direct import index_directly
 from learned_sparse.index.note import IndexNote, new_index
+from learned_sparse.index.shards import index_shards
 from learned_sparse.index.vectors import Check, VectorFiles, check_index, open_vectors
-from learned_sparse.lucene import IndexedCounts, anserini_jar, index_collection, read_contents
+from learned_sparse.lucene import IndexedCounts, anserini_jar, index_collection, read_contents, shard_folders
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +36,23 @@ def build_index(
     overwrite: bool = False,
     heap: str | None = None,
     direct: bool = True,
+    engine: Engine | None = None,
+    keep_shards: bool = False,
 ) -> IndexNote:
     """Index ``vectors`` into the folder ``index`` and compare the two; the folder appears only if nothing differs.
 
     ``vectors`` are a folder written by learned_sparse.encode, all its shards, or folders of JsonVectorCollection files.
     ``direct``: write each impact as one number; else Anserini's IndexCollection repeats each term impact times.
     ``threads`` defaults to one for each processor, at most 4 (with Anserini: one for each file). ``heap`` (``"4g"``)
-    limits the memory of Java. Returns the note that is saved in the index.
+    limits the memory of Java. With an ``engine``, each of its workers indexes a part of the files; the indexes are
+    merged, or with ``keep_shards`` kept as a set, which is searched like one index. Returns the note that is saved in
+    the index.
     """
     vectors, index = open_vectors(vectors), Path(index)
+    if keep_shards and not vectors.manifests:
+        raise LearnedSparseError(
+            "--keep-shards needs vectors with a manifest: without one, two shards could have documents of one id"
+        )
     if not sum(vectors.documents):
         raise LearnedSparseError("no documents to index; encode a collection first")
     impact = vectors.scoring == "impact"
@@ -49,14 +60,18 @@ def build_index(
     with new_index(index, overwrite=overwrite) as folder:
         logger.info("indexing %s documents of %s files", f"{sum(vectors.documents):,}", f"{len(vectors.files):,}")
         if direct:
-            read = index_directly(vectors.files, folder, impact=impact, store=store, threads=threads, heap=heap)
+            how: Any = {"store": store, "threads": threads, "heap": heap}
+            if engine is None:
+                read = index_directly(vectors.files, folder, impact=impact, **how)
+            else:
+                read = index_shards(engine, vectors, folder, merge=not keep_shards, **how)
             check = verify(vectors, folder)
             _compare(index, "sum of impacts", read.total_impacts, check.contents.total_impacts)
         else:
             counts = _with_anserini(vectors.files, folder, options, threads, heap)
             _compare(index, "documents by Anserini's log", sum(vectors.documents), counts.documents)
             check = verify(vectors, folder)
-        facts = {
+        facts: dict[str, Any] = {
             "anserini": anserini_jar().name,
             "indexer": "direct" if direct else "IndexCollection",
             "documents": check.contents.documents,
@@ -65,6 +80,8 @@ def build_index(
             "options": options,
             "verified_documents": check.documents,
         }
+        if keep_shards:
+            facts["shards"] = len(shard_folders(folder))
         note = IndexNote(vectors.scoring, vectors.manifests, facts)
         note.save(folder)
     return note

@@ -12,7 +12,7 @@ from learned_sparse.jsonvector import (
     MANIFEST,
     LineReader,
     Manifest,
-    check_together,
+    load_manifests,
     numbered_lines,
     read_vectors,
     vector_files,
@@ -51,13 +51,7 @@ def encoded_files(folders: Sequence[Path]) -> VectorFiles:
 
     ``LearnedSparseError``: a file differs from its manifest, or the shards were encoded with different settings.
     """
-    manifests = [Manifest.load(folder) for folder in folders]
-    for folder, manifest in zip(folders, manifests, strict=True):
-        if manifest.kind != "documents":
-            raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed")
-        for problem in manifest.problems(folder):
-            raise LearnedSparseError(f"{problem}; encode again, or index plain vectors with --no-manifest")
-    check_together(folders, manifests)
+    manifests = load_manifests(folders)
     parts = [
         (folder / part.file, part.documents) for folder, m in zip(folders, manifests, strict=True) for part in m.parts
     ]

@@ -2,7 +2,7 @@
 
 ``read_vectors`` iterates documents, ``load_vectors`` reads them into arrays, and ``write_part`` writes a file. A
 ``Manifest`` beside the files records their origin, counts and checksums. ``weights`` reads vectors of other tools. Read
-``manifest`` first, then ``reader``, ``writer`` and ``queries``.
+``manifest`` first, then ``reader``, ``writer`` and ``queries``; ``prune`` is a command.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from learned_sparse.jsonvector.manifest import (
     anserini_files,
     check_together,
     differences,
+    load_manifests,
     parts_sha256,
     same_vectors,
     versions,
@@ -35,6 +36,7 @@ from learned_sparse.jsonvector.queries import (
 from learned_sparse.jsonvector.reader import (
     BadLineError,
     LineReader,
+    frequent_terms,
     load_vectors,
     numbered_lines,
     read_vectors,
@@ -62,6 +64,8 @@ __all__ = [
     "check_together",
     "convert_ciff",
     "differences",
+    "frequent_terms",
+    "load_manifests",
     "load_vectors",
     "numbered_lines",
     "open_part",

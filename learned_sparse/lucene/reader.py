@@ -116,19 +116,36 @@ def ids_near(index: Path, document_id: str, count: int = 3) -> list[str]:
 
 
 def open_reader(index: Path) -> Any:
-    """Lucene's ``IndexReader``; the caller closes it."""
+    """Lucene's ``IndexReader`` of an index, or of all shards of a set as of one index; the caller closes it."""
     start_jvm()
     from jnius import JavaException, autoclass, cast
 
-    path = autoclass("java.nio.file.Paths").get(str(index.resolve()))
+    folders = [str(folder.resolve()) for folder in shard_folders(index) or [index]]
     try:
-        directory = autoclass("org.apache.lucene.store.FSDirectory").open(path)
-        reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
+        reader = autoclass("learnedsparse.LuceneSets").open(folders)
     except JavaException as error:
         raise LearnedSparseError(
             f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
         ) from None
     return cast("org.apache.lucene.index.IndexReader", reader)
+
+
+def shard_folder(index: Path, number: int, count: int) -> Path:
+    """Folder of one of ``count`` indexes of a set."""
+    return index / f"shard-{number:05d}-of-{count:05d}"
+
+
+def shard_folders(index: Path) -> list[Path]:
+    """Folders of a set, in order; none for one index. ``LearnedSparseError``: one of them is missing."""
+    folders = sorted(index.glob("shard-*-of-*"))
+    count = int(folders[0].name.rpartition("-")[2]) if folders else 0
+    expected = [shard_folder(index, number, count) for number in range(count)]
+    if folders != expected:
+        missing = sorted({*expected} - {*folders}) or folders
+        raise LearnedSparseError(
+            f"{missing[0]}: missing, or of another set; make the index again with learned_sparse.index --overwrite"
+        )
+    return folders
 
 
 @contextlib.contextmanager

@@ -64,6 +64,13 @@ class LuceneWriter:
             problem = _OUT_OF_MEMORY if _OUT_OF_MEMORY in str(error.classname) else str(error)
         self._check(problem)
 
+    def add_indexes(self, indexes: Sequence[Path]) -> None:
+        """Copy whole indexes of the same fields, in their order. Memory does not grow with their size."""
+        from jnius import autoclass
+
+        folders = [str(index.resolve()) for index in indexes]
+        self._check(autoclass("learnedsparse.LuceneSets").addIndexes(self._writer, folders))
+
     def __enter__(self) -> LuceneWriter:
         return self
 
@@ -90,6 +97,15 @@ class LuceneWriter:
             raise LearnedSparseError(f"{self._index}: Lucene: {problem}" + ("; free disk space" if full else ""))
         if problem is not None:
             raise LuceneError(problem)
+
+
+def merge_indexes(indexes: Sequence[Path], index: Path, *, impact: bool, heap: str | None = None) -> None:
+    """Merge ``indexes`` into the folder ``index``, in one segment, as a ``LuceneWriter`` of all documents would."""
+    try:
+        with LuceneWriter(index, impact=impact, heap=heap) as writer:
+            writer.add_indexes(indexes)
+    except LuceneError as error:
+        raise LearnedSparseError(f"{index}: Lucene: {error}") from error
 
 
 def detach_thread() -> None:

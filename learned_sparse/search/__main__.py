@@ -7,6 +7,7 @@ import logging
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from learned_sparse.collections import Collection, load_collection, read_queries, write_run
 from learned_sparse.core import (
@@ -21,7 +22,8 @@ from learned_sparse.core import (
     run_file,
     run_main,
 )
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
+from learned_sparse.distribute import Engine, add_engine_options
+from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.jsonvector import (
     MANIFEST,
     UNVERIFIED,
@@ -31,7 +33,8 @@ from learned_sparse.jsonvector import (
     same_vectors,
     topic_text,
 )
-from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.distributed import check_note, search_with_ray
+from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
     CHUNK_SIZE,
@@ -53,6 +56,8 @@ Hits, their order and their scores are those of Pyserini's search.lucene with --
 scores by steps of 0.000001, and rounds BM25 scores to four decimals.)
 In an index of segments, --hits counts documents, each scored by its best segment (MaxP).
 --backend exact holds all vectors in memory and starts no Java: the same run, fastest below some 100,000 documents.
+--backend pisa gives the same scores, from an index that is built at each call; at the last rank, another document may
+have the same score. --backend seismic is approximate: eval.costs states its recall. Both are extras of this package.
 An index without learned_sparse.json, such as a prebuilt one, needs --checkpoint.
 
 examples:
@@ -70,8 +75,9 @@ STOCK_COMMAND = (
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parse(argv)
+    engine = Engine.from_options(options)
     collection = load_collection(options.collection or "pydoc", data=options.data)
-    path, index_note, exact = _target(options, collection.name)
+    path, index_note, vectors = _target(options, collection.name)
     queries, output, remove_query = _queries(options, collection, path)
     if options.query_vectors:
         queries, rows = _encoded_queries(options, index_note)
@@ -79,9 +85,14 @@ def main(argv: list[str] | None = None) -> int:
         rows = _encode(queries, path, index_note, options)
     scoring, check = index_note.scoring, not options.no_check
     bm25 = bm25_parameters(options)
-    with open_searcher(path, scoring, heap=options.heap, exact=exact, check=check, bm25=bm25) as search:
-        if exact is None and (path / INDEX_MANIFEST).is_file() and IndexNote.load(path) != index_note:
-            raise LearnedSparseError(f"{path}: was replaced while the queries were encoded; run the search again")
+    how: dict[str, Any] = {"heap": options.heap, "check": check, "bm25": bm25}
+    with (
+        open_searcher(path, scoring, vectors=vectors, **how)
+        if engine is None
+        else search_with_ray(engine, path, index_note, **how)
+    ) as search:
+        if vectors is None:
+            check_note(path, index_note)
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
         results = search_all(
             search, queries_by_id(queries, rows), options.hits, threads=options.threads, chunk_size=options.batch_size,
@@ -113,10 +124,10 @@ def parser() -> argparse.ArgumentParser:
     where("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
     where("--model", metavar="NAME", help="model whose index of --collection is in the home folder")
     where("--bm25", action="store_true", help="search the index of plain text of --collection")
-    where("--backend", choices=["lucene", "exact"], default="lucene", help="searcher (default %(default)s)")
+    add_backend_options(where)
     where(
         "--vectors", type=Path, nargs="+", metavar="DIR",
-        help="for --backend exact: encoded documents, or all their shards (default: by --collection and --model)",
+        help="for other backends than lucene: encoded documents, all shards (default: by --collection and --model)",
     )  # fmt: skip
     where("--checkpoint", metavar="DIR", help="encoder of the queries (default: the one recorded in the index)")
     where("--device", help="device to encode on, such as cpu or cuda:0")
@@ -142,7 +153,13 @@ def parser() -> argparse.ArgumentParser:
     how("--output", type=Path, metavar="RUN", help="run file (default: by collection, split and model)")
     how("--output-format", choices=["trec", "msmarco"], default="trec", help="(default %(default)s)")
     how("--hits", type=positive, default=1000, metavar="K", help="documents per query (default %(default)s)")
-    how("--threads", type=positive, default=1, metavar="N", help="threads that search (default %(default)s)")
+    how(
+        "--threads",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="threads that search, of each worker with --engine ray (default %(default)s)",
+    )
     how(
         "--batch-size", type=positive, default=CHUNK_SIZE, metavar="N",
         help="queries searched before their hits are written (default %(default)s)",
@@ -152,6 +169,7 @@ def parser() -> argparse.ArgumentParser:
     how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
     how("--max-passage", action="store_true", help="rank documents by the best of their segments among --hits segments")
     how("--max-passage-hits", type=positive, metavar="K", help="documents kept by --max-passage (default 100)")
+    add_engine_options(parser)
     how("--max-passage-delimiter", metavar="TEXT", help="between document id and segment (default #)")
     return parser
 
@@ -168,12 +186,18 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
             f"{words}: unknown to learned_sparse.search (see --help). For other options of Pyserini's search.lucene, "
             f"encode the queries with python -m learned_sparse.encode --queries, then run {STOCK_COMMAND} {words}"
         )
-    if options.backend == "exact" and (options.index or options.bm25 or not (options.vectors or options.model)):
-        raise LearnedSparseError("--backend exact reads vectors, no index: give --vectors DIR or --model NAME")
-    if options.backend == "lucene" and options.vectors:
-        raise LearnedSparseError("--vectors are for --backend exact; Lucene reads an index")
+    reads_vectors = options.backend != "lucene"
+    if reads_vectors and (options.index or options.bm25 or not (options.vectors or options.model)):
+        raise LearnedSparseError(
+            f"--backend {options.backend} reads vectors, no index: give --vectors DIR or --model NAME"
+        )
+    if options.vectors and not reads_vectors:
+        raise LearnedSparseError("--vectors are for --backend exact, pisa or seismic; Lucene reads an index")
+    if reads_vectors and options.engine == "ray":
+        raise LearnedSparseError(f"--engine ray searches with Lucene; omit --backend {options.backend}")
     if not (options.index or options.model or options.bm25 or options.vectors):
         raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")
+    seismic_settings(options)
     if (options.topics or options.query_vectors) and not options.output:
         raise LearnedSparseError(f"--{'topics' if options.topics else 'query-vectors'} needs --output RUN")
     encoding = ("topics", "split", "checkpoint", "device", "set", "bm25")
@@ -187,8 +211,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, ExactSearcher | None]:
-    """The index and its note, or the first folder of vectors with a note of its manifests and the exact searcher."""
+def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNote, VectorSearcher | None]:
+    """The index and its note, or the first folder of vectors with a note of its manifests and a searcher of vectors."""
     if options.backend == "lucene":
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
         index_note = read_note(index, options.checkpoint)
@@ -198,7 +222,7 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
     folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     encoded = [folder for folder in folders if (folder / MANIFEST).is_file()]
     manifests = encoded_files(encoded).manifests if encoded else ()
-    return folders[0], IndexNote("impact", manifests, {}), ExactSearcher.load(*folders)
+    return folders[0], IndexNote("impact", manifests, {}), load_backend(options, folders)
 
 
 def _check_current(index: Path, index_note: IndexNote, collection: str, options: argparse.Namespace) -> None:

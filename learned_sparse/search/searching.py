@@ -14,7 +14,7 @@ from learned_sparse.collections import Segmentation
 from learned_sparse.core import LearnedSparseError, Query
 from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import topic_text
-from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.engines import VectorSearcher
 
 Rows = Sequence[Mapping[str, int]] | None
 """Impacts of each query; None where plain text is searched."""
@@ -105,20 +105,20 @@ def open_searcher(
     scoring: str,
     *,
     heap: str | None = None,
-    exact: ExactSearcher | None = None,
+    vectors: VectorSearcher | None = None,
     check: bool = False,
     bm25: Mapping[str, float] | None = None,
 ) -> Iterator[BatchSearch]:
-    """The searcher of an index with this ``scoring`` (see ``IndexNote``), or ``exact`` if given.
+    """The searcher of an index with this ``scoring`` (see ``IndexNote``), or that of ``vectors`` if given.
 
     ``heap`` is the size of Java's memory, such as ``4g``. With ``check``, the files of the index are first compared
     with their checksums. ``bm25``: ``k1`` and ``b`` in place of Pyserini's defaults. Neither Pyserini nor torch is
     imported.
     """
-    if bm25 and (scoring == "impact" or exact is not None):
+    if bm25 and (scoring == "impact" or vectors is not None):
         raise LearnedSparseError(f"{index}: scored by dot products; k1 and b are parameters of BM25")
-    if exact is not None:
-        yield exact.search_batch
+    if vectors is not None:
+        yield vectors.search_batch
         return
     from learned_sparse.lucene import Bm25Searcher, ImpactSearcher, check_integrity, start_jvm
 

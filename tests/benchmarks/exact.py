@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from learned_sparse import ExactSearcher, ImpactSearcher, SparseBatch, build_index
+from learned_sparse.search import SeismicSearcher
 from tests.benchmarks import harness
 from tests.benchmarks.synthetic_vectors import document_ids, synthetic_impacts, synthetic_queries, write_vectors
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
@@ -31,6 +29,8 @@ TOY: dict[str, Any] = {
     "queries": 3, "rounds": 2, "loaded": 300,
 }  # fmt: skip
 THREADS = 2
+CUTS: Mapping[int, tuple[int, float]] = {10: (8, 0.9), 1000: (20, 0.7)}
+"""``query_cut`` and ``heap_factor`` of Seismic for each ``k``."""
 OURS, LUCENE = "exact, batch", "Lucene, ids in bulk"
 
 
@@ -93,7 +93,7 @@ def _query_rows(impacts: SparseBatch, index: Path, sizes: Mapping[str, Any]) -> 
     """Every contender for every query length and every ``k``, in turn."""
     ids, rows = document_ids(len(impacts)), []
     exact, lucene = ExactSearcher(ids, impacts), ImpactSearcher(index)
-    seismic = Seismic(ids, impacts, THREADS) if _has_seismic() else None
+    seismic = _seismic(ids, impacts) if _has_seismic() else None
     for terms in sizes["query_terms"]:
         queries = synthetic_queries(sizes["queries"], terms)
         contenders: dict[tuple[str, int], Search] = {}
@@ -102,7 +102,7 @@ def _query_rows(impacts: SparseBatch, index: Path, sizes: Mapping[str, Any]) -> 
             contenders[LUCENE, threads] = partial(lucene.search_batch, threads=threads)
             contenders["stock Pyserini, batch_search", threads] = _stock_pyserini(index, queries, threads)
             if seismic:
-                contenders["Seismic (approximate)", threads] = partial(seismic.search, threads=threads)
+                contenders["Seismic (approximate)", threads] = partial(seismic, threads=threads)
         rows += [row for k in sizes["k"] for row in _cell(exact, contenders, queries, k, sizes["rounds"])]
     return rows
 
@@ -180,33 +180,12 @@ def _stock_pyserini(index: Path, queries: Queries, threads: int) -> Search:
     return search
 
 
-class Seismic:
-    """``pyseismic-lsr``, which is approximate; cuts and heap factors are not tuned to these vectors."""
-
-    CUTS: Mapping[int, tuple[int, float]] = {10: (8, 0.9), 1000: (20, 0.7)}
-    """``query_cut`` and ``heap_factor`` for each ``k``."""
-
-    def __init__(self, ids: Sequence[str], impacts: SparseBatch, threads: int) -> None:
-        seismic = importlib.import_module("seismic")
-        dataset = seismic.SeismicDataset()
-        for row, name in enumerate(ids):
-            vector = impacts.row(row)
-            dataset.add_document(name, np.array(list(vector), "U100"), np.array(list(vector.values()), np.float32))
-        self._index = seismic.SeismicIndex.build_from_dataset(
-            dataset, n_postings=3500, summary_energy=0.4, num_threads=threads
-        )
-
-    def search(self, queries: Queries, k: int, threads: int) -> Hits:
-        """All ``queries`` in one call."""
-        cut, factor = self.CUTS[k]
-        hits = self._index.batch_search(
-            np.array(list(queries), "U100"),
-            [np.array(list(query), "U100") for query in queries.values()],
-            [np.array(list(query.values()), np.float32) for query in queries.values()],
-            k=k, query_cut=cut, heap_factor=factor, num_threads=threads,
-        )  # fmt: skip
-        by_query = {rows[0][0]: [(document, score) for _, score, document in rows] for rows in hits if rows}
-        return {name: by_query.get(name, []) for name in queries}
+def _seismic(ids: Sequence[str], impacts: SparseBatch) -> Callable[..., Hits]:
+    """``pyseismic-lsr``, which is approximate; its settings are not tuned to these vectors."""
+    searchers = {
+        k: SeismicSearcher(ids, impacts, query_cut=cut, heap_factor=factor) for k, (cut, factor) in CUTS.items()
+    }
+    return lambda queries, k, threads: searchers[k].search_batch(queries, k, threads)
 
 
 def _has_seismic() -> bool:

@@ -30,7 +30,7 @@ def run(toy: bool) -> dict[str, Any]:
     shape = TINY if toy else SMALL
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        narrow = _narrow(folder / "narrow", toy)
+        narrow = save_tiny("bert", folder / "narrow") if toy else narrow_model(folder / "narrow")
         model = shape.save(folder / "model", passages(16))
         collections = [row(narrow, documents=number, words=8, max_length=24) for number in sizes]
         texts = [row(model, documents=tokens // length, words=length, max_length=length) for length in lengths]
@@ -98,10 +98,8 @@ def _ratio(rows: list[dict[str, Any]], key: str) -> float:
     return round(float(rows[-1][key]) / float(rows[0][key]), 3)
 
 
-def _narrow(folder: Path, toy: bool) -> Path:
+def narrow_model(folder: Path) -> Path:
     """A one-layer model with the whole vocabulary and 60 terms per text, so that the pipeline dominates."""
-    if toy:
-        return save_tiny("bert", folder)
     tokenizer: Any = load_tokenizer(minilm_folder())
     with torch.random.fork_rng():
         torch.manual_seed(0)

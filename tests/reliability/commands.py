@@ -258,7 +258,7 @@ class World:
         """Vectors without the most frequent terms."""
         arguments = ("--output", "out/pruned", "--top-dimensions", str(dimensions))
         return Case(
-            name=f"prune-{dimensions}", module="learned_sparse.prune", replace=("--overwrite",),
+            name=f"prune-{dimensions}", module="learned_sparse.jsonvector.prune", replace=("--overwrite",),
             arguments=("--vectors", str(self.result(self.encode()) / "vectors"), *arguments), again=("--overwrite",),
             before=self.prune(2) if dimensions == 3 else None,
         )  # fmt: skip

@@ -117,7 +117,7 @@ def work(tmp_path: Path) -> Path:
 def test_vectors(world: World, server: Server, work: Path, request: pytest.FixtureRequest) -> None:
     vectors = world.result(world.encode()) / "vectors"
     arguments = ("--vectors", "vectors", "--output", "out/pruned", "--top-dimensions", "3")
-    case = Case(name="prune", module="learned_sparse.prune", arguments=arguments)
+    case = Case(name="prune", module="learned_sparse.jsonvector.prune", arguments=arguments)
     try_all(
         Damaged(server, work, case, [vectors], ["vectors/manifest.json", "vectors/vectors/*1.*"]), request.node.nodeid
     )
@@ -128,7 +128,7 @@ def test_vectors_and_queries_of_exact_search(
 ) -> None:
     inputs = [world.result(world.encode()) / "vectors", world.result(world.queries()) / "queries"]
     arguments = ("--vectors", "vectors", "--queries", "queries", "--output", "out/run.txt")
-    case = Case(name="exact", module="learned_sparse.exact", arguments=arguments)
+    case = Case(name="exact", module="learned_sparse.search.exact", arguments=arguments)
     reads = ["vectors/manifest.json", "vectors/vectors/*1.*", "queries/manifest.json", "queries/queries.tsv"]
     try_all(Damaged(server, work, case, inputs, reads), request.node.nodeid, harmless=["manifest.json"])
 
@@ -181,7 +181,7 @@ def test_index(world: World, server: Server, work: Path, request: pytest.Fixture
 def test_parts_of_another_run(world: World, server: Server, work: Path, request: pytest.FixtureRequest) -> None:
     mine, others = (world.result(world.encode(bits)) / "vectors" for bits in (8, 4))
     arguments = ("--vectors", "vectors", "--output", "out/pruned", "--top-dimensions", "3")
-    case = Case(name="prune", module="learned_sparse.prune", arguments=arguments)
+    case = Case(name="prune", module="learned_sparse.jsonvector.prune", arguments=arguments)
     damaged = Damaged(server, work, case, [mine], ["vectors/manifest.json"])
     parts = sorted(path.name for path in (mine / "vectors").iterdir())
 

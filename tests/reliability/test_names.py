@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from eval.reproduce.matrix_file import load_matrix
 from eval.reproduce.prepare import pool_folder
-from learned_sparse import prune
 from learned_sparse.collections import load_collection, split_names
 from learned_sparse.core import (
     LearnedSparseError,
@@ -25,6 +24,7 @@ from learned_sparse.core import (
     vectors_folder,
 )
 from learned_sparse.encode import __main__ as encode
+from learned_sparse.jsonvector import prune
 from learned_sparse.search.query_encoder import encoder_named
 from tests.reliability.scale import INPUTS, record
 

@@ -67,6 +67,18 @@ def test_vectors_searched_in_memory(tmp_path: Path, queries: Path, capsys: pytes
     assert printed["costs"]["FLOPS"] == content["costs"]["FLOPS"]
 
 
+@pytest.mark.parametrize(("backend", "module"), [("pisa", "pyterrier_pisa"), ("seismic", "seismic")])
+def test_other_backends_are_timed(backend: str, module: str, tmp_path: Path, queries: Path) -> None:
+    pytest.importorskip(module, reason=f"the extra {backend} is not installed")
+    folder = write_folder(tmp_path / "encoded", DOCUMENTS)
+    where = ("--vectors", folder, "--queries", queries)
+    exact = costs(*where, output=tmp_path / "exact.json")
+    content = costs(*where, "--backend", backend, output=tmp_path / "costs.json")
+    assert (exact["backend"], content["backend"]) == ("exact", backend)
+    assert content["costs"]["FLOPS"] == exact["costs"]["FLOPS"]
+    assert content.get("recall") == (1.0 if backend == "seismic" else None)
+
+
 @pytest.mark.jvm
 @pytest.mark.parametrize("direct", [True, False])
 def test_an_index_costs_the_same_terms_as_its_vectors(tmp_path: Path, queries: Path, direct: bool) -> None:
@@ -139,6 +151,9 @@ def test_errors_say_what_is_missing(tmp_path: Path) -> None:
         (["--vectors", str(folder)], "give --queries DIR"),
         (["--vectors", str(folder), "--set", "k=1"], "--set is for the encoder that --encoding times"),
         (["--index", str(folder)], "no such file; make the index"),
+        (["--index", str(folder), "--backend", "pisa"], "searches --vectors, not --index"),
+        (["--vectors", str(folder), "--backend", "lucene"], "searches an index"),
+        (["--vectors", str(folder), "--query-cut", "3"], "are settings of --backend seismic"),
     ):
         with pytest.raises(LearnedSparseError, match=message):
             main(words)

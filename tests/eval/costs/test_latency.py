@@ -59,16 +59,16 @@ def test_the_warm_up_runs_every_query_at_least_once(clock: Clock) -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """``(path, scoring, exact)`` of each opened searcher, then ``(queries, hits, threads)`` of each search."""
+    """``(path, scoring, vectors)`` of each opened searcher, then ``(queries, hits, threads)`` of each search."""
     recorded: list[tuple[Any, ...]] = []
 
     @contextlib.contextmanager
-    def open_searcher(path: Path, scoring: str, *, exact: ExactSearcher | None, bm25: Any) -> Iterator[Any]:
+    def open_searcher(path: Path, scoring: str, *, vectors: ExactSearcher | None, bm25: Any) -> Iterator[Any]:
         def search(queries: Mapping[str, Any], hits: int, threads: int) -> dict[str, Any]:
             recorded.append((dict(queries), hits, threads))
             return {}
 
-        recorded.append((path, scoring, exact))
+        recorded.append((path, scoring, vectors))
         yield search
 
     monkeypatch.setattr(latency, "open_searcher", open_searcher)

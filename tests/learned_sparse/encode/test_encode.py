@@ -195,10 +195,10 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--devices", "cuda:0", "cuda:1", "--collection", "pydoc"],
-            "one process per device, each with --device DEVICE, --num-shards 2 and its own --shard-id, 0 to 1",
-        ),
+        (["--workers", "2", "--collection", "pydoc"], "--workers 2: belongs to --engine ray"),
+        (["--engine", "ray", "--queries", "--collection", "pydoc"], "--engine ray is for documents"),
+        (["--engine", "ray", "--num-shards", "2", "--collection", "pydoc"], "with --engine ray, give --workers"),
+        (["--engine", "ray", "--times", "times.json", "--collection", "pydoc"], "--times measures one process"),
         (
             ["--num-shards", "2", "--shard-id", "2", "--collection", "pydoc"],
             "--shard-id 2: with --num-shards 2 give 0 to 1",

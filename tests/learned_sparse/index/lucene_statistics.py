@@ -52,7 +52,7 @@ def _fields(leaf: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
                 field.getDocValuesType().toString(),
                 field.hasNorms(),
                 field.omitsNorms(),
-                field.hasVectors(),
+                (field.hasVectors if hasattr(field, "hasVectors") else field.hasTermVectors)(),  # Lucene 9, 10
                 field.hasPayloads(),
                 dict(pair.split("=") for pair in field.attributes().toString()[1:-1].split(", ")),
             ),

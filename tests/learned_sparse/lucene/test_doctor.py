@@ -95,9 +95,9 @@ def test_problems_and_ways_out(
 
 
 def test_a_missing_extra_is_named_but_is_not_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", without("accelerate", "ir_datasets"))
+    monkeypatch.setattr(importlib.util, "find_spec", without("accelerate", "ir_datasets", "ray"))
     finding = doctor.check_packages()
-    assert finding.value == "extras: demo; pip install 'learned-sparse[train,data]' adds train, data"
+    assert finding.value == "extras: demo; pip install 'learned-sparse[train,data,ray]' adds train, data, ray"
     assert finding.problem is None
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, Quantizer, SparseBatch
-from learned_sparse.exact import main
 from learned_sparse.jsonvector import read_vectors
+from learned_sparse.search.exact import main
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
 from tests.learned_sparse.encoded_folder import write_folder
 

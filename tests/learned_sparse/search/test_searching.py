@@ -117,6 +117,22 @@ def test_lucene_and_exact_backends_give_the_run_of_stock(index: Path, vectors: P
         assert both[0] == both[1] != b""
 
 
+@pytest.mark.parametrize(("backend", "module"), [("pisa", "pyterrier_pisa"), ("seismic", "seismic")])
+def test_other_backends_give_the_scores_of_the_exact_one(
+    backend: str, module: str, vectors: Path, topics: Path
+) -> None:
+    pytest.importorskip(module, reason=f"the extra {backend} is not installed")
+    for options in ([], ["--rank-segments"]):
+        exact = run(vectors, topics, *options)
+        other = run(vectors, topics, *options, "--backend", backend, output=backend)
+        if backend == "pisa":
+            assert other.read_bytes() == exact.read_bytes() != b""
+        else:  # approximate
+            names = set(lines(exact))
+            assert set(lines(other)) <= names
+            assert len(lines(other)) > 0.8 * len(names)
+
+
 def test_an_index_older_than_its_vectors_is_refused(
     tmp_home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,6 +306,9 @@ TOPICS = ["--topics", "y", "--output", "z"]
         (["--backend", "exact", "--index", "x"], "reads vectors, no index"),
         (["--backend", "exact", "--bm25"], "reads vectors, no index"),
         (["--backend", "exact"], "reads vectors, no index"),
+        (["--backend", "pisa", "--index", "x"], "--backend pisa reads vectors, no index"),
+        (["--index", "x", *TOPICS, "--query-cut", "3"], "are settings of --backend seismic"),
+        (["--backend", "seismic", "--vectors", "x", *TOPICS, "--heap-factor", "2"], "at most 1"),
         (["--index", "x", "--vectors", "y"], "--vectors are for --backend exact"),
         (["--backend", "exact", "--model", "gone"], "no vectors yet; run .*or name their folder with --vectors"),
     ],

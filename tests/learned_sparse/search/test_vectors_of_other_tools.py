@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import exact
 from learned_sparse.collections import read_run
 from learned_sparse.core import LearnedSparseError, Quantizer
 from learned_sparse.index import __main__ as index
@@ -19,7 +18,7 @@ from learned_sparse.jsonvector import read_query_vectors, read_vectors
 from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.search import __main__ as search
-from learned_sparse.search import query_encoder
+from learned_sparse.search import exact, query_encoder
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products
 
 WEIGHTS: dict[str, dict[str, float]] = {

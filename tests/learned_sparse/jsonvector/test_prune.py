@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learned_sparse import lucene, prune
+from learned_sparse import lucene
 from learned_sparse.core import locked
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import Manifest, parts_sha256, read_vectors, vector_files
+from learned_sparse.jsonvector import Manifest, frequent_terms, parts_sha256, prune, read_vectors, vector_files
 from tests.fake_encoder import install_loader
 from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
 
@@ -90,7 +90,7 @@ def test_most_frequent_terms_follow_the_definition(vectors: Vectors, top: int) -
 
 def test_a_decimal_share_is_exact() -> None:
     """In floating point, 0.29 * 100 is less than 29."""
-    assert prune.frequent_terms({"a": 29, "b": 30}, 100, 0.29) == {"b": 30}
+    assert frequent_terms({"a": 29, "b": 30}, 100, 0.29) == {"b": 30}
 
 
 def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:

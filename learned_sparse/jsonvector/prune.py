@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.prune``: copy encoded documents without the terms that most documents have."""
+"""``python -m learned_sparse.jsonvector.prune``: copy encoded documents without the terms that most documents have."""
 
 from __future__ import annotations
 
@@ -13,18 +13,9 @@ import orjson
 
 from learned_sparse.collections import filed_under
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError, encoded_folders, new_folder, vectors_folder
-from learned_sparse.index import encoded_files
-from learned_sparse.jsonvector import (
-    MANIFEST,
-    PRUNING,
-    Counts,
-    Manifest,
-    Part,
-    numbered_lines,
-    open_part,
-    parts_sha256,
-    read_vectors,
-)
+from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, Counts, Manifest, Part, load_manifests, parts_sha256
+from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, numbered_lines, read_vectors
+from learned_sparse.jsonvector.writer import open_part
 
 EPILOG = """\
 Terms of nearly every document cost the most time and separate documents the least. SpaDE trains without such terms (its
@@ -32,23 +23,12 @@ gamma is 0.7); this command removes them from the vectors of any model, without 
 removed term: measure again. `python -m eval.profile` shows what each share would remove.
 
 examples:
-  python -m learned_sparse.prune --model splade --collection scifact --as splade-70 --max-document-frequency 0.7
-  python -m learned_sparse.prune --vectors VECTORS --output PRUNED --top-dimensions 50
-  python -m learned_sparse.prune --vectors SHARD-0 SHARD-1 --output PRUNED --max-document-frequency 0.5
+  python -m learned_sparse.jsonvector.prune --model splade --collection scifact --as splade-70 \\
+      --max-document-frequency 0.7
+  python -m learned_sparse.jsonvector.prune --vectors VECTORS --output PRUNED --top-dimensions 50
+  python -m learned_sparse.jsonvector.prune --vectors SHARD-0 SHARD-1 --output PRUNED --max-document-frequency 0.5
 """
 SHOWN_TERMS = 10
-
-
-def frequent_terms(frequencies: Mapping[str, int], documents: int, share: float) -> dict[str, int]:
-    """Terms in more than ``share`` of ``documents``, with their document frequencies, most frequent first.
-
-    This is corpus-level pruning (SpaDE, section 3.4), with document frequencies of the encoded documents.
-
-    >>> frequent_terms({"hives": 2, "the": 10, "of": 7}, documents=10, share=0.6)
-    {'the': 10, 'of': 7}
-    """
-    # count / documents is the float nearest to the quotient, as is 0.29 in the source; 0.29 * 100 is below 29.
-    return {term: count for term, count in _by_frequency(frequencies) if count / documents > share}
 
 
 def prune(
@@ -77,7 +57,7 @@ def prune(
         folders = [stack.enter_context(new_folder(target)) for target in targets]
         for target in targets:
             _check_target(target, sources, overwrite)
-        manifests = encoded_files(sources).manifests
+        manifests = load_manifests(sources)
         removed, record = _removed(sources, manifests, share, top)
         return [
             _write(source, folder, manifest, removed.keys(), record)
@@ -96,15 +76,11 @@ def _removed(
         removed = frequent_terms(frequencies, documents, share)
     else:
         rule = {"top_dimensions": top or 0}
-        removed = dict(_by_frequency(frequencies)[:top])
+        removed = dict(by_frequency(frequencies)[:top])
     if frequencies and len(removed) == len(frequencies):
         ((name, value),) = rule.items()
         raise LearnedSparseError(f"--{name.replace('_', '-')} {value}: removes every term; no query could match")
     return removed, {"rule": rule, "documents": documents, "removed": removed, "source_sha256": parts_sha256(manifests)}
-
-
-def _by_frequency(frequencies: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(frequencies.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _check_target(target: Path, sources: Sequence[Path], overwrite: bool) -> None:
@@ -187,7 +163,7 @@ def _report(before: Counts, manifests: Sequence[Manifest]) -> None:
     share = 1 - after.postings / max(before.postings, 1)
     print(f"{after.written:,} documents, {after.postings:,} of {before.postings:,} postings")
     print(f"{len(removed):,} terms with {share:.1%} of the postings removed; the most frequent:")
-    for term, count in _by_frequency(removed)[:SHOWN_TERMS]:
+    for term, count in by_frequency(removed)[:SHOWN_TERMS]:
         print(f"  {term}: in {count / after.written:.1%} of the documents")
     if after.empty_vectors > before.empty_vectors:
         print(f"  {after.empty_vectors - before.empty_vectors:,} documents have an empty vector now (kept)")
@@ -195,7 +171,7 @@ def _report(before: Counts, manifests: Sequence[Manifest]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m learned_sparse.prune",
+        prog="python -m learned_sparse.jsonvector.prune",
         description="Copy encoded documents without the terms that most documents have.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,4 +1,4 @@
-"""``python -m learned_sparse.exact``: search encoded documents in memory, exactly and without Java."""
+"""``python -m learned_sparse.search.exact``: search encoded documents in memory, exactly and without Java."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     from learned_sparse.collections import write_run
     from learned_sparse.jsonvector import check_queries, read_query_vectors
-    from learned_sparse.search import ExactSearcher
+    from learned_sparse.search.exact_searcher import ExactSearcher
 
     for folder in options.vectors:
         check_queries(options.queries, folder)
@@ -26,7 +26,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m learned_sparse.exact", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m learned_sparse.search.exact", description=__doc__, allow_abbrev=False
+    )
     add = parser.add_argument
     add("--vectors", type=Path, required=True, nargs="+", metavar="DIR", help="folders of learned_sparse.encode")
     add(

@@ -1,0 +1,165 @@
+"""Bulk files, mappings and queries of OpenSearch and Elasticsearch, which store impacts in Lucene's FeatureField."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.export.source import Layout, Parts, Source, Vector, Written
+
+FIELD = "impacts"
+MAX_FEATURE = 512
+"""FeatureField keeps 9 significant bits of a weight and truncates the rest: integers up to 512 are exact."""
+MAX_QUERY_WEIGHT = 64
+"""Largest weight of FeatureField.newLinearQuery, which OpenSearch's neural_sparse calls."""
+DIVISOR = 16
+MAX_ID_BYTES = 512
+"""Longest ``_id`` of both engines."""
+MAX_CLAUSES = 1024
+"""indices.query.bool.max_clause_count."""
+HITS = 1000
+OPENSEARCH_USAGE = """\
+curl -X PUT SERVER/INDEX -H 'Content-Type: application/json' --data-binary @mapping.json
+for FILE in bulk-*.ndjson; do
+  curl -X POST SERVER/INDEX/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$FILE
+done
+queries.jsonl: {"id", "body"}; send each body to SERVER/INDEX/_search (neural_sparse, from the neural-search plug-in).
+queries-rank-feature.jsonl: the same queries without a plug-in.
+Scores of queries.jsonl are the dot products divided by "query_divisor" in export.json: neural_sparse refuses weights
+over 64. The terms of a query must not be more than indices.query.bool.max_clause_count (1,024).
+A dot in a term is written as two underscores, in documents and queries.
+"""
+ELASTICSEARCH_USAGE = """\
+curl -X PUT SERVER/INDEX -H 'Content-Type: application/json' --data-binary @mapping.json
+for FILE in bulk-*.ndjson; do
+  curl -X POST SERVER/INDEX/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$FILE
+done
+queries.jsonl: {"id", "body"}; send each body to SERVER/INDEX/_search. Scores are the dot products.
+mapping.json switches pruning off, which is on by default from 8.19 and 9.1; older versions refuse "index_options":
+delete it there.
+A dot in a term is written as two underscores, in documents and queries.
+"""
+
+Body = Callable[[Mapping[str, float]], dict[str, Any]]
+
+
+def _export_documents(source: Source, folder: Path, layout: Layout, field_type: Mapping[str, Any]) -> Written:
+    """Write ``mapping.json`` and ``bulk-*.ndjson``: an action and a document for each vector."""
+    properties = {"id": {"type": "keyword"}, FIELD: field_type}
+    (folder / "mapping.json").write_bytes(_json({"mappings": {"dynamic": "strict", "properties": properties}}))
+    spelling = undotted_terms(source)
+    documents = postings = 0
+    parts = Parts(folder, "bulk.ndjson", layout.max_bytes)
+    for name, vector in source.documents():
+        if len(name.encode()) > MAX_ID_BYTES:
+            raise LearnedSparseError(
+                f"the document id {name[:60]!r}... is longer than {MAX_ID_BYTES} bytes; shorten it"
+            )
+        impacts = {FIELD: {spelling[term]: impact for term, impact in vector.items()}} if vector else {}
+        parts.add(_line({"index": {"_id": name}}) + _line({"id": name, **impacts}))
+        documents += 1
+        postings += len(vector)
+    parts.close()
+    return Written(documents, postings)
+
+
+def export_opensearch(source: Source, folder: Path, layout: Layout) -> Written:
+    """Documents as rank_features, whose mapping type OpenSearch has without a plug-in."""
+    return _export_documents(source, folder, layout, {"type": "rank_features"})
+
+
+def export_elasticsearch(source: Source, folder: Path, layout: Layout) -> Written:
+    """Documents as sparse_vector, without pruning."""
+    return _export_documents(source, folder, layout, {"type": "sparse_vector", "index_options": {"prune": False}})
+
+
+def opensearch_queries(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
+    """Write both forms of the queries, and return the divisor of the first form."""
+    divisor = query_divisor(source.queries.values())
+
+    def neural_sparse(query: Mapping[str, float]) -> dict[str, Any]:
+        weights = {term: weight / divisor for term, weight in query.items()}
+        return {"neural_sparse": {FIELD: {"query_tokens": weights}}}
+
+    def rank_feature(query: Mapping[str, float]) -> dict[str, Any]:
+        clauses = [{"field": f"{FIELD}.{term}", "linear": {}, "boost": weight} for term, weight in query.items()]
+        return {"bool": {"should": [{"rank_feature": clause} for clause in clauses]}}
+
+    _write_queries(source, folder / "queries-rank-feature.jsonl", rank_feature)
+    written = _write_queries(source, folder / "queries.jsonl", neural_sparse)
+    return replace(written, facts={**written.facts, "query_divisor": divisor})
+
+
+def elasticsearch_queries(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
+    """Write the queries as sparse_vector queries, without pruning."""
+
+    def sparse_vector(query: Mapping[str, float]) -> dict[str, Any]:
+        return {"sparse_vector": {"field": FIELD, "query_vector": dict(query), "prune": False}}
+
+    return _write_queries(source, folder / "queries.jsonl", sparse_vector)
+
+
+def query_divisor(queries: Iterable[Vector]) -> int:
+    """1 if no weight is over 64, else 16, or the next power of two that is large enough.
+
+    Dividing a float by a power of two is exact, so that scores times the divisor are the dot products.
+
+    >>> query_divisor([{"hives": 64}]), query_divisor([{"hives": 65}]), query_divisor([{"hives": 1025}])
+    (1, 16, 32)
+    """
+    largest = max((impact for query in queries for impact in query.values()), default=0)
+    divisor = 1 if largest <= MAX_QUERY_WEIGHT else DIVISOR
+    while largest / divisor > MAX_QUERY_WEIGHT:
+        divisor *= 2
+    return divisor
+
+
+def undotted(terms: Iterable[str]) -> dict[str, str]:
+    """Each term with two underscores for a dot, as in ELSER's vocabulary: rank_features reads a dot as an object.
+
+    >>> undotted(["hives", "u.s"])
+    {'hives': 'hives', 'u.s': 'u__s'}
+    """
+    spelling: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for term in terms:
+        spelling[term] = term.replace(".", "__")
+        if (other := first.setdefault(spelling[term], term)) != term:
+            raise LearnedSparseError(
+                f"the terms {other!r} and {term!r} are both {spelling[term]!r} without dots; "
+                "spell one of them differently in the vectors"
+            )
+    return spelling
+
+
+def undotted_terms(source: Source) -> dict[str, str]:
+    """``undotted`` of all terms of documents and queries."""
+    terms = dict.fromkeys(source.contents.terms if source.vectors else ())
+    return undotted(terms | dict.fromkeys(term for query in source.queries.values() for term in query))
+
+
+def _write_queries(source: Source, path: Path, body: Body) -> Written:
+    spelling, queries, postings = undotted_terms(source), source.queries, 0
+    with path.open("xb") as file:
+        for name, query in queries.items():
+            weights = {spelling[term]: impact for term, impact in query.items()}
+            matched = body(weights) if query else {"match_none": {}}
+            ordered = [{"_score": "desc"}, {"id": "asc"}]
+            content = {"size": HITS, "_source": ["id"], "sort": ordered, "query": matched}
+            file.write(_line({"id": name, "body": content}))
+            postings += len(weights)
+    long = sum(len(query) > MAX_CLAUSES for query in queries.values())
+    return Written(len(queries), postings, facts={f"queries_over_{MAX_CLAUSES}_terms": long})
+
+
+def _json(content: object) -> bytes:
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _line(content: object) -> bytes:
+    return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)

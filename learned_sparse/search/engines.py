@@ -1,0 +1,226 @@
+"""PISA and Seismic as backends: engines of papers on efficiency, over the vectors that the exact searcher reads."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import importlib
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from learned_sparse.core import LearnedSparseError, SparseBatch, positive, processors
+from learned_sparse.export import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM, write_pisa
+from learned_sparse.jsonvector import load_vectors
+from learned_sparse.search.exact_searcher import ExactSearcher
+
+Queries = Mapping[str, Mapping[str, int]]
+Hits = list[tuple[str, float]]
+ENCODING, ALGORITHM = "block_simdbp", "maxscore"
+"""MaxScore is the faster algorithm for learned weights (Mackenzie, Trotman, Lin, "Wacky Weights in Learned Sparse
+Representations and the Revenge of Score-at-a-Time Query Evaluation", 2021)."""
+SEISMIC_TEXT = "U100"
+"""``seismic.get_seismic_string()``: the only type of terms and ids that it accepts."""
+QUERY_CUT, HEAP_FACTOR = 20, 0.7
+"""Terms of a query that Seismic searches, and its threshold for skipping blocks: higher cuts and lower factors are
+slower and find more."""
+
+
+class VectorSearcher(Protocol):
+    """A searcher of vectors in memory: ``ExactSearcher``, ``PisaSearcher`` or ``SeismicSearcher``."""
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        ...
+
+    def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> Mapping[str, Sequence[Any]]:
+        """``{query id: [(document id, score), ...]}``, best first, ties by id."""
+        ...
+
+
+class PisaSearcher:
+    """PISA's MaxScore over its compressed index, which a temporary folder holds; needs the extra ``pisa``.
+
+    Scores are exact (32-bit floats, up to 2**24), ties are sorted by id. At rank ``k`` PISA may keep another document
+    of the same score than the exact searcher.
+    """
+
+    def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
+        """``impacts`` has one row of integers above 0 for each of ``ids``."""
+        # The module below PisaRetrieve, which builds a data frame for each call: about 10 ms, ten times the search.
+        self._pisa = _installed("pyterrier_pisa._pisathon", "PISA", "pyterrier-pisa", "pisa")
+        if not len(impacts.values):
+            raise LearnedSparseError("PISA cannot index documents without any impact")
+        order = sorted(range(len(ids)), key=ids.__getitem__)  # PISA sorts ties by the number of the document
+        self._size = len(ids)
+        self._folder = tempfile.TemporaryDirectory(prefix="learned-sparse-pisa-")
+        # Numbers in place of terms, because PISA looks terms of queries up in lower case.
+        self._number_of = {term: f"{number:010d}" for number, term in enumerate(impacts.terms)}
+        sorted_impacts = replace(impacts.take(order), terms=list(self._number_of.values()))
+        write_pisa(Path(self._folder.name), [ids[row] for row in order], sorted_impacts)
+        self._context = self._pisa.RetrievalContext()
+        with _quiet():
+            self._pisa.prepare_index(
+                self._context, self._folder.name, ENCODING, "quantized", "", quantize=0, stop_fname=""
+            )
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return self._size
+
+    @classmethod
+    def load(cls, *paths: str | Path) -> PisaSearcher:
+        """Read encoded documents, checked as by ``ExactSearcher.load``."""
+        return cls(*load_vectors(paths))
+
+    def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
+        """The ``k`` best documents with a positive score of each query."""
+        k = min(k, self._size)
+        size, names = len(queries) * k, list(queries)
+        rows, ranks = np.empty(size, np.int32), np.empty(size, np.int32)
+        ids, scores = np.empty(size, object), np.empty(size, np.float32)
+        # PISA repeats each term as often as its weight says, and counts them again.
+        weights = [
+            {self._number_of[term]: float(impact) for term, impact in query.items() if term in self._number_of}
+            for query in queries.values()
+        ]
+        count = self._pisa.retrieve(
+            self._context, ALGORITHM, list(enumerate(weights)), k=k, threads=threads, pretokenised=True,
+            query_weighted=1, result_qidxs=rows, result_docnos=ids, result_ranks=ranks, result_scores=scores,
+        )  # fmt: skip
+        hits: dict[str, Hits] = {name: [] for name in names}
+        for row, name, score in zip(rows[:count].tolist(), ids[:count], scores[:count].tolist(), strict=True):
+            hits[names[row]].append((name, score))
+        return hits
+
+
+class SeismicSearcher:
+    """Seismic (Bruch et al., SIGIR 2024), which is approximate: state its recall with its speed; extra ``seismic``.
+
+    The scores of the documents that it finds are exact for impacts up to 2,048. Its settings are those of its package,
+    not tuned to the vectors.
+    """
+
+    def __init__(
+        self, ids: Sequence[str], impacts: SparseBatch, *, query_cut: int = QUERY_CUT, heap_factor: float = HEAP_FACTOR
+    ) -> None:
+        """``impacts`` has one row of integers above 0 for each of ``ids``."""
+        seismic = _installed("seismic", "Seismic", "pyseismic-lsr", "seismic")
+        if impacts.values.max(initial=0) > SEISMIC_LARGEST:
+            raise LearnedSparseError(
+                f"the largest impact is {impacts.values.max():,}; Seismic holds 16-bit floats, exact up to "
+                f"{SEISMIC_LARGEST:,}: encode with --bits 11 or fewer"
+            )
+        if long := [term for term in impacts.terms if len(term) > SEISMIC_TERM]:
+            raise LearnedSparseError(
+                f"the term {long[0]!r} has more than {SEISMIC_TERM} characters; Seismic would cut it"
+            )
+        large = len(impacts.terms) > SEISMIC_DIMENSIONS
+        dataset = seismic.SeismicDatasetLV() if large else seismic.SeismicDataset()
+        terms = np.array(impacts.terms, SEISMIC_TEXT)
+        for row, (start, end) in enumerate(zip(impacts.indptr[:-1], impacts.indptr[1:], strict=True)):
+            values = impacts.values[start:end].astype(np.float32)
+            dataset.add_document(str(row), terms[impacts.indices[start:end]], values)
+        index = seismic.SeismicIndexLV if large else seismic.SeismicIndex
+        self._ids, self._settings = ids, {"query_cut": query_cut, "heap_factor": heap_factor}
+        with _quiet():
+            self._index = index.build_from_dataset(dataset, num_threads=processors())
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return len(self._ids)
+
+    @classmethod
+    def load(cls, *paths: str | Path, **settings: Any) -> SeismicSearcher:
+        """Read encoded documents, checked as by ``ExactSearcher.load``; ``settings`` as in the constructor."""
+        return cls(*load_vectors(paths), **settings)
+
+    def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
+        """At most ``k`` documents with a positive score of each query."""
+        texts = [np.array(list(query), SEISMIC_TEXT) for query in queries.values()]
+        weights = [np.fromiter(query.values(), np.float32, len(query)) for query in queries.values()]
+        numbers = np.array([str(number) for number in range(len(queries))], SEISMIC_TEXT)
+        if threads == 1:  # a pool of threads takes longer than a query
+            rows = [
+                self._index.search(*query, k=k, **self._settings) for query in zip(numbers, texts, weights, strict=True)
+            ]
+        else:  # in any order
+            rows = self._index.batch_search(numbers, texts, weights, k=k, num_threads=threads, **self._settings)
+        names = list(queries)
+        hits: dict[str, Hits] = {name: [] for name in names}
+        for number, score, row in itertools.chain.from_iterable(rows):
+            if score > 0:
+                hits[names[int(number)]].append((self._ids[int(row)], score))
+        return {name: sorted(of_query, key=lambda hit: (-hit[1], hit[0])) for name, of_query in hits.items()}
+
+
+BACKENDS: dict[str, Callable[..., VectorSearcher]] = {
+    "exact": ExactSearcher.load,
+    "pisa": PisaSearcher.load,
+    "seismic": SeismicSearcher.load,
+}
+"""Functions that load vectors into a searcher, by the name of ``--backend``."""
+
+
+def add_backend_options(
+    add: Callable[..., Any], default: str | None = "lucene", about: str = "searcher (default %(default)s)"
+) -> None:
+    """Add ``--backend`` and the settings of Seismic, for ``load_backend``."""
+    add("--backend", choices=["lucene", *BACKENDS], default=default, help=about)
+    add(
+        "--query-cut", type=positive, metavar="N",
+        help=f"with --backend seismic: terms of a query that are searched (default {QUERY_CUT})",
+    )  # fmt: skip
+    add(
+        "--heap-factor", type=float, metavar="X",
+        help=f"with --backend seismic: lower finds more and takes longer (default {HEAP_FACTOR})",
+    )  # fmt: skip
+
+
+def load_backend(options: argparse.Namespace, folders: Sequence[Path]) -> VectorSearcher:
+    """The searcher of ``--backend``, other than lucene, over all ``folders``."""
+    return BACKENDS[options.backend](*folders, **seismic_settings(options))
+
+
+def seismic_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The given ones of ``--query-cut`` and ``--heap-factor``; an error with another backend than seismic."""
+    settings = {name: getattr(options, name) for name in ("query_cut", "heap_factor")}
+    given = {name: value for name, value in settings.items() if value is not None}
+    if given and options.backend != "seismic":
+        raise LearnedSparseError("--query-cut and --heap-factor are settings of --backend seismic")
+    if not 0 < given.get("heap_factor", 1.0) <= 1:
+        raise LearnedSparseError(f"--heap-factor {given['heap_factor']}: give a number above 0 and at most 1")
+    return given
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Discard what C++ and Rust print to the standard streams; commands print their results there."""
+    libc = ctypes.CDLL(None)
+    with contextlib.ExitStack() as stack:
+        null = os.open(os.devnull, os.O_WRONLY)
+        stack.callback(os.close, null)
+        for stream in (1, 2):
+            copy = os.dup(stream)
+            stack.callback(os.close, copy)
+            stack.callback(os.dup2, copy, stream)
+            os.dup2(null, stream)
+        stack.callback(libc.fflush, None)  # runs first: what C has buffered is discarded too
+        yield
+
+
+def _installed(module: str, engine: str, package: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise LearnedSparseError(
+            f"{engine} needs {package}, which is not installed or does not load ({error}); "
+            f"pip install 'learned-sparse[{extra}]'"
+        ) from error

@@ -1,0 +1,42 @@
+"""A small encoded collection whose terms, ids and empty vectors are difficult for engines."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from learned_sparse.core import Query, SparseBatch
+from learned_sparse.core.terms import LuceneTerms
+from learned_sparse.jsonvector import write_queries
+from tests.learned_sparse.encoded_folder import Vectors, write_folder
+
+DRAW = random.Random(7)
+TERMS = ["##ing", "[CLS]", "u.s", "...", "日本", "😀", '"', "\\", ":", *(f"t{number}" for number in range(60))]
+
+
+def random_vectors(count: int, largest: int, draw: random.Random = DRAW) -> Vectors:
+    """``count`` documents with ids that sort differently as text and by position; every tenth is empty."""
+    return {
+        f"d\\é{number}": {
+            term: draw.randint(1, largest)
+            for term in draw.sample(TERMS, 0 if number % 10 == 3 else draw.randint(1, 25))
+        }
+        for number in range(count)
+    }
+
+
+VECTORS = random_vectors(200, 255)
+QUERIES: dict[str, dict[str, int]] = {
+    **{f"q{number}": {term: DRAW.randint(1, 255) for term in DRAW.sample(TERMS, 9)} for number in range(12)},
+    "unknown": {"nowhere": 3, "t1": 7},
+    "none": {},
+}
+
+
+def save(folder: Path, vectors: Vectors = VECTORS) -> tuple[Path, Path]:
+    """Folders of encoded documents, in two files, and of encoded queries."""
+    write_folder(folder / "vectors", vectors)
+    batch = SparseBatch.from_dicts(list(QUERIES.values()), dtype="int32")
+    (folder / "queries").mkdir()
+    write_queries(folder / "queries", [Query(name, name) for name in QUERIES], batch, LuceneTerms(batch.terms))
+    return folder / "vectors", folder / "queries"

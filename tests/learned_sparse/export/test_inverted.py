@@ -1,0 +1,163 @@
+"""CIFF files read back by protobuf, and PISA folders searched by PISA: impacts and scores are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.internal.decoder import _DecodeVarint32
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learned_sparse.export import export_vectors
+from learned_sparse.export.inverted import _put_varints, _varint, _varint_sizes
+from tests.learned_sparse.encoded_folder import Vectors, dot_products
+from tests.learned_sparse.export.collection import QUERIES, VECTORS
+
+CIFF = {
+    "Header": "version:i num_postings_lists:i num_docs:i total_postings_lists:i total_docs:i "
+    "total_terms_in_collection:l average_doclength:d description:s",
+    "Posting": "docid:i tf:i",
+    "PostingsList": "term:s df:l cf:l postings:Posting",
+    "DocRecord": "docid:i collection_docid:s doclength:i",
+}
+"""Messages and fields of CommonIndexFileFormat.proto, in the order of their numbers; i: int32, l: int64."""
+
+
+def messages() -> dict[str, Any]:
+    """A class of protobuf for each message of CIFF."""
+    proto = descriptor_pb2.FileDescriptorProto(name="ciff.proto", syntax="proto3")
+    types = {"i": 5, "l": 3, "d": 1, "s": 9}
+    for name, fields in CIFF.items():
+        message = proto.message_type.add(name=name)
+        for number, field in enumerate(fields.split(), start=1):
+            key, kind = field.split(":")
+            repeated = {} if kind in types else {"type_name": f".{kind}"}
+            message.field.add(
+                name=key, number=number, type=types.get(kind, 11), label=3 if repeated else 1, **repeated
+            )  # fmt: skip
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(proto)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in CIFF}
+
+
+def read_ciff(path: Path) -> tuple[Any, list[Any], list[Any]]:
+    """Header, postings lists and document records."""
+    classes, content, position = messages(), path.read_bytes(), 0
+
+    def read(name: str) -> Any:
+        nonlocal position
+        size, start = _DecodeVarint32(content, position)
+        position = start + size
+        return classes[name].FromString(content[start:position])
+
+    header = read("Header")
+    lists = [read("PostingsList") for _ in range(header.num_postings_lists)]
+    records = [read("DocRecord") for _ in range(header.num_docs)]
+    assert position == len(content)
+    return header, lists, records
+
+
+def vectors_of(lists: list[Any], records: list[Any]) -> Vectors:
+    """Vectors from postings lists, whose document numbers are gaps."""
+    assert [record.docid for record in records] == list(range(len(records)))
+    rows: list[dict[str, int]] = [{} for _ in records]
+    for postings in lists:
+        document = 0
+        for posting in postings.postings:
+            document += posting.docid
+            rows[document][postings.term] = posting.tf
+    return {record.collection_docid: row for record, row in zip(records, rows, strict=True)}
+
+
+def test_ciff_holds_all_impacts(encoded: tuple[Path, Path], tmp_path: Path) -> None:
+    record = export_vectors("ciff", tmp_path / "ciff", vectors=[encoded[0]], queries=encoded[1])
+    header, lists, records = read_ciff(tmp_path / "ciff/documents.ciff")
+    assert vectors_of(lists, records) == VECTORS
+    assert [len(vector) for vector in VECTORS.values()].count(0) == 20
+    total = sum(sum(vector.values()) for vector in VECTORS.values())
+    assert (header.version, header.num_docs, header.total_docs) == (1, 200, 200)
+    assert (header.total_terms_in_collection, header.average_doclength) == (total, total / 200)
+    terms = [postings.term for postings in lists]
+    assert terms == sorted(terms)
+    assert (tmp_path / "ciff/vocabulary.txt").read_text("utf-8").splitlines() == terms
+    assert all(postings.df == len(postings.postings) for postings in lists)
+    assert all(postings.cf == sum(posting.tf for posting in postings.postings) for postings in lists)
+    assert [record.doclength for record in records] == [sum(vector.values()) for vector in VECTORS.values()]
+    assert record["postings"] == sum(map(len, VECTORS.values()))
+    assert read_queries(tmp_path / "ciff/queries.txt", terms) == known_queries(set(terms))
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=50))
+def test_varints_of_arrays_equal_those_of_numbers(numbers: list[int]) -> None:
+    array = np.array(numbers, np.int32)
+    sizes = _varint_sizes(array)
+    content = np.zeros(int(sizes.sum()), np.uint8)
+    _put_varints(content, np.cumsum(sizes) - sizes, array, sizes)
+    assert content.tobytes() == b"".join(map(_varint, numbers))
+
+
+def read_queries(path: Path, terms: list[str]) -> dict[str, dict[str, int]]:
+    queries: dict[str, dict[str, int]] = {}
+    for line in path.read_text("utf-8").splitlines():
+        name, _, numbers = line.partition(":")
+        queries[name] = {}
+        for number in numbers.split():
+            term = terms[int(number)]
+            queries[name][term] = queries[name].get(term, 0) + 1
+    return queries
+
+
+def known_queries(terms: set[str]) -> dict[str, dict[str, int]]:
+    return {name: {t: impact for t, impact in query.items() if t in terms} for name, query in QUERIES.items()}
+
+
+@pytest.fixture(scope="module")
+def pisa() -> Any:
+    return pytest.importorskip("pyterrier_pisa", reason="pyterrier-pisa is not installed (the extra pisa)")
+
+
+def theirs(pisa: Any, folder: Path, vectors: Vectors) -> Any:
+    """The index that pyterrier-pisa makes of ``vectors``."""
+    index = pisa.PisaIndex(str(folder), stemmer="none")
+    documents: Iterator[dict[str, Any]] = ({"docno": name, "toks": dict(toks)} for name, toks in vectors.items())
+    index.toks_indexer(scale=1.0).index(documents)
+    return index
+
+
+def check_scores(index: Any) -> None:
+    """All hits of PISA have the exact score, and there is a hit for each document with a score."""
+    import pandas as pd
+
+    # PISA looks terms of queries up in lower case.
+    queries = {name: {t: i for t, i in query.items() if t == t.lower()} for name, query in QUERIES.items() if query}
+    frame = pd.DataFrame({"qid": list(queries), "query_toks": list(queries.values())})
+    hits = index.quantized(num_results=len(VECTORS), toks_scale=1.0).transform(frame)
+    for name, query in queries.items():
+        rows = hits[hits.qid == name]
+        found = sorted(zip(rows.docno, rows.score, strict=True), key=lambda hit: (-hit[1], hit[0]))
+        assert found == dot_products(query, VECTORS)
+    assert len(hits) > 1000
+
+
+def test_a_ciff_file_in_pisa(pisa: Any, encoded: tuple[Path, Path], tmp_path: Path) -> None:
+    export_vectors("ciff", tmp_path / "ciff", vectors=[encoded[0]])
+    _, lists, records = read_ciff(tmp_path / "ciff/documents.ciff")
+    check_scores(theirs(pisa, tmp_path / "index", vectors_of(lists, records)))
+
+
+def test_a_pisa_folder_in_pisa(pisa: Any, encoded: tuple[Path, Path], tmp_path: Path) -> None:
+    record = export_vectors("pisa", tmp_path / "pisa", vectors=[encoded[0]], queries=encoded[1])
+    assert record["terms_with_capitals"] == 1  # [CLS]
+    theirs(pisa, tmp_path / "theirs", VECTORS)
+    names = sorted(path.name for path in (tmp_path / "theirs").iterdir())
+    assert len(names) == 8
+    for name in names:
+        assert (tmp_path / "pisa" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes(), name
+    terms = (tmp_path / "pisa/fwd.terms").read_text("utf-8").splitlines()
+    assert read_queries(tmp_path / "pisa/queries.txt", terms) == known_queries(set(terms))
+    check_scores(pisa.PisaIndex(str(tmp_path / "pisa"), stemmer="none"))

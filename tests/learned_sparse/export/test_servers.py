@@ -1,0 +1,167 @@
+"""Bulk files and queries of OpenSearch and Elasticsearch, searched in the FeatureField of Anserini's Lucene."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.export import export_vectors
+from learned_sparse.lucene import start_jvm
+from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
+from tests.learned_sparse.export.collection import QUERIES, VECTORS, random_vectors
+
+Hits = list[tuple[str, float]]
+Clause = Callable[[str, float], Any]
+"""Term and weight to a Lucene query."""
+
+
+class Features:
+    """Documents of bulk files in Lucene, each impact as a ``FeatureField``, as both engines store them."""
+
+    def __init__(self, folder: Path) -> None:
+        start_jvm()
+        from jnius import autoclass, cast
+
+        self.java = autoclass
+        lucene = "org.apache.lucene."
+        self.feature = autoclass(f"{lucene}document.FeatureField")
+        directory = autoclass(f"{lucene}store.ByteBuffersDirectory")()
+        config = autoclass(f"{lucene}index.IndexWriterConfig")()
+        writer = autoclass(f"{lucene}index.IndexWriter")(directory, config)
+        stored = autoclass(f"{lucene}document.Field$Store").YES
+        self.documents = bulk_documents(folder)
+        for document in self.documents:
+            record = autoclass(f"{lucene}document.Document")()
+            record.add(autoclass(f"{lucene}document.StringField")("id", document["id"], stored))
+            for term, impact in document.get("impacts", {}).items():
+                record.add(self.feature("impacts", term, float(impact)))
+            writer.addDocument(record)
+        writer.close()
+        reader = autoclass(f"{lucene}index.DirectoryReader").open(directory)
+        self.searcher = autoclass(f"{lucene}search.IndexSearcher")(cast(f"{lucene}index.IndexReader", reader))
+        self.stored = reader.storedFields()
+
+    def hits(self, weights: Mapping[str, float], clause: Clause) -> Hits:
+        """All documents with a score, best first, ties by id."""
+        builder = self.java("org.apache.lucene.search.BooleanQuery$Builder")()
+        should = self.java("org.apache.lucene.search.BooleanClause$Occur").SHOULD
+        for term, weight in weights.items():
+            builder.add(clause(term, weight), should)
+        found = self.searcher.search(builder.build(), max(1, len(self.documents))).scoreDocs
+        hits = [(str(self.stored.document(hit.doc).get("id")), float(hit.score)) for hit in found]
+        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+
+    def linear(self, term: str, weight: float) -> Any:
+        """The clause of neural_sparse; Lucene refuses weights over 64."""
+        return self.feature.newLinearQuery("impacts", term, weight)
+
+    def boosted(self, term: str, weight: float) -> Any:
+        """The clause of rank_feature and of sparse_vector: the weight is a boost."""
+        clause = self.feature.newLinearQuery("impacts", term, 1.0)
+        return self.java("org.apache.lucene.search.BoostQuery")(clause, weight)
+
+
+def bulk_documents(folder: Path) -> list[dict[str, Any]]:
+    lines = [
+        json.loads(line) for file in sorted(folder.glob("bulk-*.ndjson")) for line in file.read_bytes().splitlines()
+    ]
+    assert [line["index"]["_id"] for line in lines[::2]] == [document["id"] for document in lines[1::2]]
+    return lines[1::2]
+
+
+def bodies(path: Path) -> dict[str, dict[str, Any]]:
+    """Query clause of each body by query id."""
+    return {line["id"]: line["body"]["query"] for line in map(json.loads, path.read_bytes().splitlines())}
+
+
+def bits(vectors: Vectors, count: int) -> Vectors:
+    """Impacts truncated to ``count`` significant bits."""
+    mantissa = {value: np.frexp(value) for vector in vectors.values() for value in vector.values()}
+    return {
+        name: {
+            term: int(np.ldexp(np.floor(mantissa[value][0] * 2**count), int(mantissa[value][1]) - count))
+            for term, value in vector.items()
+        }
+        for name, vector in vectors.items()
+    }
+
+
+@pytest.mark.jvm
+def test_opensearch_scores_are_exact(encoded: tuple[Path, Path], tmp_path: Path) -> None:
+    record = export_vectors("opensearch", tmp_path / "o", vectors=[encoded[0]], queries=encoded[1], max_bytes=9_000)
+    features = Features(tmp_path / "o")
+    assert [document["id"] for document in features.documents] == list(VECTORS)
+    sizes = [file.stat().st_size for file in (tmp_path / "o").glob("bulk-*.ndjson")]
+    assert len(sizes) > 2
+    assert max(sizes) <= 9_000
+    assert record["query_divisor"] == 16
+    assert {"u__s", "______"} < {term for document in features.documents for term in document.get("impacts", {})}
+    neural, ranked = (bodies(tmp_path / "o" / name) for name in ("queries.jsonl", "queries-rank-feature.jsonl"))
+    assert list(neural) == list(ranked) == list(QUERIES)
+    for name, query in QUERIES.items():
+        if not query:
+            assert neural[name] == ranked[name] == {"match_none": {}}
+            continue
+        expected = dot_products(query, VECTORS)
+        weights = neural[name]["neural_sparse"]["impacts"]["query_tokens"]
+        assert [(hit, score * 16) for hit, score in features.hits(weights, features.linear)] == expected
+        clauses = [clause["rank_feature"] for clause in ranked[name]["bool"]["should"]]
+        assert all(clause["linear"] == {} for clause in clauses)
+        boosts = {clause["field"].removeprefix("impacts."): clause["boost"] for clause in clauses}
+        assert features.hits(boosts, features.boosted) == expected
+    assert json.loads((tmp_path / "o/mapping.json").read_bytes())["mappings"]["properties"] == {
+        "id": {"type": "keyword"},
+        "impacts": {"type": "rank_features"},
+    }
+
+
+@pytest.mark.jvm
+def test_elasticsearch_scores_are_exact_without_a_divisor(encoded: tuple[Path, Path], tmp_path: Path) -> None:
+    record = export_vectors("elasticsearch", tmp_path / "e", vectors=[encoded[0]], queries=encoded[1])
+    assert "query_divisor" not in record
+    features = Features(tmp_path / "e")
+    for name, clause in bodies(tmp_path / "e/queries.jsonl").items():
+        if QUERIES[name]:
+            assert clause["sparse_vector"] == {**clause["sparse_vector"], "field": "impacts", "prune": False}
+            weights = clause["sparse_vector"]["query_vector"]
+            assert features.hits(weights, features.boosted) == dot_products(QUERIES[name], VECTORS)
+    mapping = json.loads((tmp_path / "e/mapping.json").read_bytes())["mappings"]["properties"]["impacts"]
+    assert mapping == {"type": "sparse_vector", "index_options": {"prune": False}}
+
+
+@pytest.mark.jvm
+def test_feature_field_truncates_above_512_and_rescaled_impacts_are_exact(tmp_path: Path) -> None:
+    vectors = random_vectors(60, 1000, random.Random(3))
+    folder = write_folder(tmp_path / "vectors", {**vectors, "largest": {"t1": 1000, "t2": 1, "t3": 513}})
+    with pytest.raises(LearnedSparseError, match=r"largest impact is 1,000, and opensearch .* up to 512 exactly"):
+        export_vectors("opensearch", tmp_path / "refused", vectors=[folder])
+    record = export_vectors("opensearch", tmp_path / "o", vectors=[folder], rescale=True)
+    exported = {document["id"]: document.get("impacts", {}) for document in bulk_documents(tmp_path / "o")}
+    assert exported["largest"] == {"t1": 512, "t2": 1, "t3": 263}
+    assert record["factor"] == 0.512
+    assert record["dropped"] == 0
+    assert record["largest_error"] == pytest.approx(1 / 0.512 - 1)  # an impact of 1 stays 1
+    features, query = Features(tmp_path / "o"), {"t1": 3, "t3": 5}
+    assert features.hits(query, features.linear) == dot_products(query, exported)
+    plain = {name: dict(vector) for name, vector in vectors.items() if vector}
+    (tmp_path / "plain").mkdir()
+    lines = [
+        line for name, vector in plain.items() for line in ({"index": {"_id": name}}, {"id": name, "impacts": vector})
+    ]
+    (tmp_path / "plain/bulk-00000.ndjson").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    features = Features(tmp_path / "plain")
+    assert features.hits(query, features.linear) == dot_products(query, bits(plain, 9)) != dot_products(query, plain)
+
+
+def test_terms_that_would_be_written_alike_are_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "vectors", {"d1": {"u.s": 1, "u__s": 2}})
+    with pytest.raises(LearnedSparseError, match=r"'u\.s' and 'u__s' are both 'u__s' without dots"):
+        export_vectors("elasticsearch", tmp_path / "e", vectors=[folder])
+    assert not (tmp_path / "e").exists()

@@ -1,0 +1,120 @@
+"""PISA has the scores of the exact searcher, Seismic those of the documents that it finds; both print nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from eval.costs.latency import recall
+from learned_sparse.core import LearnedSparseError, SparseBatch
+from learned_sparse.search import ExactSearcher, PisaSearcher, SeismicSearcher
+from learned_sparse.search import engines as engines_module
+from tests.learned_sparse.encoded_folder import dot_products
+
+DRAW = random.Random(9)
+TERMS = ["T1", "[CLS]", "##ing", "日本", *(f"t{number}" for number in range(80))]
+VECTORS = {
+    f"d{number}": {term: DRAW.randint(1, 255) for term in DRAW.sample(TERMS, 0 if number == 5 else DRAW.randint(2, 30))}
+    for number in range(300)
+}
+QUERIES: dict[str, dict[str, int]] = {
+    **{f"q{number}": {term: DRAW.randint(1, 255) for term in DRAW.sample(TERMS, 8)} for number in range(20)},
+    "capital": {"T1": 1},
+    "tied": {"t1": 0, "t2": 0},
+    "unknown": {"nowhere": 1},
+    "none": {},
+}
+BATCH = SparseBatch.from_dicts(list(VECTORS.values()), dtype="int32")
+
+
+@pytest.fixture(scope="module")
+def pisa() -> PisaSearcher:
+    pytest.importorskip("pyterrier_pisa", reason="pyterrier-pisa is not installed (the extra pisa)")
+    return PisaSearcher(list(VECTORS), BATCH)
+
+
+@pytest.fixture(scope="module")
+def seismic() -> SeismicSearcher:
+    pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
+    return SeismicSearcher(list(VECTORS), BATCH)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pisa_is_exact(pisa: PisaSearcher, threads: int) -> None:
+    results = pisa.search_batch(QUERIES, 1000, threads)
+    assert list(results) == list(QUERIES)
+    for name, hits in results.items():
+        assert hits == dot_products(QUERIES[name], VECTORS)  # ties too
+    for name, hits in pisa.search_batch(QUERIES, 10, threads).items():
+        expected = dot_products(QUERIES[name], VECTORS)
+        assert [score for _, score in hits] == [score for _, score in expected[:10]]
+        assert set(hits) <= set(expected)
+    assert len(pisa) == 300
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_seismic_scores_what_it_finds_exactly(seismic: SeismicSearcher, threads: int) -> None:
+    results = seismic.search_batch(QUERIES, 10, threads)
+    assert list(results) == list(QUERIES)
+    for name, hits in results.items():
+        expected = dot_products(QUERIES[name], VECTORS)
+        assert set(hits) <= set(expected)
+        assert hits == sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+    assert results["none"] == results["unknown"] == []
+    assert len(seismic) == 300
+
+
+def test_a_lower_heap_factor_and_higher_cut_find_more() -> None:
+    pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
+    exact = ExactSearcher(list(VECTORS), BATCH)
+    settings: list[Mapping[str, float]] = [{"query_cut": 1, "heap_factor": 1.0}, {"query_cut": 20, "heap_factor": 0.1}]
+    few, many = (recall(SeismicSearcher(list(VECTORS), BATCH, **s), exact, QUERIES, 10) for s in settings)  # type: ignore[arg-type]
+    assert few < 0.9 < many
+    assert recall(exact, exact, QUERIES, 10) == 1.0
+
+
+def test_seismic_has_an_index_for_large_vocabularies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a lower limit, because 65,536 terms take Seismic 20 seconds."""
+    seismic = pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
+    batch = SparseBatch.from_dicts([{"a": 1, "b": 2}, {"b": 3}], dtype="int32")
+    for limit, index in ((2, seismic.SeismicIndex), (1, seismic.SeismicIndexLV)):
+        monkeypatch.setattr(engines_module, "SEISMIC_DIMENSIONS", limit)
+        searcher = SeismicSearcher(["d1", "d2"], batch)
+        assert type(searcher._index) is index
+        assert searcher.search_batch({"q": {"b": 2}}) == {"q": [("d2", 6.0), ("d1", 4.0)]}
+
+
+def test_what_an_engine_cannot_hold_is_refused() -> None:
+    pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
+    for vector, message in (({"a": 2049}, "encode with --bits 11"), ({"x" * 101: 1}, "more than 100 characters")):
+        with pytest.raises(LearnedSparseError, match=message):
+            SeismicSearcher(["d1"], SparseBatch.from_dicts([vector], dtype="int32"))
+
+
+def test_pisa_needs_an_impact() -> None:
+    pytest.importorskip("pyterrier_pisa", reason="pyterrier-pisa is not installed (the extra pisa)")
+    with pytest.raises(LearnedSparseError, match="without any impact"):
+        PisaSearcher(["d1"], SparseBatch.from_dicts([{}], dtype="int32"))
+
+
+@pytest.mark.parametrize("engine", ["pisa", "seismic"])
+def test_engines_print_nothing(engine: str, capfd: pytest.CaptureFixture[str]) -> None:
+    names = {"pisa": "pyterrier_pisa", "seismic": "seismic"}
+    pytest.importorskip(names[engine], reason=f"the extra {engine} is not installed")
+    batch = SparseBatch.from_dicts([{"a": 1}, {"b": 2}], dtype="int32")
+    capfd.readouterr()
+    searcher = PisaSearcher(["d1", "d2"], batch) if engine == "pisa" else SeismicSearcher(["d1", "d2"], batch)
+    assert searcher.search_batch({"q": {"b": 2}}) == {"q": [("d2", 4.0)]}
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_missing_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    for searcher, extra in ((PisaSearcher, "pisa"), (SeismicSearcher, "seismic")):
+        with pytest.raises(LearnedSparseError, match=rf"pip install 'learned-sparse\[{extra}\]'"):
+            searcher(list(VECTORS), BATCH)
