@@ -183,7 +183,7 @@ def _summary(values: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterato
             low, high = confidence_interval(difference)
             verdict = "above BM25" if low > 0 else "below BM25" if high < 0 else "may be chance"
             parts.append(f"{measure} {difference.mean():+.3f} ({low:+.3f} to {high:+.3f}: {verdict})")
-        yield f"{name} - bm25: {', '.join(parts)}"
+        yield f"  {name} - bm25: {', '.join(parts)}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The README's commands run as written, with tiny checkpoints instead of those that `make demo` trains."""
+"""The commands of the README and of its pages run as written, with tiny checkpoints instead of trained ones."""
 
 from __future__ import annotations
 
@@ -19,22 +19,32 @@ from learned_sparse.collections.pydoc import standard_library
 from tests.tiny_models import save_tiny
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in (
+        "README.md",
+        *(f"{folder}/README.md" for folder in ("collections", "encoders", "eval", "learned_sparse")),
+    )
+}
+README = PAGES["README.md"]
+
+
+def section(heading: str) -> str:
+    """The text below a heading, which is in one of the pages."""
+    found = [re.search(rf"^## {heading}.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL) for page in PAGES.values()]
+    (match,) = filter(None, found)
+    return match[0]
 
 
 def commands(heading: str) -> list[str]:
     """Lines of the bash blocks below a heading."""
-    section = re.search(rf"^## {heading}.*?(?=^## )", README, re.MULTILINE | re.DOTALL)
-    assert section, heading
-    blocks = re.findall(r"```bash\n(.*?)```", section[0], re.DOTALL)
+    blocks = re.findall(r"```bash\n(.*?)```", section(heading), re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line]
 
 
 def python_block(heading: str) -> str:
     """The Python block below a heading."""
-    section = re.search(rf"^## {heading}.*?(?=^## )", README, re.MULTILINE | re.DOTALL)
-    assert section
-    (block,) = re.findall(r"```python\n(.*?)```", section[0], re.DOTALL)
+    (block,) = re.findall(r"```python\n(.*?)```", section(heading), re.DOTALL)
     return str(block)
 
 
@@ -100,10 +110,18 @@ def checkpoint(folder: Path, model: str, backbone: Path) -> None:
 
 def test_the_readme_has_commands_for_each_system() -> None:
     assert len(commands("SparTerm, step by step")) == 9
-    assert len(commands("SPLADE, step by step")) == 6
+    assert len(commands("SPLADE, step by step")) == 7
     assert len(commands("SpaDE, step by step")) == 7
     assert len(commands("UHD-BERT, step by step")) == 7
     assert "make demo\nmake test\n" in README
+    assert len(README.splitlines()) <= 180
+    assert set(commands("Your own documents")) <= set(commands("SPLADE, step by step"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_of_the_pages_lead_to_files(name: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGES[name]):
+        assert link.startswith("http") or ((ROOT / name).parent / link).exists(), link
 
 
 @pytest.mark.parametrize("heading", [f"{name}, step by step" for name in ("SparTerm", "SPLADE", "SpaDE", "UHD-BERT")])
@@ -151,6 +169,24 @@ def test_splade_as_written(tmp_path: Path) -> None:
     program = python_block("The same in Python")
     assert len([line for line in program.splitlines() if line]) <= 10
     run(["-c", program + PYSERINI], tmp_path)
+
+
+@pytest.mark.jvm
+def test_your_own_collection_as_written(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
+    folder = tmp_path / "my-collection"
+    (folder / "qrels").mkdir(parents=True)
+    rows = ["id,title,text", "d0,Files,how to read a file", 'd1,,"Lift, and drag"', "d2,Wings,a wing in a wind tunnel"]
+    (folder / "corpus.csv").write_text("\n".join(rows), encoding="utf-8")
+    run(["-c", python_block("1. Documents")], folder)
+    queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(["read a file", "wing", "drag"])]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)), encoding="utf-8")
+    for split, pairs in {"train": ["q0\td0\t1", "q1\td2\t1"], "test": ["q0\td0\t1", "q2\td1\t1"]}.items():
+        lines = ["query-id\tcorpus-id\tscore", *pairs]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path).values()
+    assert re.search(r"^bm25 +\d\.\d{4}", compared, re.MULTILINE), compared
+    assert re.search(r"^splade +\d\.\d{4}", compared, re.MULTILINE), compared
 
 
 @pytest.mark.slow

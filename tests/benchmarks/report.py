@@ -23,7 +23,9 @@ def main(argv: list[str] | None = None) -> int:
     """Write both texts; with --check, compare them with the files instead."""
     options = _parser().parse_args(argv)
     results = read_results(options.results)
-    readme = with_section(options.readme.read_text("utf-8"), (BEGIN, END), summary(results), options.readme)
+    readme = with_section(
+        options.readme.read_text("utf-8"), (BEGIN, END), summary(results, readme=True), options.readme
+    )
     quality = options.results / "quality.json"
     if quality.is_file():
         readme = with_section(readme, QUALITY, quality_table.markdown(read_result(quality)), options.readme)
@@ -64,13 +66,15 @@ def with_section(text: str, markers: tuple[str, str], section: str, path: Path) 
     return pattern.sub(lambda _: f"{begin}\n{section}\n{end}", text)
 
 
-def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Table of all targets, and the machine."""
+def summary(results: Mapping[str, Mapping[str, Any]], *, readme: bool = False) -> str:
+    """Table of all targets, or of those in README.md, and the machine."""
     if not results:
         return "Nothing has been measured yet."
     lines = ["| | ours | theirs | ratio | target | |", "|---|---:|---:|---:|---:|---|"]
-    lines += [_line(target, results.get(target.benchmark)) for target in TARGETS]
-    machines = dict.fromkeys(machine(result) for result in results.values())
+    targets = [target for target in TARGETS if target.in_readme or not readme]
+    lines += [_line(target, results.get(target.benchmark)) for target in targets]
+    measured = (results[target.benchmark] for target in targets if target.benchmark in results)
+    machines = dict.fromkeys(map(machine, measured))
     return "\n".join([*lines, "", *machines])
 
 
@@ -90,6 +94,10 @@ def full(results: Mapping[str, Mapping[str, Any]]) -> str:
         "# Results of the benchmarks",
         "",
         "Written by `python -m tests.benchmarks.report`; see `run.py` beside it.",
+        "",
+        "## Targets",
+        "",
+        summary(results),
     ]
     for name, result in results.items():
         loads = ", ".join(f"{load:.2f}" for load in result["environment"]["load_before"])

@@ -59,7 +59,7 @@ def test_the_demo_runs_every_step_once(
         assert len(table[name]) == 7
         assert 0 <= float(table[name][0]) < float(table["bm25"][0])  # a random BERT
     assert re.search(
-        r"^splade - bm25: MRR@10 -0\.\d+ \(-0\.\d+ to -0\.\d+: below BM25\), R@100 -", output, re.MULTILINE
+        r"^  splade - bm25: MRR@10 -0\.\d+ \(-0\.\d+ to -0\.\d+: below BM25\), R@100 -", output, re.MULTILINE
     )
     assert output.endswith("  python -m learned_sparse.serve\n")
     for path in (checkpoint_folder("splade"), vectors_folder("pydoc", "splade"), index_folder("pydoc", "splade")):
