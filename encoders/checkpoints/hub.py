@@ -61,8 +61,8 @@ def _conversion(folder: Path) -> str:
     if not isinstance(classes, list) or all(str(name).endswith("ForMaskedLM") for name in classes):
         return "AutoModelForMaskedLM.from_pretrained(NAME).save_pretrained(FOLDER), and the same for the tokenizer"
     return (
-        "safetensors.torch.save_file({name: tensor.clone() for name, tensor in torch.load('pytorch_model.bin', "
-        "weights_only=True).items()}, 'model.safetensors', metadata={'format': 'pt'})"
+        "safetensors.torch.save_file({name: tensor.clone() for name, tensor in weights.items()}, 'model.safetensors', "
+        "metadata={'format': 'pt'}), where torch has loaded 'weights' from pytorch_model.bin with weights_only=True"
     )
 
 
