@@ -1,4 +1,4 @@
-"""The embedded collection ``pydoc``: the standard library's docstrings, and their first sentences as queries."""
+"""The embedded collection ``pydoc``: docstrings of the standard library; their first sentences are the queries."""
 
 from __future__ import annotations
 
@@ -136,17 +136,17 @@ def _definitions(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 def _write_folder(folder: Path, texts: Mapping[str, str]) -> None:
     items = known_items(texts)
     with new_folder(folder, wait=True) as temporary:  # the folder of another process has the same bytes
-        _write(temporary / "corpus.jsonl", _corpus(texts, items))
+        _write(temporary / "corpus.jsonl", _corpus(items))
         _write(temporary / "queries.jsonl", (_json({"_id": name, "text": query}) for name, (query, _) in items.items()))
         for split in SPLITS:
             judgements = (f"{name}\t{name}\t1\n".encode() for name in items if split_of(name) == split)
             _write(temporary / "qrels" / f"{split}.tsv", (b"query-id\tcorpus-id\tscore\n", *judgements))
 
 
-def _corpus(texts: Mapping[str, str], items: Mapping[str, tuple[str, str]]) -> Iterator[bytes]:
-    for name, text in texts.items():
+def _corpus(items: Mapping[str, tuple[str, str]]) -> Iterator[bytes]:
+    for name, (_, rest) in items.items():
         title = re.sub(r"[._]+", " ", name).strip()  # Lucene's analyzer takes "json.decoder" for one word
-        yield _json({"_id": name, "title": title, "text": items[name][1] if name in items else text})
+        yield _json({"_id": name, "title": title, "text": rest})
 
 
 def _json(record: dict[str, Any]) -> bytes:
