@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -18,6 +19,9 @@ from learned_sparse.core import LearnedSparseError, positive, processors
 OBJECT_STORE_BYTES = 2**28
 """Shared memory of a Ray that a command starts: results are small, texts and vectors travel as files."""
 CONNECT_SECONDS = 10.0
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+SIGACTION_BYTES = 256
+"""More than a ``struct sigaction`` has on any system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,8 @@ class Engine:
             options["address"] = self.address
         before = signal.getsignal(signal.SIGTERM)
         try:
-            ray.init(**options)
+            with fault_handlers_kept():
+                ray.init(**options)
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)  # Ray's own handler would change the exit status
         except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
@@ -75,7 +80,8 @@ class Engine:
                 raise SystemExit(128 + signal.SIGTERM) from end
             raise
         finally:
-            ray.shutdown()
+            with fault_handlers_kept():
+                ray.shutdown()
 
     def resources(self, ray: Any) -> tuple[int, Mapping[str, float]]:
         """Number of workers, and the processors and GPUs of each: the largest equal share that the nodes can give."""
@@ -106,6 +112,20 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     add("--address", metavar="HOST:PORT", help="a running Ray (or auto); default: one is started for this command")
     add("--workers", type=positive, metavar="N", help="default: one for each GPU, or for each machine without GPUs")
     add("--gpus-per-worker", type=float, metavar="G", help="default: 1 if there are GPUs; 0.5: two workers on a GPU")
+
+
+@contextlib.contextmanager
+def fault_handlers_kept() -> Iterator[None]:
+    """Keep the handlers of memory faults: Java needs its own, which Ray replaces and, at its end, removes."""
+    system = ctypes.CDLL(None)
+    handlers = {number: ctypes.create_string_buffer(SIGACTION_BYTES) for number in FAULTS}
+    for number, handler in handlers.items():
+        system.sigaction(number, None, handler)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            system.sigaction(number, handler, None)
 
 
 def import_ray() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import functools
 import gzip
@@ -31,6 +32,7 @@ from learned_sparse.encode.run import open_source
 from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.index import __main__ as index
 from learned_sparse.jsonvector import Manifest
+from learned_sparse.lucene import start_jvm
 from learned_sparse.search import __main__ as search
 from tests.fake_encoder import WordEncoder, install_loader, load_fake_side
 from tests.learned_sparse.distribute.nodes import Nodes
@@ -197,3 +199,17 @@ def test_a_node_killed_in_the_middle(
     encode_on(nodes.engine, packed, tmp_path / "ray", *segments, progress=progress, pause=0.03)
     assert sum(done) == 2 * COUNT + 1
     assert files_of(tmp_path / "ray") == files_of(in_one_process(packed, tmp_path / "one", monkeypatch, *segments))
+
+
+@pytest.mark.jvm
+def test_java_keeps_its_handlers_of_faults(nodes: Nodes) -> None:
+    def handler() -> bytes:
+        action = ctypes.create_string_buffer(256)
+        ctypes.CDLL(None).sigaction(signal.SIGSEGV, None, action)
+        return action.raw[:16]
+
+    start_jvm()
+    before = handler()
+    with Engine(address=nodes.address).connected():
+        assert handler() == before
+    assert handler() == before
