@@ -30,7 +30,10 @@ def run(toy: bool) -> dict[str, Any]:
     per_document = rows[-1]["seconds"] / rows[-1]["documents"]
     projected = {"documents": MSMARCO, "hours": round(per_document * MSMARCO / 3600, 2)}
     shape = {"vocabulary": VOCABULARY, "document_terms": DOCUMENT_TERMS, "query_terms": QUERY_TERMS, "depth": DEPTH}
-    return {"sizes": {**shape, "queries": queries}, "rows": rows, "projected": projected, "ratios": {}, "missing": {}}
+    growth = rows[-1]["extra_mb"] / max(rows[0]["extra_mb"], 1.0)
+    ratios = {f"extra memory, {sizes[-1]:,} / {sizes[0]:,} documents": round(growth, 2)}
+    sizes_of = {**shape, "queries": queries}
+    return {"sizes": sizes_of, "rows": rows, "projected": projected, "ratios": ratios, "missing": {}}
 
 
 def mine(documents: int, queries: int) -> dict[str, Any]:
