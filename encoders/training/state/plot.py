@@ -26,6 +26,7 @@ def draw_log(log: Path, output: Path, stages: Sequence[int]) -> bool:
     ``stages``: steps of each stage, which are drawn one after the other.
     """
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         return False
@@ -47,7 +48,7 @@ def draw_log(log: Path, output: Path, stages: Sequence[int]) -> bool:
         axes.set_xlabel("step" if number == len(shown) else "")
         if any(lines_of):
             axes.legend(fontsize="small")
-    with atomic_write(output) as file:
+    with atomic_write(output) as file, rc_context({"svg.hashsalt": "learned_sparse"}):  # equal bytes in every run
         figure.savefig(file, format="svg", metadata={"Date": None})
     return True
 
