@@ -123,7 +123,7 @@ class _Lines:
         log, started = log_of(step), time.monotonic()
         log.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with log.open("a", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+            with log.open("a", encoding="utf-8", newline="\n") as file, contextlib.redirect_stdout(file):
                 error = self._execute(step)
         except LearnedSparseError as problem:
             raise LearnedSparseError(f"{step.command}: {problem} (its output is in {log})") from problem
