@@ -35,7 +35,7 @@ help:
 	@echo "make clean                remove .venv"
 
 demo: $(ready)
-	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS)) $(if $(V),--commands)
+	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))$(if $(V), --commands)
 
 test: check
 	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
