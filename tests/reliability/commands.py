@@ -295,6 +295,27 @@ class World:
             before=self.search(3, backend) if hits == 5 else None,
         )  # fmt: skip
 
+    def formats(self, kind: str = "opensearch") -> Case:
+        """Documents and queries as files of another engine."""
+        vectors, queries = self.result(self.encode()) / "vectors", self.result(self.queries()) / "queries"
+        return Case(
+            name=f"export-{kind}", module="learned_sparse.export", again=("--overwrite",), replace=("--overwrite",),
+            arguments=(
+                "--format", kind, "--vectors", str(vectors), "--queries", str(queries), "--output", "out/exported"
+            ),
+            before=self.formats("pisa") if kind == "opensearch" else None,
+        )  # fmt: skip
+
+    def teach(self) -> Case:
+        """A teacher's scores of the hits of a run."""
+        return Case(
+            name="teach", module="encoders.teach", again=("--resume",), incremental=True, finished="scores.tsv",
+            arguments=(
+                "--collection", str(self.collection), "--run", str(self.folder / "train.run"), "--depth", "3",
+                "--checkpoint", str(self.checkpoint), "--device", "cpu", "--output", "out/scores.tsv",
+            ),
+        )  # fmt: skip
+
     def export(self) -> Case:
         """Topics, judgements and documents for stock commands."""
         return Case(

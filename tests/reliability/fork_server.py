@@ -26,10 +26,12 @@ from typing import Any, NoReturn
 from tests.reliability import faults
 
 MODULES = (
-    "encoders.train", "encoders.training", "encoders.encoding.encoder", "eval.costs.__main__", "eval.evaluate",
+    "encoders.teach.__main__", "encoders.teach.scoring", "encoders.train", "encoders.training",
+    "encoders.encoding.encoder", "eval.costs.__main__", "eval.evaluate",
     "eval.report.__main__", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix_file",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
-    "learned_sparse.encode.__main__", "learned_sparse.index.__main__", "learned_sparse.jsonvector.prune",
+    "learned_sparse.encode.__main__", "learned_sparse.export.__main__", "learned_sparse.index.__main__",
+    "learned_sparse.jsonvector.prune",
     "learned_sparse.search.__main__", "encodings.utf_8_sig", "jnius_config", "scipy.sparse", "tqdm",
     "eval.report", "matplotlib.backends.backend_svg", "matplotlib.font_manager",
     "transformers.models.bert.modeling_bert", "transformers.models.bert.tokenization_bert",
@@ -218,6 +220,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports, too
     _faster_java()
+    importlib.import_module("encoders.teach.scoring").BLOCK = 16  # type: ignore[attr-defined]  # several blocks
     runner = importlib.import_module("eval.reproduce.runner")
     runner.subprocess = SimpleNamespace(  # type: ignore[attr-defined]
         Popen=ForkedProcess, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT
