@@ -7,6 +7,7 @@ from pathlib import Path
 
 from learned_sparse.collections import add_bad_line_option
 from learned_sparse.core import LearnedSparseError, checkpoint_folder
+from learned_sparse.distribute import Engine, add_engine_options
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,7 +51,9 @@ def main(argv: list[str] | None = None) -> int:
         help="also report to tensorboard or wandb, if installed; training/log.jsonl is always written",
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_engine_options(parser, about="mining of hard negatives runs in ")
     options = parser.parse_args(argv)
+    engine = Engine.from_options(options)
     if options.resume and options.overwrite:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
@@ -61,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     if teacher is not None:
         if options.resume or options.max_seconds is not None:
             raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
+        if engine is not None:
+            raise LearnedSparseError("a cross-encoder mines no negatives: leave --engine ray out")
         output = options.output or checkpoint_folder(teacher.model)
         seconds = train_cross_encoder(
             teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
@@ -79,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     report = run_recipe(
         recipe, output, resume=options.resume, overwrite=options.overwrite,
         device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
-        log_with=[name for name in options.log_with if name != "jsonl"],
+        log_with=[name for name in options.log_with if name != "jsonl"], engine=engine,
     )  # fmt: skip
     resume = f"python -m encoders.train --recipe {options.recipe} --output {output} --resume"
     if not report.written:

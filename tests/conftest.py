@@ -85,7 +85,7 @@ SLOW = (
     "test_processes.py",
 )
 """Slow files that start first, so that none of them runs alone at the end."""
-SLOW_TIER = ("test_benchmarks.py", "test_cluster.py", "test_same_bytes.py")
+SLOW_TIER = ("test_benchmarks.py", "test_cluster.py", "test_mining_on_cluster.py", "test_same_bytes.py")
 """Files that only ``make test-slow`` and CI run: benchmarks at toy size, a Ray cluster, equal bytes in every locale."""
 
 
@@ -127,6 +127,23 @@ def server() -> Generator[Any]:
     server = Server()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def nodes_of_session() -> Generator[Any]:
+    """The Ray cluster of the tests, started once."""
+    from tests.learned_sparse.distribute.nodes import Nodes
+
+    nodes = Nodes()
+    yield nodes
+    nodes.shutdown()
+
+
+@pytest.fixture
+def nodes(nodes_of_session: Any) -> Any:
+    """Both nodes of the cluster (``tests.learned_sparse.distribute.nodes.Nodes``), alive."""
+    nodes_of_session.restore()
+    return nodes_of_session
 
 
 @pytest.fixture(scope="session")

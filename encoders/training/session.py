@@ -68,7 +68,7 @@ class Session:
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
         self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
-        self._recipe = recipe
+        self.recipe = recipe
         self.precision = training_precision(recipe.precision, self.device)
         self.model = _new_model(recipe)
         if recipe.gradient_checkpointing:
@@ -84,7 +84,7 @@ class Session:
 
         The towers stay the same, and so does what training has learned.
         """
-        if not any(part.settings for part in self._recipe.stages):
+        if not any(part.settings for part in self.recipe.stages):
             return
         changes = {} if stage is None else dict(stage.settings)
         where, allowed = f"stage {stage.name if stage else ''}: settings", self.family.stage_settings
@@ -141,7 +141,7 @@ class Session:
         """Reports numbers to the trackers; None if there are none."""
         if not self.processes.log_with:
             return None
-        self.processes.init_trackers(self._recipe.model, config={"recipe": json.dumps(to_mapping(self._recipe))})
+        self.processes.init_trackers(self.recipe.model, config={"recipe": json.dumps(to_mapping(self.recipe))})
         track: Track = self.processes.log
         return track
 
@@ -177,6 +177,13 @@ class Session:
             batch = encode_texts(self._encoders[side, component], texts)
         return scipy.sparse.csr_array((batch.values, batch.indices, batch.indptr), shape=(len(batch), len(batch.terms)))
 
+    def encode_side(self, checkpoint: str | None, component: str | None = None) -> EncodeSide:
+        """Gives weights of texts by both sides of ``checkpoint``, or of the current model or one component of it."""
+        if checkpoint is None:
+            return functools.partial(self.encode, component=component)
+        sides = {side: load_encoder(checkpoint, side, device=str(self.device)) for side in SIDES}
+        return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
+
     def ranking(
         self, checkpoint: str | None, component: str | None = None, *, state: Path | None = None, key: str = ""
     ) -> Rank:
@@ -184,12 +191,9 @@ class Session:
 
         All processes search, each its share of the documents; ``state`` and ``key``: see ``best_documents``.
         """
-        encode: EncodeSide = functools.partial(self.encode, component=component)
-        if checkpoint is not None:
-            encode = _sides_of(checkpoint, self.device)
         return functools.partial(
-            best_documents, encode, process=self.process_index, processes=self.num_processes,
-            gather=self._gather_array, state=state, key=key,
+            best_documents, self.encode_side(checkpoint, component), process=self.process_index,
+            processes=self.num_processes, gather=self._gather_array, state=state, key=key,
         )  # fmt: skip
 
     def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -211,7 +215,7 @@ class Session:
         inverse = inverse_document_frequencies(self.model, documents)
         with torch.no_grad():
             for tower in towers:
-                tower.decoder_bias.add_(self._recipe.idf_bias * inverse.to(tower.decoder_bias.device))
+                tower.decoder_bias.add_(self.recipe.idf_bias * inverse.to(tower.decoder_bias.device))
 
     def begin_query_weights(self, documents: Sequence[str]) -> None:
         """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""
@@ -230,7 +234,7 @@ class Session:
         """The model with the settings found in training, and quantisers calibrated on ``texts`` by side."""
         apply_learned_settings(self.model, mixture, self.device)
         self._encoders.clear()
-        self.model.quantizers = {side: self._quantizer(self._recipe.quantization, side, texts[side]) for side in SIDES}
+        self.model.quantizers = {side: self._quantizer(self.recipe.quantization, side, texts[side]) for side in SIDES}
         return self.model
 
     def _quantizer(self, settings: Quantization, side: Side, texts: Sequence[str]) -> Quantizer:
@@ -309,12 +313,6 @@ def _checkpoint_layers(model: LoadedModel) -> None:
                 tower.model.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
             else:
                 tower.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
-
-
-def _sides_of(checkpoint: str, device: torch.device) -> EncodeSide:
-    """Weights of texts by both sides of a stored model."""
-    sides = {side: load_encoder(checkpoint, side, device=str(device)) for side in SIDES}
-    return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
 
 
 def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:

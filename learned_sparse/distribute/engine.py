@@ -102,12 +102,15 @@ class Engine:
         )
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--engine``, ``--address``, ``--workers`` and ``--gpus-per-worker``, for ``Engine.from_options``."""
+def add_engine_options(parser: argparse.ArgumentParser, about: str = "") -> None:
+    """Add ``--engine``, ``--address``, ``--workers`` and ``--gpus-per-worker``, for ``Engine.from_options``.
+
+    ``about`` opens the help of ``--engine``, if only a part of the command runs in the workers.
+    """
     add = parser.add_argument_group("several processes or machines").add_argument
     add(
-        "--engine", choices=["process", "ray"], default="process", help="this process (default), or workers of Ray: on "
-        "the processors and GPUs of this machine, or on a cluster",
+        "--engine", choices=["process", "ray"], default="process", help=f"{about}this process (default), or workers of "
+        "Ray: on the processors and GPUs of this machine, or on a cluster",
     )  # fmt: skip
     add("--address", metavar="HOST:PORT", help="a running Ray (or auto); default: one is started for this command")
     add("--workers", type=positive, metavar="N", help="default: one for each GPU, or for each machine without GPUs")

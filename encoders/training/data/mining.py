@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ BLOCK = 8192
 """Documents that are encoded and searched at a time."""
 _CELLS = 4_000_000
 """Scores that are held at a time."""
-_SAVE_EVERY = 60.0
+SAVE_EVERY = 60.0
 """Seconds between saved states."""
 
 
@@ -90,15 +90,15 @@ def best_documents(
     """
     best = Best(len(queries), depth, pool.ids)
     vectors = encode("query", [query.text for query in queries])
-    at_once, saved = max(1, _CELLS // block), time.monotonic()
-    starts = range(process * block, len(pool), processes * block)
-    for number in range(_restore(state, key, best), len(starts)):
-        start = starts[number]
-        documents = encode("document", [pool[id] for id in pool.ids[start : start + block]]).T.tocsr()
-        for first in range(0, len(queries), at_once):
-            best.add(first, (vectors[first : first + at_once] @ documents).toarray(), start)
-        if state is not None and time.monotonic() - saved > _SAVE_EVERY:
-            _save(state, key, best, number + 1)
+    blocks, saved = range(process, number_of_blocks(pool, block), processes), time.monotonic()
+    done = restore_hits(state, key, best, blocks)
+    for number in blocks:
+        if number in done:
+            continue
+        search_block(best, encode, vectors, pool, number, block)
+        done.add(number)
+        if state is not None and time.monotonic() - saved > SAVE_EVERY:
+            save_hits(state, key, best, done)
             saved = time.monotonic()
     scores, rows = gather(best.scores[None]), gather(best.rows[None])
     for other in range(processes):
@@ -109,20 +109,35 @@ def best_documents(
     return best.run(queries)
 
 
-def _save(state: Path, key: str, best: Best, done: int) -> None:
+def number_of_blocks(pool: TextStore, block: int = BLOCK) -> int:
+    """Blocks of ``block`` documents, the last of which may have fewer."""
+    return -(-len(pool) // block)
+
+
+def search_block(best: Best, encode: EncodeSide, queries: Vectors, pool: TextStore, number: int, block: int) -> None:
+    """Encode the documents of block ``number``, search them with the vectors of all queries, and add the hits."""
+    start, at_once = number * block, max(1, _CELLS // block)
+    documents = encode("document", [pool[id] for id in pool.ids[start : start + block]]).T.tocsr()
+    for first in range(0, queries.shape[0], at_once):
+        best.add(first, (queries[first : first + at_once] @ documents).toarray(), start)
+
+
+def save_hits(state: Path, key: str, best: Best, done: Set[int]) -> None:
+    """Write the hits of the blocks ``done``, whole or not at all."""
     with new_file(state) as path, path.open("wb") as file:
-        np.savez(file, key=np.array(key), done=np.array(done), scores=best.scores, rows=best.rows)
+        np.savez(file, key=np.array(key), done=np.array(sorted(done)), scores=best.scores, rows=best.rows)
 
 
-def _restore(state: Path | None, key: str, best: Best) -> int:
-    """Put a saved state back; returns the number of blocks that are done."""
+def restore_hits(state: Path | None, key: str, best: Best, blocks: range) -> set[int]:
+    """Put saved hits back and return their blocks; nothing if they are of another search, or of other ``blocks``."""
     if state is None or not state.is_file():
-        return 0
+        return set()
     try:
         with np.load(state, allow_pickle=False) as saved:
-            if str(saved["key"]) != key or saved["scores"].shape != best.scores.shape:
-                return 0
+            done = set(saved["done"].tolist())
+            if str(saved["key"]) != key or saved["scores"].shape != best.scores.shape or not done <= set(blocks):
+                return set()
             best.scores[:], best.rows[:] = saved["scores"], saved["rows"]
-            return int(saved["done"])
+            return done
     except (OSError, ValueError, KeyError) as error:
         raise LearnedSparseError(f"{state}: not readable ({error}); remove it, and the search starts again") from error

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from encoders.training import Negatives, NegativeSource
+from encoders.training import Negatives, NegativeSource, distributed
 from encoders.training.data import TextStore, best_documents, mining
 from encoders.training.data.examples import Candidates, JudgedExamples
+from encoders.training.session import Session
+from encoders.training.state import save_weights
 from learned_sparse.collections import ranked
 from learned_sparse.core import Document, LearnedSparseError, Query, Side
+from learned_sparse.distribute import Engine
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES = [Query(f"q{number}", f"query {number}") for number in range(7)]
@@ -88,7 +92,7 @@ def test_several_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mining, "_SAVE_EVERY", 0.0)
+    monkeypatch.setattr(mining, "SAVE_EVERY", 0.0)
     texts, state = Texts(50), tmp_path / "mining.npz"
 
     def killed(side: Side, part: Any) -> Any:
@@ -221,3 +225,27 @@ def test_a_single_source_is_described_in_place() -> None:
     assert Negatives(kind="bm25", last_rank=20).parts == (Negatives(kind="bm25", last_rank=20),)
     sources = (NegativeSource(kind="bm25"), NegativeSource(kind="random"))
     assert Negatives(sources=sources).parts == sources
+
+
+def test_a_worker_on_another_device_or_with_another_precision(tiny_recipe: Recipes, tmp_path: Path) -> None:
+    recipe = tiny_recipe(precision="fp32")
+    weights = tmp_path / "weights.safetensors"
+    save_weights(weights, Session(recipe, "cpu").model.weighers)
+    vectors = distributed._encode_side(recipe, recipe.stages[0], None, weights, "cpu", "fp32")("query", ["w1 w2"])
+    assert vectors.shape[0] == 1
+    with pytest.raises(LearnedSparseError, match="a worker would encode in fp32 on cpu, and the training in bf16 on"):
+        distributed._encode_side(recipe, recipe.stages[0], None, weights, "cpu", "bf16")
+
+
+def test_other_processes_of_a_training_wait(tiny_recipe: Recipes, tmp_path: Path) -> None:
+    session = Session(tiny_recipe(), "cpu")
+    session.processes = SimpleNamespace(is_main_process=False)
+    engine = Engine(address="127.0.0.1:9")  # no cluster
+    where: dict[str, Any] = {"folder": tmp_path / "files", "state": tmp_path / "state.npz", "key": ""}
+    rank = distributed.ranking_with_ray(engine, session, session.recipe.stages[0], None, **where)
+    assert rank(QUERIES, TEXTS, 5) == {}
+
+
+def test_a_recipe_without_mining(tiny_recipe: Recipes, trained: Trained) -> None:
+    with pytest.raises(LearnedSparseError, match="--engine ray mines hard negatives, and no stage of this recipe"):
+        trained(tiny_recipe(), engine=Engine())
