@@ -96,6 +96,7 @@ READS = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {input} --output {output}"),
     ("learned_sparse.search.exact", "--vectors {input} --queries {topics} --output {output}"),
     ("learned_sparse.search.exact", "--vectors {vectors} --queries {input} --output {output}"),
+    ("learned_sparse.search.lsr_benchmark", "--dataset d --embedding {input} --output {output}"),
     ("learned_sparse.export", "--format pisa --vectors {input} --output {output}"),
     ("learned_sparse.export", "--format seismic --queries {input} --output {output}"),
     ("learned_sparse.index", "--input {input} --index {output}"),

@@ -2,11 +2,13 @@
 
 Read ``exporting`` first: the formats, what each engine holds exactly, and the comparison of counts. ``source`` reads
 and counts; ``inverted`` writes CIFF and PISA, ``servers`` OpenSearch and Elasticsearch, ``tables`` Seismic, Qdrant,
-pgvector and Parquet. The command is ``python -m learned_sparse.export``.
+pgvector and Parquet, ``embeddings`` lsr-benchmark, which it also reads. The command is
+``python -m learned_sparse.export``.
 """
 
 from __future__ import annotations
 
+from learned_sparse.export.embeddings import read_embeddings
 from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
 from learned_sparse.export.inverted import write_pisa
 from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM
@@ -18,5 +20,6 @@ __all__ = [
     "SEISMIC_LARGEST",
     "SEISMIC_TERM",
     "export_vectors",
+    "read_embeddings",
     "write_pisa",
 ]

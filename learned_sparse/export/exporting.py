@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from learned_sparse.core import MAX_IMPACT, LearnedSparseError, new_folder, sha256, write_record
-from learned_sparse.export import inverted, servers, tables
+from learned_sparse.export import embeddings, inverted, servers, tables
 from learned_sparse.export.source import Layout, Source, Written
 
 RECORD = "export.json"
@@ -73,8 +73,8 @@ FORMATS = {
     ),
     "lsr-benchmark": Format(
         "embeddings of lsr-benchmark (its step 2)",
-        tables.export_lsr_benchmark, tables.lsr_benchmark_queries, tables.FLOAT_LARGEST, "any",
-        tables.LSR_BENCHMARK_USAGE,
+        embeddings.export_lsr_benchmark, embeddings.lsr_benchmark_queries, tables.FLOAT_LARGEST, "any",
+        embeddings.LSR_BENCHMARK_USAGE,
     ),
 }  # fmt: skip
 """Formats by the name of the engine."""

@@ -1,15 +1,13 @@
-"""One row for each vector: Seismic's JSON lines, Qdrant points, pgvector's sparsevec, Parquet, lsr-benchmark."""
+"""One row for each vector: Seismic's JSON lines, Qdrant points, pgvector's sparsevec, Parquet."""
 
 from __future__ import annotations
 
 import itertools
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 
 from learned_sparse.core import LearnedSparseError
@@ -63,12 +61,6 @@ documents.parquet, queries.parquet: id (string), terms (list of int32, ascending
 A term is its line number in vocabulary.txt (from 0).
 """
 
-LSR_BENCHMARK_USAGE = """\
-The folder is an embedding of lsr-benchmark: give it as --embedding to its retrieval systems (step 3), with the folder
-of a local data set as --dataset. Its loader reads term numbers as text; a term is its line number in vocabulary.txt
-(from 0). Encode whole documents: a segment is a document of its own here.
-"""
-
 
 def export_seismic(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
     """Write ``documents.jsonl`` and ``ids.txt``."""
@@ -107,7 +99,7 @@ def qdrant_queries(source: Source, folder: Path, layout: Layout) -> Written:
             query = {"indices": numbers, "values": impacts}
             body = {"query": query, "using": FIELD, "limit": HITS, "with_payload": True}
             file.write(_line({"id": name, "body": body}))
-    return _queries_written(known, unknown)
+    return queries_written(known, unknown)
 
 
 def export_pgvector(source: Source, folder: Path, layout: Layout) -> Written:
@@ -141,7 +133,7 @@ def pgvector_queries(source: Source, folder: Path, layout: Layout) -> Written:
         file.write(PGVECTOR_SEARCH)
         for name, numbers, impacts in numbered(known.items(), layout.terms):
             file.write(f"EXECUTE search ('{sparsevec(numbers, impacts, len(layout.terms))}'); -- {name}\n".encode())
-    return _queries_written(known, unknown)
+    return queries_written(known, unknown)
 
 
 def sparsevec(numbers: Sequence[int], impacts: Sequence[int], dimensions: int) -> str:
@@ -163,18 +155,7 @@ def parquet_queries(source: Source, folder: Path, layout: Layout) -> Written:
     """Write ``queries.parquet``."""
     known, unknown = known_terms(source.queries, layout.terms)
     _write_parquet(folder / "queries.parquet", numbered(known.items(), layout.terms))
-    return _queries_written(known, unknown)
-
-
-def export_lsr_benchmark(source: Source, folder: Path, layout: Layout) -> Written:
-    """Write ``doc/doc-embeddings.npz`` and ``doc/doc-ids.txt``. Memory: 16 bytes per posting."""
-    return _write_arrays(folder / "doc", numbered(source.documents(), layout.terms))
-
-
-def lsr_benchmark_queries(source: Source, folder: Path, layout: Layout) -> Written:
-    """Write ``query/query-embeddings.npz`` and ``query/query-ids.txt``."""
-    known, unknown = known_terms(source.queries, layout.terms)
-    return replace(_write_arrays(folder / "query", numbered(known.items(), layout.terms)), unknown_terms=unknown)
+    return queries_written(known, unknown)
 
 
 def numbered(
@@ -200,7 +181,8 @@ def known_terms(queries: Mapping[str, Vector], terms: Iterable[str]) -> tuple[di
     return kept, sum(map(len, queries.values())) - sum(map(len, kept.values()))
 
 
-def _queries_written(queries: Mapping[str, Vector], unknown: int) -> Written:
+def queries_written(queries: Mapping[str, Vector], unknown: int) -> Written:
+    """Counts of ``queries``, from which ``unknown`` terms were left out."""
     return Written(len(queries), sum(map(len, queries.values())), unknown)
 
 
@@ -222,22 +204,6 @@ def _write_parquet(path: Path, rows: Iterator[tuple[str, list[int], list[int]]])
             documents += len(chunk)
             postings += sum(len(impacts) for _, _, impacts in chunk)
     return Written(documents, postings)
-
-
-def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> Written:
-    """The arrays of a matrix in CSR form, as lsr-benchmark's ``irds.embeddings`` loads them, beside a file of ids."""
-    ids: list[str] = []
-    columns, values, bounds = array("i"), array("f"), array("q", [0])
-    for name, numbers, impacts in rows:
-        ids.append(name)
-        columns.extend(numbers)
-        values.extend(impacts)
-        bounds.append(len(values))
-    folder.mkdir()
-    path = folder / f"{folder.name}-embeddings.npz"
-    np.savez_compressed(path, data=np.array(values), indices=np.array(columns), indptr=np.array(bounds))
-    (folder / f"{folder.name}-ids.txt").write_bytes("".join(f"{name}\n" for name in ids).encode())
-    return Written(len(ids), len(values))
 
 
 def _write_seismic(vectors: Iterable[tuple[str, Vector]], path: Path, ids_path: Path) -> Written:

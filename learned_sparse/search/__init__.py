@@ -2,7 +2,8 @@
 
 Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interface to all searchers) and
 ``exact_searcher``; ``engines`` has PISA and Seismic as backends, ``distributed`` the workers of ``--engine ray``,
-``pyterrier`` transformers. The command is ``python -m learned_sparse.search``.
+``pyterrier`` transformers, ``lsr_benchmark`` a system of that benchmark. The
+command is ``python -m learned_sparse.search``.
 """
 
 from __future__ import annotations

@@ -161,12 +161,8 @@ class SeismicSearcher:
         return {name: sorted(of_query, key=lambda hit: (-hit[1], hit[0])) for name, of_query in hits.items()}
 
 
-BACKENDS: dict[str, Callable[..., VectorSearcher]] = {
-    "exact": ExactSearcher.load,
-    "pisa": PisaSearcher.load,
-    "seismic": SeismicSearcher.load,
-}
-"""Functions that load vectors into a searcher, by the name of ``--backend``."""
+BACKENDS: dict[str, Any] = {"exact": ExactSearcher, "pisa": PisaSearcher, "seismic": SeismicSearcher}
+"""Classes of searchers of vectors in memory, by the name of ``--backend``."""
 
 
 def add_backend_options(
@@ -186,7 +182,8 @@ def add_backend_options(
 
 def load_backend(options: argparse.Namespace, folders: Sequence[Path]) -> VectorSearcher:
     """The searcher of ``--backend``, other than lucene, over all ``folders``."""
-    return BACKENDS[options.backend](*folders, **seismic_settings(options))
+    searcher: VectorSearcher = BACKENDS[options.backend].load(*folders, **seismic_settings(options))
+    return searcher
 
 
 def seismic_settings(options: argparse.Namespace) -> dict[str, Any]:

@@ -33,6 +33,15 @@ QUERIES: dict[str, dict[str, int]] = {
 }
 
 
+KNOWN = {name: {t: i for t, i in query.items() if t in TERMS} for name, query in QUERIES.items()}
+"""Queries without the one term that no document has."""
+
+
+def lines(path: Path) -> list[str]:
+    """Lines of a text file."""
+    return path.read_text("utf-8").split("\n")[:-1]
+
+
 def save(folder: Path, vectors: Vectors = VECTORS) -> tuple[Path, Path]:
     """Folders of encoded documents, in two files, and of encoded queries."""
     write_folder(folder / "vectors", vectors)

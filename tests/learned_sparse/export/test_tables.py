@@ -12,15 +12,8 @@ import pytest
 
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.export import export_vectors, tables
-from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
-from tests.learned_sparse.export.collection import QUERIES, TERMS, VECTORS
-
-KNOWN = {name: {t: i for t, i in query.items() if t in TERMS} for name, query in QUERIES.items()}
-"""Queries without the one term that no document has."""
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").split("\n")[:-1]
+from tests.learned_sparse.encoded_folder import dot_products, write_folder
+from tests.learned_sparse.export.collection import KNOWN, QUERIES, TERMS, VECTORS, lines
 
 
 def test_seismic_by_its_library(encoded: tuple[Path, Path], tmp_path: Path) -> None:
@@ -74,36 +67,6 @@ def test_parquet_by_pyarrow(encoded: tuple[Path, Path], tmp_path: Path) -> None:
     more = export_vectors("parquet", tmp_path / "q", queries=encoded[1], vocabulary=tmp_path / "p/vocabulary.txt")
     assert (tmp_path / "q/queries.parquet").read_bytes() == (tmp_path / "p/queries.parquet").read_bytes()
     assert more["query_terms"] == record["query_terms"] == sum(map(len, KNOWN.values()))
-
-
-def check_arrays(rows: list[tuple[str, Any, Any]], terms: list[str], vectors: Vectors) -> None:
-    """Rows of lsr-benchmark: id, term numbers as text, impacts."""
-    read = {
-        name: {terms[int(t)]: int(i) for t, i in zip(numbers, impacts, strict=True)} for name, numbers, impacts in rows
-    }
-    assert read == vectors
-
-
-def test_lsr_benchmark_by_numpy(encoded: tuple[Path, Path], tmp_path: Path) -> None:
-    export_vectors("lsr-benchmark", tmp_path / "l", vectors=[encoded[0]], queries=encoded[1])
-    for side, vectors in (("doc", VECTORS), ("query", KNOWN)):
-        arrays, ids = (
-            np.load(tmp_path / f"l/{side}/{side}-embeddings.npz"),
-            lines(tmp_path / f"l/{side}/{side}-ids.txt"),
-        )
-        bounds = arrays["indptr"]
-        rows = [
-            (name, arrays["indices"].astype("U30")[start:end], arrays["data"][start:end])
-            for name, start, end in zip(ids, bounds[:-1], bounds[1:], strict=True)
-        ]
-        check_arrays(rows, lines(tmp_path / "l/vocabulary.txt"), vectors)
-
-
-def test_lsr_benchmark_by_its_loader(encoded: tuple[Path, Path], tmp_path: Path) -> None:
-    irds: Any = pytest.importorskip("lsr_benchmark.irds", reason="lsr-benchmark is not installed")
-    export_vectors("lsr-benchmark", tmp_path / "l", vectors=[encoded[0]], queries=encoded[1])
-    for side, vectors in (("doc", VECTORS), ("query", KNOWN)):
-        check_arrays(irds.embeddings("local", str(tmp_path / "l"), side), lines(tmp_path / "l/vocabulary.txt"), vectors)
 
 
 def test_qdrant_by_format(encoded: tuple[Path, Path], tmp_path: Path) -> None:
