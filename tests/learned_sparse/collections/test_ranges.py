@@ -39,6 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_every_part_by_itself(folder: Path, tmp_path: Path, size: int) -> None:
+    pytest.importorskip("indexed_gzip", reason="indexed_gzip is not installed (the extra ray)")
     documents = list(read_documents(folder, on_bad_line="skip"))
     reader = read_documents(folder, on_bad_line="skip")
     table = input_parts(reader, size)

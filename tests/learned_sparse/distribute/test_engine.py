@@ -53,7 +53,8 @@ def test_workers_that_do_not_fit(nodes: Any, engine: Engine, message: str) -> No
 
 
 @pytest.mark.parametrize("address", ["ray://10.0.0.1:10001", "host", "host:port"])
-def test_addresses_of_another_form(address: str) -> None:
+def test_addresses_of_another_form(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "import_ray", lambda: SimpleNamespace(is_initialized=lambda: False))
     with (
         pytest.raises(LearnedSparseError, match="give HOST:PORT of the head node"),
         Engine(address=address).connected(),

@@ -23,6 +23,7 @@ def write(path: Path, count: int) -> Path:
 
 @pytest.fixture
 def options(tmp_path: Path) -> Namespace:
+    pytest.importorskip("indexed_gzip", reason="indexed_gzip is not installed (the extra ray)")
     corpus = write(tmp_path / "corpus.jsonl.gz", 25)
     return parse_arguments(["--model", "m", "--input", str(corpus), "--output", str(tmp_path / "out")])
 
