@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import shlex
 import string
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,8 @@ import torch
 from tokenizers import BertWordPieceTokenizer
 from transformers import BertConfig, BertForMaskedLM, BertModel, DistilBertConfig, DistilBertForMaskedLM
 from transformers import PreTrainedTokenizerFast as Tokenizer
+
+from encoders.export.layouts import BIN_COMMAND
 
 _TEXT = """
 the of and in to is are can be a with your for on by that this from as it cause causes caused allergic
@@ -48,6 +54,14 @@ def save_tiny(kind: str, folder: Path, seed: int = 0) -> Path:
             torch.nn.init.normal_(bias, mean=-1.0, std=1.0)  # some terms active, most not
         model.eval().save_pretrained(folder)
     return folder
+
+
+def for_pyserini(folder: Path) -> str:
+    """``folder``, with the file of weights that Pyserini 2 reads, made by the command in the notes of exports."""
+    if importlib.metadata.version("pyserini").startswith("2."):
+        _, flag, code = shlex.split(BIN_COMMAND)
+        subprocess.run([sys.executable, flag, code], cwd=folder, check=True)
+    return str(folder)
 
 
 def tokenizer() -> Tokenizer:

@@ -1,7 +1,8 @@
 """Models in the layouts of other tools: sentence-transformers, Pyserini, OpenSearch; model cards and the Hub.
 
 ``export_model`` writes a folder, ``push_to_hub`` uploads one. ``form`` says which models have such a form, ``layouts``
-writes the files, ``card`` the model card. ``python -m encoders.export`` is the command.
+writes the files, ``unicoil`` those of Pyserini's uniCOIL, ``card`` the model card.
+``python -m encoders.export`` is the command.
 """
 
 from __future__ import annotations

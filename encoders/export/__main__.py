@@ -15,8 +15,8 @@ from learned_sparse.core import (
 )
 
 EPILOG = """\
-Targets: sentence-transformers (a SparseEncoder), pyserini (SpladeQueryEncoder), opensearch (doc-only: idf.json), and
-learned-sparse (a checkpoint of this package, also from a folder of another tool).
+Targets: sentence-transformers (a SparseEncoder), pyserini (SpladeQueryEncoder or UniCoilQueryEncoder), opensearch
+(doc-only: idf.json), and learned-sparse (a checkpoint of this package, also from a folder of another tool).
 
 examples:
   python -m encoders.export --model splade --to sentence-transformers --output exported

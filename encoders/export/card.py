@@ -22,9 +22,9 @@ print(model.similarity(query, documents))
 ```""",
     "pyserini": """\
 ```python
-from pyserini.encode import SpladeQueryEncoder
+from pyserini.encode import ENCODER
 
-print(SpladeQueryEncoder("NAME").encode("what are hives"))
+print(ENCODER("NAME").encode("what are hives"))
 ```""",
     "opensearch": "Documents: max pooling of the masked-LM. Queries: the weights of their tokens in `idf.json`.",
     "learned-sparse": """\
@@ -32,6 +32,10 @@ print(SpladeQueryEncoder("NAME").encode("what are hives"))
 python -m learned_sparse.encode --checkpoint NAME --model NAME --input corpus.jsonl --output vectors
 ```""",
 }
+
+
+ENCODERS = {"splade": "SpladeQueryEncoder", "unicoil": "UniCoilQueryEncoder"}
+"""Classes of Pyserini by architecture."""
 
 
 def model_card(
@@ -54,7 +58,7 @@ def model_card(
     }
     settings = {"settings": as_json(model.settings), "max_length": model.max_length}
     sections = {
-        "Use": USES[target].replace("NAME", name),
+        "Use": USES[target].replace("ENCODER", ENCODERS.get(model.architecture, "")).replace("NAME", name),
         "Settings": _block(settings),
         "Training data": _data(recipe),
         "Recipe": _block(recipe) if recipe else "Not recorded.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 from encoders.checkpoints import as_json
 from encoders.encoding import LoadedModel, save_checkpoint
 from encoders.export.card import model_card
-from encoders.export.form import Form, form_of
+from encoders.export.form import form_of
 from encoders.export.layouts import write_opensearch, write_pyserini, write_sentence_transformers
+from encoders.export.unicoil import check_unicoil, write_unicoil
 from learned_sparse.core import LearnedSparseError, atomic_write, new_folder, write_record
 
 RECORD = "learned_sparse_export.json"
 """What was exported; a folder that has it may be replaced."""
-LAYOUTS: dict[str, Callable[[Path, LoadedModel, Form], list[str]]] = {
+LAYOUTS: dict[str, Callable[..., list[str]]] = {
     "sentence-transformers": write_sentence_transformers,
     "pyserini": write_pyserini,
     "opensearch": write_opensearch,
@@ -40,16 +42,12 @@ def export_model(
     """
     if target not in TARGETS:
         raise LearnedSparseError(f"{target}: no such target; give one of {', '.join(TARGETS)}")
-    form = form_of(model) if target in LAYOUTS else None
+    write = _writer(model, target)
     with new_folder(output) as folder:
         if output.exists() and any(output.iterdir()) and not (overwrite and (output / RECORD).is_file()):
             way_out = "replace it with --overwrite" if (output / RECORD).is_file() else "name another folder"
             raise LearnedSparseError(f"{output}: exists and holds files; {way_out}")
-        notes: list[str] = []
-        if form is None:
-            save_checkpoint(folder, model)
-        else:
-            notes = LAYOUTS[target](folder, model, form)
+        notes = write(folder)
         with atomic_write(folder / "README.md") as file:
             card = model_card(model, name or output.name, target, licence=licence, scores=scores)
             file.write(card.encode())
@@ -58,3 +56,18 @@ def export_model(
             {"target": target, "architecture": model.architecture, "settings": as_json(model.settings), "notes": notes},
         )
     return notes
+
+
+def _writer(model: LoadedModel, target: str) -> Callable[[Path], list[str]]:
+    """Writes ``model`` into a folder and returns notes; raise if ``target`` has no form for it."""
+    if target == "pyserini" and model.architecture == "unicoil":
+        check_unicoil(model)
+        return functools.partial(write_unicoil, model=model)
+    if target in LAYOUTS:
+        return functools.partial(LAYOUTS[target], model=model, form=form_of(model))
+
+    def write(folder: Path) -> list[str]:
+        save_checkpoint(folder, model)
+        return []
+
+    return write

@@ -48,7 +48,7 @@ def form_of(model: LoadedModel) -> Form:
     if model.architecture != "splade":
         raise LearnedSparseError(
             f"{model.architecture}: other tools have no such model; they know SPLADE, with or without a network for "
-            "queries. Export its vectors instead"
+            "queries, and Pyserini knows uniCOIL. Export its vectors instead"
         )
     for name, value in (("expansion", "full"), ("pool_special_tokens", True)):
         if getattr(settings, name) != value:

@@ -25,6 +25,14 @@ _MASKED_LM, _POOLING, _STATIC = (
     f"{_MODELS}.SpladePooling",
     f"{_MODELS}.SparseStaticEmbedding",
 )
+BIN_COMMAND = (
+    "python -c "
+    "\"import torch, safetensors.torch as s; torch.save(s.load_file('model.safetensors'), 'pytorch_model.bin')\""
+)
+PYSERINI_NOTES = (
+    "impacts are round(w / 5 * 256): encode documents with --quantization-factor 51.2 and queries likewise",
+    "Pyserini 2.3 reads weights from pytorch_model.bin only; in the folder, make it with " + BIN_COMMAND,
+)
 _ROUTER = "sentence_transformers.models.Router"
 
 
@@ -76,7 +84,7 @@ def write_pyserini(folder: Path, model: LoadedModel, form: Form) -> list[str]:
     """One masked-LM, or ``document`` and ``query`` if they differ."""
     if (form.pooling, form.activation) != ("max", "relu"):
         raise LearnedSparseError("Pyserini's SPLADE encoders know max pooling of log(1 + ReLU) only")
-    notes = ["impacts are round(w / 5 * 256): encode documents with --quantization-factor 51.2 and queries likewise"]
+    notes = list(PYSERINI_NOTES)
     if form.symmetric:
         _masked_lm(folder, model, form, form.document, max(model.max_length.values()))
         return notes
@@ -85,7 +93,7 @@ def write_pyserini(folder: Path, model: LoadedModel, form: Form) -> list[str]:
         _masked_lm(folder / "query", model, form, form.query, model.max_length["query"])
         return notes
     if form.counts:
-        _tokenizer(folder / "query", model, model.max_length["query"])
+        write_tokenizer(folder / "query", model, model.max_length["query"])
         return [*notes, "queries: TokFreqQueryEncoder, which counts terms and truncates nothing"]
     return [
         *notes,
@@ -118,11 +126,12 @@ def write_opensearch(folder: Path, model: LoadedModel, form: Form) -> list[str]:
 def _masked_lm(folder: Path, model: LoadedModel, form: Form, tower: Any, length: int) -> None:
     with with_blocked_terms(tower, form.blocked):
         tower.save(folder)
-    _tokenizer(folder, model, length)
+    write_tokenizer(folder, model, length)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
 
 
-def _tokenizer(folder: Path, model: LoadedModel, length: int) -> None:
+def write_tokenizer(folder: Path, model: LoadedModel, length: int) -> None:
+    """The tokenizer of ``model``, which truncates texts at ``length`` tokens."""
     tokenizer, before = model.tokenizer, model.tokenizer.model_max_length
     tokenizer.model_max_length = length
     try:
@@ -144,7 +153,7 @@ def _pooling(folder: Path, form: Form) -> None:
 def _static(folder: Path, model: LoadedModel, table: Tensor) -> None:
     """Weights of terms; the tokenizer adds no special tokens there, so that its limit leaves room for ours."""
     special = model.tokenizer.num_special_tokens_to_add()
-    _tokenizer(folder, model, model.max_length["query"] - special)
+    write_tokenizer(folder, model, model.max_length["query"] - special)
     write_json(folder / "config.json", {"frozen": True})
     with atomic_write(folder / "model.safetensors") as file:
         file.write(save({"weight": table.contiguous()}))

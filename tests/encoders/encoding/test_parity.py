@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from encoders.encoding import load_encoder, new_model
-from tests.tiny_models import TEXTS
+from tests.tiny_models import TEXTS, for_pyserini
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
@@ -38,15 +39,15 @@ def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureR
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
-def test_pyserini(kind: str, request: pytest.FixtureRequest) -> None:
+def test_pyserini(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Its integers are round(weight / 5 * 256)."""
     from learned_sparse.lucene import start_jvm
 
     start_jvm()
     from pyserini.encode import SpladeQueryEncoder
 
-    folder = str(request.getfixturevalue(f"tiny_{kind}"))
-    theirs = SpladeQueryEncoder(folder)
+    folder = str(shutil.copytree(request.getfixturevalue(f"tiny_{kind}"), tmp_path / "splade"))
+    theirs = SpladeQueryEncoder(for_pyserini(Path(folder)))
     ours = load_encoder(folder, "query", dtype="fp32").encode(TEXTS)
     for row, text in enumerate(TEXTS):
         impacts = {term: weight / 5 * 256 for term, weight in ours.row(row).items()}

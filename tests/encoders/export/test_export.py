@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import BertConfig
 
 from encoders.checkpoints import read_notes
 from encoders.encoding import LoadedModel, join_sides, load_checkpoint, load_encoder, new_model
 from encoders.export import __main__ as command
 from encoders.export import export_model
 from learned_sparse.core import LearnedSparseError, Side
-from tests.tiny_models import TEXTS, VOCABULARY
+from tests.tiny_models import TEXTS, VOCABULARY, for_pyserini
 
 SIDES: tuple[Side, Side] = ("query", "document")
 LENGTHS = {"query": 12, "document": 20}
@@ -98,7 +100,7 @@ def test_pyserini_gives_the_same_impacts(tiny_bert: Path, tmp_path: Path) -> Non
         impacts, _ = Quantizer(scale).quantize(batch)
         ours[f"{folder} {side}"] = [impacts.row(row) for row in range(len(TEXTS))]
     queries, counts = (
-        SpladeQueryEncoder(str(tmp_path / "splade")),
+        SpladeQueryEncoder(for_pyserini(tmp_path / "splade")),
         TokFreqQueryEncoder(str(tmp_path / "splade-doc/query")),
     )
     assert [nonzero(queries.encode(text)) for text in TEXTS] == ours["splade query"]
@@ -109,6 +111,65 @@ def test_pyserini_gives_the_same_impacts(tiny_bert: Path, tmp_path: Path) -> Non
 
 def nonzero(row: dict[str, int]) -> dict[str, int]:
     return {term: impact for term, impact in row.items() if impact}
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("query", ["same", "separate"])
+def test_pyserini_gives_the_impacts_of_unicoil(
+    query: str, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from learned_sparse.lucene import start_jvm
+
+    start_jvm()
+    from pyserini.encode import UniCoilDocumentEncoder, UniCoilEncoder, UniCoilQueryEncoder
+
+    from learned_sparse.core import Quantizer
+
+    if not hasattr(UniCoilEncoder, "load_pretrained_encoder"):  # its from_pretrained does not work with transformers 5
+        monkeypatch.setattr(UniCoilEncoder, "from_pretrained", load_unicoil)
+    settings = {"query": query, "bow_special_tokens": "separators", "expanded": False}
+    model = new_model("unicoil", settings, str(tiny_bert), max_length={"query": 64, "document": 64})
+    for seed, tower in enumerate(model.towers.values()):
+        torch.nn.init.normal_(tower.head.weight, generator=torch.Generator().manual_seed(seed))
+        torch.nn.init.ones_(tower.head.bias)
+    folder = tmp_path / "unicoil"
+    notes = export_model(model, folder, "pyserini")
+    assert len(notes) == 3  # the last one: the length of queries
+    folders = {side: folder if query == "same" else folder / side for side in SIDES}
+    queries = UniCoilQueryEncoder(for_pyserini(folders["query"]))
+    documents = UniCoilDocumentEncoder(for_pyserini(folders["document"]), device="cpu")
+    expected = {"query": [queries.encode(text) for text in TEXTS], "document": []}
+    expected["document"] = [
+        {term: round(weight * 51.2) for term, weight in row.items()} for row in documents.encode(TEXTS, max_length=64)
+    ]
+    export_model(model, tmp_path / "ours", "learned-sparse")
+    for side in SIDES:
+        for name in ("ours", *(["unicoil"] if query == "same" else [])):  # what is exported is read again
+            batch = load_encoder(str(tmp_path / name), side, dtype="fp32").encode(TEXTS)
+            impacts, _ = Quantizer(51.2).quantize(batch)
+            assert [impacts.row(row) for row in range(len(TEXTS))] == list(map(nonzero, expected[side]))
+    assert sum(map(len, expected["query"])) > 20
+    assert "UniCoilQueryEncoder" in (folder / "README.md").read_text()
+
+
+def load_unicoil(folder: str) -> Any:
+    """Every tensor of the folder into Pyserini's class, which adds only a pooler that it does not use."""
+    from pyserini.encode import UniCoilEncoder
+
+    model = UniCoilEncoder(BertConfig.from_pretrained(folder)).eval()
+    missing, unexpected = model.load_state_dict(load_file(Path(folder) / "model.safetensors"), strict=False)
+    assert (unexpected, {name.split(".")[1] for name in missing}) == ([], {"pooler"})
+    return model
+
+
+def test_unicoil_with_what_pyserini_does_otherwise(tiny_bert: Path, tmp_path: Path) -> None:
+    model = new_model("unicoil", {}, str(tiny_bert), max_length={"query": 32, "document": 64})
+    notes = export_model(model, tmp_path / "unicoil", "pyserini")
+    assert [note.split(";")[0] for note in notes[2:]] == [
+        "Pyserini weighs [SEP] too",
+        "Pyserini truncates queries at 128 tokens",
+        "encode documents with expansions here: Pyserini puts only new tokens of them into the text",
+    ]
 
 
 def test_opensearch_reads_idf_weights(tiny_bert: Path, tmp_path: Path) -> None:
@@ -142,6 +203,10 @@ def test_opensearch_reads_idf_weights(tiny_bert: Path, tmp_path: Path) -> None:
         ("splade", {"pooling": "sum"}, "pyserini", "know max pooling"),
         ("splade", {"pooling": "max"}, "opensearch", "doc-only form is"),
         ("splade", {"query": "bag-of-words", "query_weighting": "tf"}, "sentence-transformers", "count a term once"),
+        ("unicoil", {"head": "two-layer"}, "pyserini", "head: two-layer: Pyserini's uniCOIL knows linear only"),
+        ("unicoil", {"query_repeats": "max"}, "pyserini", "query_repeats: max: Pyserini's uniCOIL knows sum only"),
+        ("unicoil", {"query": "bag-of-words"}, "pyserini", "Pyserini's uniCOIL has a network for queries"),
+        ("unicoil", {}, "opensearch", "Pyserini knows uniCOIL"),
         ("splade", {}, "vespa", "no such target; give one of sentence-transformers, pyserini"),
     ],
 )
@@ -152,6 +217,12 @@ def test_models_without_the_form(
     with pytest.raises(LearnedSparseError, match=reason):
         export_model(model, tmp_path / "out", target)
     assert not (tmp_path / "out").exists()
+
+
+def test_unicoil_on_another_backbone(tiny_distilbert: Path, tmp_path: Path) -> None:
+    model = new_model("unicoil", {}, str(tiny_distilbert))
+    with pytest.raises(LearnedSparseError, match="a backbone of type distilbert: Pyserini's uniCOIL is a BERT"):
+        export_model(model, tmp_path / "out", "pyserini")
 
 
 def test_two_folders_become_one_checkpoint(tiny_bert: Path, tiny_distilbert: Path, tmp_path: Path, capsys: Any) -> None:
