@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,12 @@ def open_reader(index: Path) -> Any:
     try:
         reader = autoclass("learnedsparse.LuceneSets").open(folders)
     except JavaException as error:
+        if "is in the future" in str(error.innermessage):
+            raise LearnedSparseError(
+                f"{index}: made by a newer Lucene than that of Pyserini {version('pyserini')}; search it with the "
+                "Pyserini that made it (2.3 has Lucene 10, and needs Python 3.12), or make it again with "
+                "learned_sparse.index"
+            ) from None
         raise LearnedSparseError(
             f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
         ) from None
