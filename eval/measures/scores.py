@@ -339,11 +339,16 @@ def _trec_eval(arguments: Sequence[str], qrels: Path, run: Path) -> dict[str, di
     command = [*program, *arguments, str(qrels), str(run)]
     process = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False)
     values: dict[str, dict[str, float]] = {}
+    messages = [process.stderr.strip()]
     for line in process.stdout.splitlines():
-        measure, query, value = (part.strip() for part in line.split("\t"))
-        values.setdefault(measure, {})[query] = float(value)
-    if process.returncode or not values:  # the exit status is 0 even if trec_eval fails
-        raise LearnedSparseError(f"trec_eval {' '.join(arguments)} gave no result: {process.stderr.strip()}")
+        columns = [part.strip() for part in line.split("\t")]
+        if len(columns) == 3:
+            values.setdefault(columns[0], {})[columns[1]] = float(columns[2])
+        else:  # Pyserini 2.3 writes the messages of trec_eval here
+            messages.append(line)
+    if process.returncode or not values or messages[1:]:  # the exit status is 0 even if trec_eval fails
+        reason = " ".join(filter(None, messages))
+        raise LearnedSparseError(f"trec_eval {' '.join(arguments)} gave no result: {reason}")
     return values
 
 

@@ -188,7 +188,12 @@ def test_files_are_read(tmp_path: Path) -> None:
         ({}, {"q": {"d": 1}}, "mAP", "did you mean 'MAP'?"),
         ({"q": [("a b", 1.0)]}, {"q": {"d": 1}}, "MAP", "'a b' is empty or has white space"),
         ({"q": [("d", float("nan"))]}, {"q": {"d": 1}}, "MAP", "scores must be finite"),
-        ({"q": [("d", 1.0), ("d", 2.0)]}, {"q": {"d": 1}}, "MAP", "gave no result"),
+        (
+            {"q": [("d", 1.0), ("d", 2.0)]},
+            {"q": {"d": 1}},
+            "MAP",
+            "gave no result: trec_eval.form_res_qrels: duplicate",
+        ),
     ],
 )
 def test_runs_and_judgements_that_cannot_be_measured(run: Run, qrels: Qrels, measure: str, message: str) -> None:
