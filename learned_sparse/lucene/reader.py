@@ -125,16 +125,22 @@ def open_reader(index: Path) -> Any:
     try:
         reader = autoclass("learnedsparse.LuceneSets").open(folders)
     except JavaException as error:
-        if "is in the future" in str(error.innermessage):
-            raise LearnedSparseError(
-                f"{index}: made by a newer Lucene than that of Pyserini {version('pyserini')}; search it with the "
-                "Pyserini that made it (2.3 has Lucene 10, and needs Python 3.12), or make it again with "
-                "learned_sparse.index"
-            ) from None
+        if reason := newer_lucene(error):
+            raise LearnedSparseError(f"{index}: {reason}") from None
         raise LearnedSparseError(
             f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
         ) from None
     return cast("org.apache.lucene.index.IndexReader", reader)
+
+
+def newer_lucene(error: Any) -> str | None:
+    """Reason and way out if a ``JavaException`` says that a newer Lucene made an index, else None."""
+    if "is in the future" not in str(error.innermessage):
+        return None
+    return (
+        f"made by a newer Lucene than that of Pyserini {version('pyserini')}; search it with the Pyserini that made it "
+        "(2.3 has Lucene 10, and needs Python 3.12), or make it again with learned_sparse.index"
+    )
 
 
 def shard_folder(index: Path, number: int, count: int) -> Path:

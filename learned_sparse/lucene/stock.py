@@ -14,6 +14,7 @@ from typing import Any
 
 from learned_sparse.core import LearnedSparseError, did_you_mean, lock_descriptors
 from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, lucene_calls, start_jvm, use_utf8_paths
+from learned_sparse.lucene.reader import newer_lucene
 
 LOG = "anserini.log"
 """Name of the log file in the folder of an index that Anserini has written."""
@@ -98,6 +99,8 @@ def run_stock(module: str, arguments: Sequence[str]) -> int:
     A message given to ``sys.exit`` goes to standard error with status 1, as in Python itself.
     """
     start_jvm()
+    from jnius import JavaException
+
     module = f"pyserini.{module.removeprefix('pyserini.')}"
     if not _runnable(module):
         raise LearnedSparseError(f"Pyserini has no command {module}; for instance search.lucene or index.lucene")
@@ -110,6 +113,10 @@ def run_stock(module: str, arguments: Sequence[str]) -> int:
             return int(stop.code or 0)
         print(stop.code, file=sys.stderr)
         return 1
+    except JavaException as error:
+        if reason := newer_lucene(error):
+            raise LearnedSparseError(f"{module}: the index was {reason}") from None
+        raise
     finally:
         sys.argv = before
     return 0

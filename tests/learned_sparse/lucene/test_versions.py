@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def run(python: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [python, *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=600)
 
 
 def search(python: str, folder: Path, index: str) -> subprocess.CompletedProcess[str]:
@@ -51,6 +51,12 @@ def test_an_index_of_a_newer_lucene(tmp_path: Path) -> None:
     )
     with pytest.raises(LearnedSparseError, match=message):
         read_contents(tmp_path / "index")
+    words = f"--impact --index {tmp_path}/index --topics {tmp_path}/queries/queries.tsv --output {tmp_path}/run".split()
+    stock = run(sys.executable, "-m", "learned_sparse.pyserini", "search.lucene", *words)
+    assert stock.returncode == 2
+    assert stock.stderr.splitlines()[-1].startswith(
+        "error: pyserini.search.lucene: the index was made by a newer Lucene"
+    )
 
 
 @pytest.mark.skipif(OTHER not in os.environ, reason=f"{OTHER} names no interpreter with another Pyserini")
