@@ -115,6 +115,9 @@ class Results:
 
     def quantities(self, column: Json) -> list[Quantity]:
         """Measures of the column and of its published scores, then each cost that one of its cells has."""
+        return self._quantities[column["name"]]
+
+    def _quantities_of(self, column: Json) -> list[Quantity]:
         names = [row["name"] for row in self.rows]
         known = [cost for cost in COSTS if any(self.value(name, column["name"], cost) is not None for name in names)]
         costs = {cost.key for cost in COSTS}
@@ -153,6 +156,10 @@ class Results:
         for claim in self.content["claims"]:
             claims.setdefault((claim["claim"], claim["source"]), {})[claim["column"]] = claim
         return claims
+
+    @cached_property
+    def _quantities(self) -> dict[str, list[Quantity]]:
+        return {column["name"]: self._quantities_of(column) for column in self.columns}
 
     @cached_property
     def _cells(self) -> dict[tuple[str, str], Json]:
