@@ -129,11 +129,14 @@ def _java() -> str | None:
         return None
 
 
-def _answer(target: str, arguments: str, file: str) -> None:
+def main(argv: list[str] | None = None) -> int:
+    """Call the function that ``child`` names and write its result."""
+    target, arguments, file = sys.argv[1:] if argv is None else argv
     module, _, function = target.partition(":")
     result = getattr(importlib.import_module(module), function)(**json.loads(arguments))
     write_json(file, {**result, "peak_mb": round(peak_mb(), 1)})
+    return 0
 
 
 if __name__ == "__main__":
-    _answer(*sys.argv[1:])
+    sys.exit(main())

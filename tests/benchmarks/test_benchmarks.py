@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.benchmarks import run
+from learned_sparse.core import read_json
+from tests.benchmarks import harness, run
+from tests.reliability.commands import Run, Server
 
 NO_JAVA = {"roofline", "variants", "memory", "growth", "training", "mining"}
 """Benchmarks that start no JVM in this process."""
@@ -21,6 +24,22 @@ def cases() -> list[Any]:
     return [pytest.param(name, marks=[] if name in NO_JAVA else [pytest.mark.jvm]) for name in run.available()]
 
 
+@pytest.fixture
+def _forked_children(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let measured processes be forks of one that has the imports; ``test_harness.py`` starts fresh ones."""
+
+    def child(target: str, **arguments: Any) -> dict[str, Any]:
+        result = tmp_path / "result.json"
+        words = (target, json.dumps(arguments), str(result))
+        (done,) = server.run(Run(module="tests.benchmarks.harness", arguments=words, folder=harness.ROOT))
+        assert done.status == 0, done.output
+        measured: dict[str, Any] = read_json(result)
+        return measured
+
+    monkeypatch.setattr(harness, "child", child)
+
+
+@pytest.mark.usefixtures("_forked_children")
 @pytest.mark.parametrize("name", cases())
 def test_benchmark(name: str) -> None:
     result = run.load(name).run(True)
