@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Any
 import pytest
 
 from encoders.training import load_recipe
-from learned_sparse.collections.pydoc import standard_library
 from tests.tiny_models import save_tiny
+from tests.toy_data import save_library
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -48,11 +47,6 @@ def python_block(heading: str) -> str:
     return str(block)
 
 
-MODULES = (
-    "argparse.py", "asyncio", "collections", "concurrent", "email", "http", "json", "logging", "statistics.py",
-    "unittest",
-)  # fmt: skip
-"""The part of the standard library that stands for the whole one in ``pydoc``."""
 RUN_ALL = """
 import contextlib, json, pathlib, runpy, sys
 from learned_sparse.collections import pydoc
@@ -102,10 +96,7 @@ def checkpoint(folder: Path, model: str, backbone: Path) -> None:
     for side, quantizer in new_checkpoint.quantizers.items():
         new_checkpoint.quantizers[side] = quantizer or Quantizer(10.0, 8)
     save_checkpoint(folder / "learned_sparse_home" / "checkpoints" / model, new_checkpoint)
-    for name in MODULES:
-        source, copy = standard_library() / name, folder / "library" / name
-        copy.parent.mkdir(exist_ok=True)
-        shutil.copytree(source, copy) if source.is_dir() else shutil.copy(source, copy)
+    save_library(folder / "library")
 
 
 def test_the_readme_has_commands_for_each_system() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,15 @@ from typing import Any
 import yaml
 
 from encoders.training import load_recipe, to_mapping
+from learned_sparse.collections.pydoc import standard_library
 
 _TEXT = "python file opens path garbage collector memory skin rash hives weather rain wing lift drag heat flow"
 WORDS = _TEXT.split()
+MODULES = (
+    "argparse.py", "asyncio", "collections", "concurrent", "email", "http", "json", "logging", "statistics.py",
+    "unittest",
+)  # fmt: skip
+"""The part of the standard library that stands for the whole one in ``pydoc``."""
 TEXTS = [" ".join(WORDS[i : i + 5]) for i in range(12)]
 
 
@@ -69,3 +76,12 @@ def cut_down(values: dict[str, Any], backbone: Path) -> dict[str, Any]:
         if stage.get("cotraining"):
             stage["cotraining"]["select_from"] = 8
     return values
+
+
+def save_library(folder: Path) -> Path:
+    """Copy ``MODULES`` of the standard library."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in MODULES:
+        source = standard_library() / name
+        shutil.copytree(source, folder / name) if source.is_dir() else shutil.copy(source, folder / name)
+    return folder
