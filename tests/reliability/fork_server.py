@@ -37,6 +37,8 @@ MODULES = (
     "transformers.models.bert.modeling_bert", "transformers.models.bert.tokenization_bert",
     "transformers.models.auto.modeling_auto",
 )  # fmt: skip
+IMPORTED_BY_PYSERINI = ("faiss", "openai", "requests", "scipy.stats", "sentencepiece", "tiktoken")
+"""Imported if installed. Pyserini itself needs Java, and other packages that it imports start threads."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java starts faster with these."""
 BLOCKED = (signal.SIGINT, signal.SIGTERM)
@@ -215,6 +217,9 @@ def main() -> None:
     os.dup2(2, 1)
     for module in MODULES:
         importlib.import_module(module)
+    for module in IMPORTED_BY_PYSERINI:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(module)
     import torch
 
     torch.set_num_threads(1)
