@@ -71,8 +71,9 @@ def contents(line: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 
 
 def assert_located(error: LearnedSparseError, path: Path) -> None:
-    """The message begins with file and line, or says that the whole file has nothing."""
-    assert re.match(rf"{re.escape(str(path))}:(\d+: | no (triples|scores)| query .* two scores)", str(error)), error
+    """The message begins with file and line, or says what is wrong with the whole file."""
+    whole = "no (triples|scores)|query .* two scores|gzip data, but not named .gz; rename the file"
+    assert re.match(rf"{re.escape(str(path))}:(\d+: | ({whole}))", str(error)), error
 
 
 def json_bytes(value: object) -> bytes:
