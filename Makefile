@@ -6,6 +6,7 @@ PYTHON ?= python3
 MODELS ?=
 V ?=
 BENCH ?=
+AGAIN ?=
 WORKERS ?= 2
 
 # The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
@@ -26,6 +27,7 @@ help:
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
 	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: up to two hours"
+	@echo "make test-faults AGAIN=1  only what failed in the last such run; adds to its page"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make test-browser         the tests of the local page in Chromium; without one it fails and says how to get it"
@@ -52,9 +54,10 @@ test-gpu: $(ready)
 	$(bin)/python -m pytest -m gpu
 
 test-faults: $(ready)
-	rm -f .reliability.jsonl
+	$(if $(AGAIN),,rm -f .reliability.jsonl)
 	RELIABILITY=full RELIABILITY_RESULTS=$(CURDIR)/.reliability.jsonl \
-	  $(bin)/python -m pytest tests/reliability $(by_hand) -m 'not published' --numprocesses $(WORKERS) --dist worksteal
+	  $(bin)/python -m pytest tests/reliability $(by_hand) -m 'not published' --numprocesses $(WORKERS) --dist worksteal \
+	  $(if $(AGAIN),--last-failed --last-failed-no-failures none)
 	$(bin)/python -m tests.reliability.report .reliability.jsonl
 
 test-browser: $(ready)

@@ -50,7 +50,7 @@ def page(lines: Iterable[dict[str, Any]], changelog: str) -> str:
 def _totals(rows: list[dict[str, Any]], seconds: float) -> str:
     counts = {kind: sum(row["tried"] for row in rows if row["kind"] == kind) for kind in KINDS}
     listed = ", ".join(f"{count:,} × {kind}" for kind, count in counts.items() if count)
-    return f"The run of this page took {seconds / 60:.0f} minutes on two cores: {listed}."
+    return f"All of it took {seconds / 60:.0f} minutes on two cores: {listed}."
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
