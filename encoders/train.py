@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from learned_sparse.collections import add_bad_line_option
-from learned_sparse.core import LearnedSparseError, checkpoint_folder
+from learned_sparse.core import CommandParser, LearnedSparseError, checkpoint_folder
 from learned_sparse.distribute import Engine, add_engine_options
 
 
@@ -14,7 +13,7 @@ def main(argv: list[str] | None = None) -> int:
     """Train a model by a recipe. A stopped or killed run goes on with --resume and ends with the same weights."""
     from encoders.training import load_recipe, recipe_names
 
-    parser = argparse.ArgumentParser(prog="python -m encoders.train", description=main.__doc__, allow_abbrev=False)
+    parser = CommandParser(prog="python -m encoders.train", description=main.__doc__)
     parser.add_argument(
         "--recipe", required=True, metavar="NAME|FILE", help=f"{', '.join(recipe_names())}; or a YAML file"
     )

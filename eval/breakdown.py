@@ -33,7 +33,7 @@ from eval.measures import (
     read_runs,
 )
 from learned_sparse.collections import Run
-from learned_sparse.core import LearnedSparseError, did_you_mean, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, did_you_mean, run_main
 
 EPILOG = """\
 The classes are those of SpaDE's Table 4: the number of distinct word pieces of the query in its relevant document; of
@@ -182,12 +182,11 @@ def _significance(query_class: Class, reference: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.breakdown",
         description="Measure runs by how many of their word pieces queries share with relevant documents.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_judged_options(parser)
     add = parser.add_argument

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eval.costs import encode_milliseconds
 from eval.measures import Cell, Column, confidence_interval, differences, format_table
 from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, did_you_mean, home, index_folder, read_json, run_file
+from learned_sparse.core import CommandParser, LearnedSparseError, did_you_mean, home, index_folder, read_json, run_file
 
 if TYPE_CHECKING:
     from eval.reproduce import CellPlan, Plan, Runner, Step
@@ -40,11 +39,10 @@ _COLUMNS = (
 
 def main(argv: list[str] | None = None) -> int:
     """Run every step that is not done yet, and print the table."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.demo",
         description=main.__doc__,
         epilog="The same with a page to look at: python -m eval.reproduce --matrix demo",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--models",

@@ -33,6 +33,7 @@ from eval.profile import (
 )
 from learned_sparse.collections import filed_under
 from learned_sparse.core import (
+    CommandParser,
     LearnedSparseError,
     SparseBatch,
     encode_texts,
@@ -241,12 +242,11 @@ def _values_section(values: Values) -> Section:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.dimensions",
         description="Analyse the dimensions of an encoded collection and its queries.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--vectors", type=Path, metavar="DIR", help="encoded documents (default: by --model and --collection)")

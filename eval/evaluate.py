@@ -25,7 +25,7 @@ from eval.measures import (
     parse_measure,
 )
 from learned_sparse.collections import read_qrels, registered_qrels
-from learned_sparse.core import LearnedSparseError, atomic_write, index_folder, run_file, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, atomic_write, index_folder, run_file, run_main
 from learned_sparse.index import INDEX_MANIFEST
 
 logger = logging.getLogger(__name__)
@@ -78,11 +78,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.evaluate",
         description="Measure runs with trec_eval, with the settings of the benchmark they belong to.",
         epilog="Give either --collection with --split, or --qrels with --measures.",
-        allow_abbrev=False,
     )
     several: dict[str, Any] = {"nargs": "+", "action": "extend"}
     add = parser.add_argument

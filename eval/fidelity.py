@@ -21,6 +21,7 @@ from eval.measures import (
 )
 from learned_sparse.collections import Collection, add_bad_line_option, load_collection
 from learned_sparse.core import (
+    CommandParser,
     LearnedSparseError,
     Quantizer,
     load_encoder,
@@ -240,12 +241,11 @@ def _cosine(first: Vector, second: Vector) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.fidelity",
         description="Compare the vectors and the nDCG@10 of a model in several data types with those in fp32.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="DIR|HUB_ID", help="a trained model")

@@ -24,6 +24,7 @@ from eval.measures import (
 )
 from learned_sparse.collections import Run, ranked, write_run
 from learned_sparse.core import (
+    CommandParser,
     LearnedSparseError,
     add_set_option,
     checkpoint_folder,
@@ -158,12 +159,11 @@ def _table(rows: Sequence[Row], markdown: bool) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.rerank",
         description="Re-rank the first hits of runs with a slower model, and measure at several depths.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_judged_options(parser)
     add_expanded_option(parser)

@@ -25,6 +25,7 @@ from eval.measures import (
 )
 from learned_sparse.collections import Collection, add_bad_line_option, write_run
 from learned_sparse.core import (
+    CommandParser,
     Encoder,
     LearnedSparseError,
     Query,
@@ -234,12 +235,11 @@ def sweep_table(rows: Sequence[Row], *, markdown: bool = False) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.sweep",
         description="Measure a trained model under every combination of settings that can be changed.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     model = parser.add_mutually_exclusive_group(required=True)

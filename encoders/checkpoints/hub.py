@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, is_name, read_json
+from learned_sparse.core import LearnedSparseError, folder_kind, is_name, read_json, wrong_path
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]  # no pickles (*.bin, *.pt): loading one can run code
@@ -19,10 +19,8 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
     """
     if Path(name).is_dir():
         return Path(name)
-    if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")):
-        raise LearnedSparseError(
-            f"{name}: no such folder; give a checkpoint folder or a Hub id such as naver/splade-v3"
-        )
+    if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or Path(name).exists():
+        raise wrong_path(Path(name), "a folder", "give a checkpoint folder or a Hub id such as naver/splade-v3")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -31,7 +29,8 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = _first_line(error) or type(error).__name__
         raise LearnedSparseError(
-            f"{name}: no such folder, and the download from the Hugging Face Hub failed: {reason}"
+            f"{name}: no such folder, and the download from the Hugging Face Hub failed ({reason.rstrip('.')}); check "
+            "the name and the network, or name a folder"
         ) from error
 
 
@@ -42,6 +41,10 @@ def require_safetensors(folder: Path, name: str | Path) -> list[str]:
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
+        if folder_kind(folder) == "a checkpoint":
+            raise LearnedSparseError(
+                f"{name}: a checkpoint of this package, or of sentence-transformers; --checkpoint takes it"
+            )
         pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
         there = f", only {', '.join(pickles)}" if pickles else ""
         raise LearnedSparseError(

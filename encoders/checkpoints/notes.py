@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from encoders.checkpoints.foreign import MODULES, Foreign, read_foreign
-from learned_sparse.core import LearnedSparseError, Quantizer, parse, read_record, sha256, write_record
+from learned_sparse.core import (
+    LearnedSparseError,
+    Quantizer,
+    folder_kind,
+    parse,
+    read_record,
+    sha256,
+    write_record,
+    wrong_path,
+)
 
 NOTES = "learned_sparse.json"
 FORMAT = 1
@@ -132,6 +141,8 @@ def read_notes(folder: Path) -> CheckpointNotes:
     """The notes of a checkpoint folder, or what ``read_foreign`` says of a folder of another tool."""
     path = folder / NOTES
     if path.exists():
+        if folder_kind(folder) == "a Lucene index":
+            raise wrong_path(folder, "a checkpoint", "name the folder of its model")
         content = read_record(path)
         if content.get("format") != FORMAT:
             raise LearnedSparseError(
@@ -142,7 +153,9 @@ def read_notes(folder: Path) -> CheckpointNotes:
     elif (folder / "config.json").exists() or (folder / MODULES).exists():
         notes = _foreign_notes(folder)
     else:
-        raise LearnedSparseError(f"{folder}: no checkpoint: neither {NOTES} nor the config.json of a masked-LM")
+        raise wrong_path(
+            folder, f"a checkpoint (neither {NOTES} nor the config.json of a masked-LM)", "name another folder"
+        )
     return notes
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from learned_sparse.core import (
+    CommandParser,
     LearnedSparseError,
     add_set_option,
     default_checkpoint,
@@ -61,12 +62,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m encoders.export",
         description=__doc__,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--model", help="name of a model in the home folder")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from learned_sparse.core import LearnedSparseError, positive, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, positive, run_main
 
 EPILOG = """\
 Scored are the first hits of the runs and all relevant documents, for each query of the split that has one. The output
@@ -52,9 +52,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m encoders.teach", description=main.__doc__, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter
     )  # fmt: skip
     add = parser.add_argument
     add("--collection", required=True, metavar="NAME|FILE|DIR", help="the training collection")

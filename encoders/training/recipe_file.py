@@ -10,7 +10,7 @@ from typing import Any
 from encoders.checkpoints import as_json
 from encoders.training.recipe import Recipe, Source
 from learned_sparse.collections import load_collection, split_names
-from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml, read_yaml_text
+from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml, read_yaml_text, wrong_path
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 _TRIPLES = re.compile(r"\.tsv(\.gz)?$")
@@ -86,6 +86,8 @@ def _path(name: str, folder: Path) -> Path:
     if name.endswith((".yaml", ".yml")):
         return folder / name
     if name not in {path.stem for path in RECIPES.glob("*.yaml")}:
+        if Path(name).name != name or Path(name).exists():
+            raise wrong_path(Path(name), "a recipe", "name a recipe of the package, or a .yaml file", "recipe")
         raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())}; or name a .yaml file")
     return RECIPES / f"{name}.yaml"
 

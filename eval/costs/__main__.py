@@ -16,6 +16,7 @@ from eval.measures import add_collection_options, load_split
 from learned_sparse.collections import read_queries
 from learned_sparse.core import (
     EMPTY_TERM,
+    CommandParser,
     LearnedSparseError,
     add_set_option,
     parse_changes,
@@ -180,12 +181,11 @@ def evenly_spaced(length: int, maximum: int) -> list[int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.costs",
         description=__doc__,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")

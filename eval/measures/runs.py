@@ -10,7 +10,7 @@ from pathlib import Path
 from encoders.checkpoints import TOKENIZER, locate, read_tokenizer
 from eval.measures.scores import Qrels, parse_measure
 from learned_sparse.collections import Collection, OnBadLine, Run, load_collection, read_run
-from learned_sparse.core import Document, Encoder, LearnedSparseError
+from learned_sparse.core import Document, Encoder, LearnedSparseError, wrong_path
 
 _BATCH = 10_000  # texts tokenised at a time
 
@@ -125,7 +125,7 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
         if name in runs:
             raise LearnedSparseError(f"--run {argument}: another run is named {name}; write NAME={path}")
         if not path.is_file():
-            raise LearnedSparseError(f"--run {argument}: no such run")
+            raise wrong_path(path, "a run", "name a file that learned_sparse.search wrote", "run")
         runs[name] = path
     return runs
 

@@ -27,7 +27,15 @@ from eval.profile.frequencies import (
 from eval.profile.scores import ScoreParts, parts_of_run
 from eval.profile.texts import Expansion, expansion, read_encoded
 from learned_sparse.collections import filed_under, read_run
-from learned_sparse.core import LearnedSparseError, index_folder, positive, queries_folder, run_main
+from learned_sparse.core import (
+    CommandParser,
+    LearnedSparseError,
+    index_folder,
+    not_found,
+    positive,
+    queries_folder,
+    run_main,
+)
 from learned_sparse.index import INDEX_MANIFEST, IndexNote
 from learned_sparse.jsonvector import MANIFEST, Manifest, read_topics, vector_files, versions
 from learned_sparse.search import find_checkpoint
@@ -101,7 +109,7 @@ def _paths(options: argparse.Namespace) -> tuple[list[Path], Path | None]:
     name = filed_under(options.collection) if options.collection else ""
     paths = options.index or [index_folder(name, options.model)]
     if missing := [path for path in paths if not path.exists()]:
-        raise LearnedSparseError(f"{missing[0]}: no such index; make it with learned_sparse.index, or give another")
+        raise not_found(missing[0], "index", "make it with learned_sparse.index, or give another")
     queries = options.queries
     if queries is None and options.model and options.collection and options.split:
         queries = queries_folder(name, options.split, options.model)
@@ -206,12 +214,11 @@ def _scores_section(scores: ScoreParts) -> Section:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.profile",
         description="Show which dimensions an index spends its postings on, and where scores come from.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("index", nargs="*", type=Path, metavar="INDEX", help="Lucene index, or encoded documents (several shards)")

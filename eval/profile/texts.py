@@ -17,7 +17,7 @@ import orjson
 from encoders.checkpoints import locate, read_tokenizer, tokenizer_sha256
 from eval.measures import load_pieces, tokenizer_folder
 from eval.report import Axis, line_chart
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError, not_found
 from learned_sparse.jsonvector import Manifest, numbered_lines
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def read_encoded(files: Iterable[Path]) -> Iterator[Encoded]:
     """
     for file in files:
         if not file.is_file():
-            raise LearnedSparseError(f"{file}: no such file; learned_sparse.encode writes it")
+            raise not_found(file, way_out="learned_sparse.encode writes it")
         with contextlib.closing(numbered_lines(file)) as lines:
             for number, line in lines:
                 try:

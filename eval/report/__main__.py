@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+
+from learned_sparse.core import CommandParser, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
     """Write README.md, index.html, cells.csv and figures from the results.json and per_query.json of a leaderboard."""
-    parser = argparse.ArgumentParser(prog="python -m eval.report", description=main.__doc__, allow_abbrev=False)
+    parser = CommandParser(prog="python -m eval.report", description=main.__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder with results.json and per_query.json")
     options = parser.parse_args(argv)
     from eval.report.pages import write_report
@@ -19,6 +20,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
-
     run_main(main)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import add_bad_line_option, data_root
-from learned_sparse.core import LearnedSparseError, home, locked, positive, read_json
+from learned_sparse.core import CommandParser, LearnedSparseError, home, locked, positive, read_json
 from learned_sparse.distribute import Commands, Engine, add_engine_options
 
 if TYPE_CHECKING:
@@ -218,12 +218,11 @@ def _command_line(options: argparse.Namespace) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m eval.reproduce",
         description=main.__doc__,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument

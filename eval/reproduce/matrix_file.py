@@ -29,7 +29,7 @@ from eval.reproduce.matrix import (
     slug,
 )
 from learned_sparse.collections import data_root, load_collection, split_names
-from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
+from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml, wrong_path
 
 _log = logging.getLogger(__name__)
 MATRICES = Path(__file__).parent.parent / "matrices"
@@ -116,6 +116,8 @@ def _find(name: str) -> Path:
     if name.endswith((".yaml", ".yml")):
         return Path(name)
     if name not in known_matrices():
+        if Path(name).name != name or Path(name).exists():
+            raise wrong_path(Path(name), "a matrix", "name a matrix of the package, or a .yaml file", "matrix")
         raise LearnedSparseError(f"no matrix {name!r}{did_you_mean(name, known_matrices())}; or name a .yaml file")
     return MATRICES / f"{name}.yaml"
 

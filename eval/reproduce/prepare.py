@@ -28,7 +28,7 @@ from learned_sparse.collections import (
     split_names,
     write_run,
 )
-from learned_sparse.core import LearnedSparseError, atomic_write, check_name, home, new_folder, positive
+from learned_sparse.core import CommandParser, LearnedSparseError, atomic_write, check_name, home, new_folder, positive
 
 _log = logging.getLogger(__name__)
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
@@ -311,11 +311,9 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m eval.reproduce.prepare", description=main.__doc__, allow_abbrev=False
-    )
+    parser = CommandParser(prog="python -m eval.reproduce.prepare", description=main.__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
-    add_parser = functools.partial(actions.add_parser, allow_abbrev=False)
+    add_parser = functools.partial(actions.add_parser)
     export_parser = add_parser("export", help="topics.tsv and qrels.txt for stock Pyserini and trec_eval")
     expand_parser = add_parser("expand", help="documents with docT5query's queries in one text, for BM25")
     pool_parser = add_parser("pool", help="the relevant documents of a split and the top of a run")

@@ -15,7 +15,7 @@ from typing import Any
 from learned_sparse.collections import catalogue
 from learned_sparse.collections.collection import DATA_VARIABLE, Collection, candidates, data_root, load_collection
 from learned_sparse.collections.descriptions import Source, collection_folders, descriptions
-from learned_sparse.core import LearnedSparseError, home, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, home, run_main
 
 WIDTH = 100
 MAX_SPLITS = 3
@@ -39,12 +39,11 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m learned_sparse.collections",
         description="Known collections, their local files, and how to get missing files.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("name", nargs="?", metavar="NAME|PATH", help="one collection, as --collection takes it")
     parser.add_argument("--data", type=Path, metavar="DIR", help=f"folder with the files (default {DATA_VARIABLE})")

@@ -152,7 +152,8 @@ def _fetch(name: str, kind: str) -> Iterator[Any]:
                 rows = chain(list(islice(rows, 1)), rows)
         yield from rows
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        cause = f"{type(error).__name__}: {error}".splitlines()[0]
+        cause = re.sub(r"HTTPS?ConnectionPool\(host='([^']+)'.*", r"no connection to \1", cause)[:200]
         lines = [f"{CATALOGUE}{name}: ir_datasets cannot read its {kind} ({cause})"]
         missing = missing_downloads(name, kind)
         if missing:

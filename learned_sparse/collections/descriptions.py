@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml
+from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, folder_kind, parse, read_yaml, wrong_path
 
 DESCRIPTION = "collection.yaml"
 """File of a folder with the description of the collection in the folder."""
@@ -118,9 +118,16 @@ def shipped_description(name: str) -> Description:
     """The description of a collection that ships with the package."""
     files = descriptions()
     if name not in files:
+        kinds = "a name that comes with the package, a BEIR or MS MARCO folder, a .yaml file, or ir_datasets:ID"
+        if Path(name).name != name or Path(name).suffix:
+            raise wrong_path(
+                Path(name),
+                "a collection",
+                f"a collection is {kinds}; --input takes files of documents",
+                "file, folder or name",
+            )
         raise LearnedSparseError(
-            f"collection {name!r}: no such file, folder or name{did_you_mean(name, files)}; a collection is a name "
-            "that comes with the package, a BEIR or MS MARCO folder, a .yaml file, or ir_datasets:ID"
+            f"collection {name!r}: no such file, folder or name{did_you_mean(name, files)}; a collection is {kinds}"
         )
     return _described(name, files[name])
 
@@ -152,9 +159,10 @@ def describe_folder(folder: Path) -> Description:
     if corpus is None:
         inside = ", ".join(str(path) for path in collection_folders(folder)[:3])
         way_out = f"use one inside it: {inside}" if inside else "describe it in a .yaml, or encode it with --input"
+        kind = folder_kind(folder)
         raise LearnedSparseError(
-            f"{folder}: neither a BEIR folder (corpus.jsonl, queries.jsonl, qrels/*.tsv) nor an MS MARCO folder "
-            f"({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); {way_out}"
+            f"{folder}: {kind}{', ' if kind else ''}neither a BEIR folder (corpus.jsonl, queries.jsonl, qrels/*.tsv) "
+            f"nor an MS MARCO folder ({' or '.join(_CORPORA)}, queries.*.tsv, qrels.*.tsv); {way_out}"
         )
     return _msmarco(folder, corpus)
 

@@ -21,7 +21,15 @@ from learned_sparse.collections.lines import (
     json_object,
     positioned_lines,
 )
-from learned_sparse.core import Document, LearnedSparseError, raw_lines, without_mark
+from learned_sparse.core import (
+    Document,
+    LearnedSparseError,
+    folder_kind,
+    not_found,
+    raw_lines,
+    without_mark,
+    wrong_path,
+)
 
 TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")
@@ -289,7 +297,7 @@ def parser_of(file: Path) -> Parser:
     if parse is None:
         raise LearnedSparseError(
             f"{file}: unknown kind of file; documents are read from {', '.join(_PARSERS)} (each also with .gz); "
-            "rename it, or move it out of the folder"
+            "convert or rename it, or move it out of the folder"
         )
     return parse
 
@@ -361,9 +369,11 @@ def _joined(value: Any) -> str:
 
 def _files(path: Path) -> tuple[Path, ...]:
     if not path.exists():
-        raise LearnedSparseError(f"{path}: no such file or folder")
+        raise not_found(path, "file or folder")
     if not path.is_dir():
         return (path,)
+    if folder_kind(path) in {"a Lucene index", "encoded documents", "encoded queries", "a checkpoint"}:
+        raise wrong_path(path, "texts", "name a file or folder of documents")
     for corpus in ("corpus.jsonl", "collection.tsv", "msmarco-docs.tsv"):
         if (path / corpus).exists() and len(list(path.iterdir())) > 1:
             raise LearnedSparseError(
@@ -378,7 +388,7 @@ def _files(path: Path) -> tuple[Path, ...]:
             raise LearnedSparseError(f"{file}: not a regular file, so the folder cannot be read whole; replace it")
         files.append(file)
     if not files:
-        raise LearnedSparseError(f"{path}: the folder has no files")
+        raise LearnedSparseError(f"{path}: the folder has no files; name a file or folder of documents")
     return tuple(files)
 
 

@@ -90,10 +90,17 @@ def json_object(line: bytes) -> dict[str, Any]:
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise BadLineError("malformed JSON", str(error)) from None
+        raise BadLineError("malformed JSON", f"{error}{_whole_objects(line)}") from None
     if not isinstance(record, dict):
-        raise BadLineError("malformed JSON", f"expected an object, got {type(record).__name__}")
+        raise BadLineError("malformed JSON", f"expected an object, got {type(record).__name__}{_whole_objects(line)}")
     return record
+
+
+def _whole_objects(line: bytes) -> str:
+    """What to do about JSON that is not one object a line: an array, an object over several lines, or no JSON."""
+    if line.lstrip().startswith(b"["):
+        return "; each line must be one object: jq -c '.[]' FILE converts an array"
+    return "" if line.lstrip().startswith(b"{") and len(line.strip()) > 1 else "; each line must be one object"
 
 
 def first_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

@@ -67,7 +67,8 @@ def _reader(path: Path, first_line: str) -> Callable[[Lines], Topics]:
     reader = readers.get(extension(path))
     if reader is None:
         raise LearnedSparseError(
-            f"{path}: unknown kind of topics; expected {', '.join(readers)} (each also with .gz), or TREC's <top> ..."
+            f"{path}: unknown kind of topics; expected {', '.join(readers)} (each also with .gz), or TREC's <top> ...; "
+            "convert or rename the file"
         )
     return reader
 

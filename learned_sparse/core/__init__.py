@@ -9,7 +9,15 @@ and memory.
 from __future__ import annotations
 
 from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_encoder, without_empty_texts
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean, interrupts_later, run_main
+from learned_sparse.core.errors import (
+    LearnedSparseError,
+    did_you_mean,
+    folder_kind,
+    interrupts_later,
+    not_found,
+    run_main,
+    wrong_path,
+)
 from learned_sparse.core.files import (
     atomic_write,
     check_name,
@@ -48,7 +56,15 @@ from learned_sparse.core.records import (
     Token,
     without_mark,
 )
-from learned_sparse.core.settings import add_set_option, parse, parse_changes, positive, read_yaml, read_yaml_text
+from learned_sparse.core.settings import (
+    CommandParser,
+    add_set_option,
+    parse,
+    parse_changes,
+    positive,
+    read_yaml,
+    read_yaml_text,
+)
 from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS, RESERVED, LuceneTerms, unfit_id_reason, unfit_reason
 
 __all__ = [
@@ -57,6 +73,7 @@ __all__ = [
     "MAX_IMPACT",
     "NO_TERMS",
     "RESERVED",
+    "CommandParser",
     "Document",
     "Encoder",
     "LearnedSparseError",
@@ -80,6 +97,7 @@ __all__ = [
     "did_you_mean",
     "encode_texts",
     "encoded_folders",
+    "folder_kind",
     "home",
     "index_folder",
     "interrupts_later",
@@ -91,6 +109,7 @@ __all__ = [
     "memory",
     "new_file",
     "new_folder",
+    "not_found",
     "parse",
     "parse_changes",
     "positive",
@@ -113,4 +132,5 @@ __all__ = [
     "without_mark",
     "write_json",
     "write_record",
+    "wrong_path",
 ]

@@ -34,6 +34,22 @@ _SOLUTIONS = {
     errno.ENOMEM: "free memory, or use a smaller --batch-size",
 }
 """What the user can do about an error of the operating system, by its number."""
+_KINDS = (
+    ("a Lucene index", "segments_*"),
+    ("a Lucene index", "*/segments_*"),
+    ("encoded queries", "queries.tsv"),
+    ("encoded documents", "manifest.json"),
+    ("a checkpoint", "learned_sparse.json"),
+    ("a checkpoint", "modules.json"),
+    ("a model of transformers", "config.json"),
+    ("a test collection", "qrels/*.tsv*"),
+    ("a test collection", "qrels.*.tsv*"),
+)
+"""What a folder is that has a file of this name; the first match decides."""
+SIMILAR_NAME = 0.75
+"""Ratio of ``difflib`` from which the name of an option, or of a file beside a missing one, is suggested."""
+MAX_SUGGESTIONS = 5
+"""Longer words that are suggested for the beginning of a word."""
 
 
 class LearnedSparseError(Exception):
@@ -43,17 +59,61 @@ class LearnedSparseError(Exception):
     """
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """End of an error message about an unknown ``word``: the nearest known word, or all known words.
+
+    ``cutoff``: ratio of ``difflib`` from which a word is near.
 
     >>> did_you_mean("topic", ["topics", "qrels"])
     "; did you mean 'topics'?"
     >>> did_you_mean("zzz", ["topics", "qrels"])
     '; known: qrels, topics'
+    >>> did_you_mean("splade", ["spade", "splade-doc", "splade-l1"])
+    "; did you mean 'splade-doc' or 'splade-l1'?"
     """
     names = sorted(set(known))
-    close = difflib.get_close_matches(word, names, n=1)
+    longer = [repr(name) for name in names if word and name.startswith(word)]
+    if 1 < len(longer) <= MAX_SUGGESTIONS:
+        return f"; did you mean {', '.join(longer[:-1])} or {longer[-1]}?"
+    close = difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+
+
+def folder_kind(path: Path) -> str:
+    """What a path holds, by the names of its files: "a Lucene index", "a checkpoint", ...; empty if unknown.
+
+    >>> folder_kind(Path(__file__)), folder_kind(Path(__file__).parent)
+    ('a file', '')
+    """
+    if not path.is_dir():
+        return "a file" if path.exists() else ""
+    if not any(path.iterdir()):
+        return "an empty folder"
+    return next((kind for kind, pattern in _KINDS if next(path.glob(pattern), None)), "")
+
+
+def not_found(path: str | Path, what: str = "file", way_out: str = "check the path") -> LearnedSparseError:
+    """The error for a missing ``path``: the nearest name beside it, else ``way_out``; of a relative path the folder."""
+    path = Path(path)
+    try:
+        beside = [file.name for file in path.parent.iterdir()]
+    except (OSError, ValueError):  # ValueError: NUL in the name
+        beside = []
+    close = difflib.get_close_matches(path.name, beside, n=1, cutoff=SIMILAR_NAME)
+    hint = f"did you mean {str(path.with_name(close[0]))!r}?" if close else way_out
+    below = "" if path.is_absolute() else f" (the current folder is {Path.cwd()})"
+    return LearnedSparseError(f"{path}: no such {what}; {hint}{below}")
+
+
+def wrong_path(path: Path, wanted: str, way_out: str, what: str = "folder") -> LearnedSparseError:
+    """The error for a ``path`` that is not ``wanted``, with what it is, or for a missing one."""
+    try:
+        kind = folder_kind(path)
+    except OSError:  # no permission, or a name that is too long
+        kind = ""
+    if not os.path.lexists(path):
+        return not_found(path, what, way_out)
+    return LearnedSparseError(f"{path}: {kind}{', ' if kind else ''}not {wanted}; {way_out}")
 
 
 def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from learned_sparse.core.errors import DISK_FULL, LearnedSparseError, error_number, unwritable
+from learned_sparse.core.errors import DISK_FULL, LearnedSparseError, error_number, not_found, unwritable
 from learned_sparse.core.locks import locked
 
 _FORBIDDEN = re.compile(r'^[-.]|[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
@@ -67,8 +67,11 @@ def default_checkpoint(model: str) -> str:
     """``checkpoint_folder(model)``; raises if there is no such folder."""
     folder = checkpoint_folder(model)
     if not folder.is_dir():
-        raise LearnedSparseError(
-            f"{folder}: no checkpoint of {model!r}; `make demo` trains one, --checkpoint names another (DIR or Hub id)"
+        raise not_found(
+            folder,
+            "checkpoint",
+            "`make demo` trains splade and spade (MODELS=all also sparterm and uhd), --checkpoint names another (DIR "
+            "or Hub id), LEARNED_SPARSE_HOME another home folder",
         )
     return str(folder)
 
@@ -198,7 +201,7 @@ def read_json(path: str | Path) -> Any:
         content = Path(path).read_bytes()
         return json.loads(content, object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float)
     except FileNotFoundError:
-        raise LearnedSparseError(f"{path}: no such file") from None
+        raise not_found(path) from None
     except json.JSONDecodeError as error:
         raise LearnedSparseError(f"{path}:{error.lineno}: not readable as JSON: {error.msg}") from error
     except UnicodeDecodeError as error:

@@ -10,15 +10,16 @@ import argparse
 import dataclasses
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.errors import SIMILAR_NAME, LearnedSparseError, did_you_mean, not_found
 
 T = TypeVar("T")
 
@@ -44,7 +45,9 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
             raise LearnedSparseError(f"{path}: more than {MAX_BYTES:,} bytes; this is no file of settings")
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise LearnedSparseError(f"{path}: no such file") from None
+        raise not_found(path) from None
+    except IsADirectoryError:
+        raise LearnedSparseError(f"{path}: a folder; name a .yaml file") from None
     except UnicodeDecodeError as error:
         raise LearnedSparseError(f"{path}: not readable as YAML: not UTF-8 at byte {error.start}") from None
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
@@ -121,9 +124,51 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
 
 def positive(text: str) -> int:
     """``type`` of an option whose value is at least 1."""
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{number}: give at least 1")
+    if not re.fullmatch(r"[-+]?[0-9]+", text.strip()) or (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give at least 1, a whole number")
     return number
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parser of a command: options are spelled in full, and an error is one line, with the nearest option.
+
+    ``argparse`` prints the whole usage before an error, and reports a missing option before a misspelt one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """``options`` are those of ``argparse.ArgumentParser``."""
+        super().__init__(**{"allow_abbrev": False, **options})
+
+    def parse_args(  # type: ignore[override]  # argparse's overloads return the type of ``namespace``
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """As in ``argparse``; a word that looks like an option and is none is reported first."""
+        known = self.known_options()
+        for word in sys.argv[1:] if args is None else args:
+            option = word.partition("=")[0]
+            if word == "--":
+                break
+            if re.fullmatch(r"-[^0-9. ][^ ]*", option) and option not in known:
+                self.error(f"{option}: unknown option{self.nearest(option)}")
+        return super().parse_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit with status 2."""
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+    def nearest(self, option: str) -> str:
+        """End of the message about an unknown option: the nearest one; empty if none is near."""
+        hint = did_you_mean(option, self.known_options(), SIMILAR_NAME)
+        return hint if "did you mean" in hint else ""
+
+    def known_options(self) -> set[str]:
+        """All options, those of subcommands too."""
+        known = set(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- nothing public names subcommands
+                for parser in action.choices.values():
+                    known |= parser.known_options()
+        return known
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from learned_sparse.collections import Segmentation, Which, add_bad_line_option
-from learned_sparse.core import LearnedSparseError, add_set_option, parse_changes, positive
+from learned_sparse.core import CommandParser, LearnedSparseError, add_set_option, parse_changes, positive
 from learned_sparse.distribute import add_engine_options
 from learned_sparse.encode.documents import PART_SIZE
 
@@ -125,10 +125,9 @@ def _shards(num_shards: int | None, shard_id: int | None) -> tuple[int | None, i
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m learned_sparse.encode",
         description="Encode a collection, or queries, into impact vectors that Pyserini and Anserini read.",
-        allow_abbrev=False,
     )
     group = parser.add_argument_group("what")
     source, what = group.add_mutually_exclusive_group().add_argument, group.add_argument

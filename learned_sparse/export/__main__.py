@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, encoded_folders, positive, queries_folder, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, positive, queries_folder, run_main
 from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
 
 MEGABYTE = 1_000_000
@@ -74,12 +74,11 @@ def _report(output: Path, record: Mapping[str, Any]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     formats = "\n".join(f"  {name:14} {target.about}" for name, target in FORMATS.items())
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m learned_sparse.export",
         description="Write encoded documents and queries as files of another engine.",
         epilog=EPILOG.format(formats=formats),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--format", choices=list(FORMATS), required=True, help="engine (see below)")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from learned_sparse.collections import Collection, OnBadLine, add_bad_line_option, load_collection, read_documents
-from learned_sparse.core import LearnedSparseError, encoded_folders, index_folder, positive, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, index_folder, positive, run_main
 from learned_sparse.distribute import Engine, add_engine_options
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
@@ -28,12 +28,11 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m learned_sparse.index",
         description=__doc__,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--model", help="name of the model whose vectors of --collection are in the home folder")
     parser.add_argument("--collection", help="name, folder or ir_datasets:ID (default pydoc)")

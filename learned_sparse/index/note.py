@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, new_folder, read_record, restore_folder, write_record
+from learned_sparse.core import (
+    LearnedSparseError,
+    folder_kind,
+    new_folder,
+    read_record,
+    restore_folder,
+    write_record,
+    wrong_path,
+)
 from learned_sparse.jsonvector import Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
@@ -39,11 +47,16 @@ class IndexNote:
         path = index / INDEX_MANIFEST
         restore_folder(index)
         if not path.is_file():
-            raise LearnedSparseError(
-                f"{path}: no such file; make the index with learned_sparse.index, "
-                "or search an index of other tools with learned_sparse.pyserini search.lucene"
-            )
+            if folder_kind(index) == "a Lucene index":
+                raise LearnedSparseError(
+                    f"{index}: an index of another tool, without {INDEX_MANIFEST}; learned_sparse.search takes it with "
+                    "the --checkpoint of its impacts or with --query-vectors; learned_sparse.pyserini search.lucene "
+                    "searches plain text"
+                )
+            raise wrong_path(index, "an index", "make the index with learned_sparse.index")
         content = read_record(path)
+        if not is_index_note(content) and folder_kind(index) != "a Lucene index":
+            raise wrong_path(index, "an index", "make the index with learned_sparse.index")
         if not is_index_note(content) or content.get("format") != FORMAT or content.get("scoring") not in SCORINGS:
             raise LearnedSparseError(
                 f"{path}: not the note of an index of format {FORMAT}; make the index again with --overwrite"

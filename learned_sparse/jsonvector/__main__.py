@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import CommandParser, LearnedSparseError
 from learned_sparse.jsonvector.ciff import convert_ciff
 from learned_sparse.jsonvector.manifest import MANIFEST, UNVERIFIED, Manifest
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, vector_files
@@ -43,19 +43,15 @@ def find_problems(path: Path, counts: Counter[str], *, weights: bool = False) ->
 
 def main(argv: list[str] | None = None) -> int:
     """Check files for Anserini's JsonVectorCollection (exit status 1 if there are problems), or convert a CIFF file."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learned_sparse.jsonvector", description=main.__doc__, allow_abbrev=False
-    )
+    parser = CommandParser(prog="python -m learned_sparse.jsonvector", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser(
-        "check", help="check every line, and compare with the manifest if there is one", allow_abbrev=False
-    )
+    check = commands.add_parser("check", help="check every line, and compare with the manifest if there is one")
     check.add_argument("path", type=Path, metavar="DIR", help="folder (or one file) of .jsonl, .json or .gz files")
     check.add_argument(
         "--quantize", action="store_true", help="accept weights that learned_sparse.index --quantize turns into impacts"
     )
     check.add_argument("--show", type=int, default=20, help="maximum number of problems to print (default: 20)")
-    ciff = commands.add_parser("ciff", help="write a CIFF file as JsonVectorCollection files", allow_abbrev=False)
+    ciff = commands.add_parser("ciff", help="write a CIFF file as JsonVectorCollection files")
     ciff.add_argument("path", type=Path, metavar="FILE", help="CIFF file, gzipped or not; frequencies are impacts")
     ciff.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the vectors")
     options = parser.parse_args(argv)

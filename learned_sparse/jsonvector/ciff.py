@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import LearnedSparseError, LuceneTerms, SparseBatch, new_folder
+from learned_sparse.core import LearnedSparseError, LuceneTerms, SparseBatch, new_folder, wrong_path
 from learned_sparse.jsonvector.writer import open_part
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -32,7 +32,7 @@ Fields = dict[int, Any]
 def read_ciff(path: Path) -> tuple[list[str], SparseBatch]:
     """Ids and impacts of all documents of a CIFF file, gzipped or not; 20 bytes of memory for each posting."""
     if not path.is_file():
-        raise LearnedSparseError(f"{path}: no such file")
+        raise wrong_path(path, "a CIFF file", "name the file", "file")
     with contextlib.closing(cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb"))) as file:
         try:
             return _read(file, path)

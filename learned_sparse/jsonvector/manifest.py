@@ -23,6 +23,7 @@ from learned_sparse.core import (
     restore_folder,
     sha256,
     write_record,
+    wrong_path,
 )
 
 MANIFEST = "manifest.json"
@@ -146,7 +147,7 @@ class Manifest:
         path = folder / MANIFEST
         restore_folder(folder)
         if not path.is_file():
-            raise LearnedSparseError(f"{path}: no such file; is {folder} a folder that learned_sparse.encode wrote?")
+            raise wrong_path(folder, f"encoded texts ({MANIFEST} is missing)", "name what learned_sparse.encode wrote")
         return cls.from_json(read_record(path), str(path))
 
     def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:

@@ -12,7 +12,14 @@ from pathlib import Path
 import orjson
 
 from learned_sparse.collections import filed_under
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError, encoded_folders, new_folder, vectors_folder
+from learned_sparse.core import (
+    EMPTY_TERM,
+    CommandParser,
+    LearnedSparseError,
+    encoded_folders,
+    new_folder,
+    vectors_folder,
+)
 from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, Counts, Manifest, Part, load_manifests, parts_sha256
 from learned_sparse.jsonvector.reader import by_frequency, frequent_terms, numbered_lines, read_vectors
 from learned_sparse.jsonvector.writer import open_part
@@ -170,12 +177,11 @@ def _report(before: Counts, manifests: Sequence[Manifest]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m learned_sparse.jsonvector.prune",
         description="Copy encoded documents without the terms that most documents have.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--model", help="name of a model with vectors of --collection in the home folder")

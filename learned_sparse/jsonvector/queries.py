@@ -17,8 +17,10 @@ from learned_sparse.core import (
     Query,
     SparseBatch,
     atomic_write,
+    not_found,
     unfit_id_reason,
     unfit_reason,
+    wrong_path,
 )
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, differences
 from learned_sparse.jsonvector.reader import BYTE_ORDER_MARK, numbered_lines
@@ -73,7 +75,11 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
             raise LearnedSparseError(f"{problem}; encode the queries again")
     topics: dict[str, dict[str, int]] = {}
     if not path.exists():
-        raise LearnedSparseError(f"{path}: no such file; learned_sparse.encode --queries writes it")
+        if path.name == TOPICS and path.parent.is_dir():
+            raise wrong_path(
+                path.parent, f"encoded queries ({TOPICS} is missing)", "learned_sparse.encode --queries writes it"
+            )
+        raise not_found(path, way_out="learned_sparse.encode --queries writes such a file")
     if path.name == TOPICS and (path.parent / MANIFEST).is_file():
         Manifest.load(path.parent).check(path.parent)
     for number, line in numbered_lines(path):

@@ -18,10 +18,13 @@ from learned_sparse.core import (
     MAX_IMPACT,
     LearnedSparseError,
     SparseBatch,
+    folder_kind,
+    not_found,
     raw_lines,
     sha256,
     unfit_id_reason,
     unfit_reason,
+    wrong_path,
 )
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, anserini_files, check_together
 
@@ -95,9 +98,11 @@ def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
 def vector_files(path: Path) -> list[Path]:
     """Files below ``path`` that Anserini would read, sorted by name; ``path`` itself if it is a file."""
     if not path.exists():
-        raise LearnedSparseError(f"{path}: no such file or folder")
+        raise not_found(path, "file or folder", "learned_sparse.encode writes such folders")
     if not path.is_dir():
         return [path]
+    if folder_kind(path) in {"a Lucene index", "a checkpoint", "a test collection", "encoded queries"}:
+        raise wrong_path(path, "encoded documents", "name a folder that learned_sparse.encode wrote")
     folder = path / "vectors" if (path / "vectors").is_dir() else path
     files = anserini_files(folder)
     if not files and folder == path:
@@ -121,6 +126,8 @@ def parse_line(line: bytes) -> tuple[str, dict[str, Any]]:
         raise BadLineError(f"not JSON ({error}); Anserini would stop reading the file here") from None
     if not isinstance(content, dict):
         raise BadLineError(f"expected an object, got {type(content).__name__}")
+    if content.get("vector") is None and any(key in content for key in ("text", "contents")):
+        raise BadLineError('text and no "vector"; encode it with learned_sparse.encode, or index it with --bm25')
     for key in ("id", "vector"):
         if content.get(key) is None:
             raise BadLineError(f'no "{key}"; Anserini would stop reading the file here, or drop the document')

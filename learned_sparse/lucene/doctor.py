@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import platform
@@ -14,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from learned_sparse.core import LearnedSparseError, home, memory, processors, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, home, memory, processors, run_main
 from learned_sparse.lucene.jvm import anserini_jar, find_java
 
 GIGABYTE = 10**9
@@ -132,9 +131,7 @@ def check_disk() -> Finding:
 
 def main(argv: list[str] | None = None) -> int:
     """Print the results of all checks; the exit status is 1 if there is a problem."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learned_sparse.lucene.doctor", description=__doc__, allow_abbrev=False
-    )
+    parser = CommandParser(prog="python -m learned_sparse.lucene.doctor", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
     findings = examine()

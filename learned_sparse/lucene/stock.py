@@ -161,7 +161,9 @@ def registered_qrels_file(name: str) -> Path:
 def _download(name: str, what: str, known: dict[str, object], download: Callable[[str], Any]) -> Any:
     if name not in known:
         close = did_you_mean(name, known)  # if no name is close, it lists hundreds of names
-        raise LearnedSparseError(f"{what} {name!r}: not registered in Pyserini{close if '?' in close else ''}")
+        raise LearnedSparseError(
+            f"{what} {name!r}: no file, and not registered in Pyserini{close if '?' in close else ''}"
+        )
     try:
         return download(name)
     except Exception as error:

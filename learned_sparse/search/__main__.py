@@ -11,6 +11,7 @@ from typing import Any
 
 from learned_sparse.collections import Collection, load_collection, read_queries, write_run
 from learned_sparse.core import (
+    CommandParser,
     LearnedSparseError,
     Quantizer,
     Query,
@@ -58,7 +59,7 @@ In an index of segments, --hits counts documents, each scored by its best segmen
 --backend exact holds all vectors in memory and starts no Java: the same run, fastest below some 100,000 documents.
 --backend pisa gives the same scores, from an index that is built at each call; at the last rank, another document may
 have the same score. --backend seismic is approximate: eval.costs states its recall. Both are extras of this package.
-An index without learned_sparse.json, such as a prebuilt one, needs --checkpoint.
+An index without learned_sparse.json, such as a prebuilt one, needs --checkpoint or --query-vectors.
 
 examples:
   python -m learned_sparse.search --model sparterm --split test
@@ -66,6 +67,8 @@ examples:
   python -m learned_sparse.search --backend exact --vectors VECTORS --topics queries.tsv --output RUN --threads 2
   python -m learned_sparse.search --bm25 --collection scifact --split test
 """
+MIN_MEAN_IMPACT = 2
+"""Mean impact of an index of another tool below which its impacts may be term frequencies of a text."""
 STOCK_COMMAND = (
     "python -m learned_sparse.pyserini search.lucene --impact --min-idf -1 --index INDEX "
     "--topics QUERIES/queries.tsv --output RUN"
@@ -78,7 +81,8 @@ def main(argv: list[str] | None = None) -> int:
     engine = Engine.from_options(options)
     collection = load_collection(options.collection or "pydoc", data=options.data)
     path, index_note, vectors = _target(options, collection.name)
-    queries, output, remove_query = _queries(options, collection, path)
+    recorded = index_note.manifests[0].collection if index_note.manifests else None
+    queries, output, remove_query = _queries(options, collection, path, recorded)
     if options.query_vectors:
         queries, rows = _encoded_queries(options, index_note)
     else:
@@ -93,6 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     ) as search:
         if vectors is None:
             check_note(path, index_note)
+            _warn_of_text(path, index_note)
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
         results = search_all(
             search, queries_by_id(queries, rows), options.hits, threads=options.threads, chunk_size=options.batch_size,
@@ -111,14 +116,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m learned_sparse.search",
         description=__doc__,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     where = parser.add_argument_group("index and encoder").add_argument
     where("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
@@ -175,11 +179,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    options, unknown = parser().parse_known_args(argv)
+    command = parser()
+    options, unknown = command.parse_known_args(argv)
     for word in unknown:
         option = word.partition("=")[0]  # stock search.lucene also accepts abbreviations
         if len(option) > len("--") and any(name.startswith(option) for name in ("--encoder", "--onnx-encoder")):
             raise LearnedSparseError(f"{word}: the index records its encoder; --checkpoint says where the encoder is")
+        if nearest := command.nearest(option):
+            raise LearnedSparseError(f"{option}: unknown option{nearest}")
     if unknown:
         words = shlex.join(unknown)
         raise LearnedSparseError(
@@ -215,7 +222,7 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
     """The index and its note, or the first folder of vectors with a note of its manifests and a searcher of vectors."""
     if options.backend == "lucene":
         index = options.index or index_folder(collection, "bm25" if options.bm25 else options.model)
-        index_note = read_note(index, options.checkpoint)
+        index_note = read_note(index, options.checkpoint or options.query_vectors)
         if options.model and not options.index:
             _check_current(index, index_note, collection, options)
         return index, index_note, None
@@ -242,12 +249,21 @@ def _check_current(index: Path, index_note: IndexNote, collection: str, options:
         )
 
 
-def _queries(options: argparse.Namespace, collection: Collection, path: Path) -> tuple[list[Query], Path, bool]:
-    """The queries, the run file, and whether hits with the id of their query are dropped."""
+def _queries(
+    options: argparse.Namespace, collection: Collection, path: Path, recorded: str | None
+) -> tuple[list[Query], Path, bool]:
+    """The queries, the run file, and whether hits with the id of their query are dropped.
+
+    ``recorded``: collection of the documents. The default, pydoc, is only for documents of pydoc.
+    """
     if options.query_vectors:
         return [], options.output, options.remove_query
     if options.topics:
         return read_queries(options.topics), options.output, options.remove_query
+    if (options.index or options.vectors) and not options.collection and recorded != "pydoc":
+        raise LearnedSparseError(
+            f"{path}: which queries? give --topics FILE, --query-vectors FILE or --collection NAME with --split NAME"
+        )
     split = collection.choose_split(options.split)
     model = "bm25" if options.bm25 else options.model or path.name
     output = options.output or run_file(collection.name, split, model)
@@ -258,8 +274,9 @@ def _encode(queries: Sequence[Query], path: Path, index_note: IndexNote, options
     """Impacts of the queries, or None if the index holds plain text."""
     settings = parse_changes(options.set)
     if index_note.scoring == "bm25-text":
-        if settings:
-            raise LearnedSparseError(f"--set: {path} holds plain text, which is searched without an encoder")
+        if settings or options.checkpoint:
+            given = "--set" if settings else "--checkpoint"
+            raise LearnedSparseError(f"{given}: {path} holds plain text, which is searched without an encoder; omit it")
         return None
     if not index_note.manifests and options.checkpoint:
         _log.warning(
@@ -275,10 +292,26 @@ def _encode(queries: Sequence[Query], path: Path, index_note: IndexNote, options
 def _encoded_queries(options: argparse.Namespace, index_note: IndexNote) -> tuple[list[Query], Rows]:
     """The queries of ``--query-vectors``, their terms as text, and their impacts."""
     factor, path = options.quantization_factor, options.query_vectors
+    if index_note.scoring == "bm25-text":
+        raise LearnedSparseError(f"{options.index}: holds plain text, not impacts; search it with --topics FILE")
     vectors = read_query_vectors(path, None if factor is None else Quantizer(factor))
     for manifest in index_note.manifests[:1]:
         check_queries(path, manifest)
     return [Query(name, topic_text(vector)) for name, vector in vectors.items()], list(vectors.values())
+
+
+def _warn_of_text(index: Path, index_note: IndexNote) -> None:
+    """Log that an index of another tool, of which nothing is known, may hold term frequencies instead of impacts."""
+    if index_note.manifests or index_note.facts:
+        return
+    from learned_sparse.lucene import read_contents
+
+    contents = read_contents(index)
+    if contents.total_impacts < MIN_MEAN_IMPACT * contents.postings:
+        _log.warning(
+            "%s: the mean impact is %.1f, so this may be an index of plain text; search that with python -m "
+            "learned_sparse.pyserini search.lucene --bm25", index, contents.total_impacts / contents.postings,
+        )  # fmt: skip
 
 
 def _counted(results: Iterable[tuple[str, Hits]], without_hits: list[str]) -> Iterator[tuple[str, Hits]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from learned_sparse.core import positive, processors, run_main
+from learned_sparse.core import CommandParser, positive, processors, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,9 +26,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m learned_sparse.search.exact", description=__doc__, allow_abbrev=False
-    )
+    parser = CommandParser(prog="python -m learned_sparse.search.exact", description=__doc__)
     add = parser.add_argument
     add("--vectors", type=Path, required=True, nargs="+", metavar="DIR", help="folders of learned_sparse.encode")
     add(

@@ -14,6 +14,7 @@ from learned_sparse.core import (
     Quantizer,
     checkpoint_folder,
     encode_texts,
+    folder_kind,
     is_name,
     load_encoder,
     read_json,
@@ -164,14 +165,12 @@ def _weights(description: Mapping[str, Any]) -> list[str]:
 
 
 def read_note(index: Path, checkpoint: object = None) -> IndexNote:
-    """The note of an index; an index without one, made elsewhere, holds impacts and needs a ``checkpoint``."""
-    if (index / INDEX_MANIFEST).is_file() or not index.is_dir():
+    """The note of an index; an index without one, made elsewhere, holds impacts and needs a ``checkpoint``.
+
+    ``checkpoint``: the encoder of its queries, or anything true where queries are encoded already.
+    """
+    if checkpoint is None or (index / INDEX_MANIFEST).is_file() or folder_kind(index) != "a Lucene index":
         return IndexNote.load(index)
-    if checkpoint is None:
-        raise LearnedSparseError(
-            f"{index / INDEX_MANIFEST}: no such file; name the encoder of its queries with --checkpoint, or make the "
-            "index with learned_sparse.index"
-        )
     return IndexNote("impact", (), {})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, index_folder, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, index_folder, run_main
 from learned_sparse.index import INDEX_MANIFEST, IndexNote
 
 if TYPE_CHECKING:
@@ -57,12 +58,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m learned_sparse.serve",
         description=__doc__,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     what = parser.add_argument_group("what to show")
     named = what.add_mutually_exclusive_group()
@@ -199,7 +199,7 @@ def _is_local(host: str) -> bool:
 
 
 def _port(text: str) -> int:
-    if not 0 <= (port := int(text)) <= 65535:
+    if not re.fullmatch("[0-9]{1,5}", text) or (port := int(text)) > 65535:
         raise argparse.ArgumentTypeError(f"{text}: give 0 to 65535")
     return port
 

@@ -60,7 +60,7 @@ def test_damaged_notes(tmp_path: Path, changes: dict[str, object], message: str)
 
 
 def test_a_folder_without_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="no checkpoint: neither"):
+    with pytest.raises(LearnedSparseError, match="an empty folder, not a checkpoint"):
         read_notes(tmp_path)
 
 

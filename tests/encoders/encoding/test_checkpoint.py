@@ -103,7 +103,7 @@ def test_a_failed_save_leaves_the_earlier_checkpoint_and_one_that_is_cut_off_lea
         patched.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             save_checkpoint(tmp_path, model)
-    with pytest.raises(LearnedSparseError, match=f"no checkpoint: neither {NOTES} nor"):
+    with pytest.raises(LearnedSparseError, match=f"not a checkpoint .neither {NOTES} nor"):
         load_checkpoint(tmp_path)
     save_checkpoint(tmp_path, model)
     load_checkpoint(tmp_path)

@@ -150,7 +150,7 @@ def test_errors_say_what_is_missing(tmp_path: Path) -> None:
         ([], "give --index DIR, or --vectors DIR"),
         (["--vectors", str(folder)], "give --queries DIR"),
         (["--vectors", str(folder), "--set", "k=1"], "--set is for the encoder that --encoding times"),
-        (["--index", str(folder)], "no such file; make the index"),
+        (["--index", str(folder)], "encoded documents, not an index; make the index"),
         (["--index", str(folder), "--backend", "pisa"], "searches --vectors, not --index"),
         (["--vectors", str(folder), "--backend", "lucene"], "searches an index"),
         (["--vectors", str(folder), "--query-cut", "3"], "are settings of --backend seismic"),

@@ -107,7 +107,10 @@ def test_a_collection_sets_judgements_measures_and_runs_in_the_home_folder(
         ("--qrels first.txt --measures MAP --run first.txt", "first.txt:1: "),
         ("--collection ./tiny --run first.txt second.txt --vectors vectors --queries queries", "of each per run"),
         ("--collection ./tiny --run first.txt --vectors vectors", "give both --vectors and --queries"),
-        ("--collection ./tiny --run first.txt --vectors vectors --queries tiny", "queries.tsv: no such file"),
+        (
+            "--collection ./tiny --run first.txt --vectors vectors --queries tiny",
+            "not encoded queries (queries.tsv is missing)",
+        ),
     ],
 )
 def test_invalid_evaluate_arguments_are_errors(workspace: Path, arguments: str, message: str) -> None:

@@ -129,7 +129,11 @@ def test_a_query_without_text_is_kept(tmp_path: Path, name: str, text: str) -> N
         ("t.jsonl", '{"id": "1", "text": "one"}\n{"id": "2"\n', ":2: malformed JSON"),
         ("t.jsonl", '{"text": "one"}\n', ":1: missing id"),
         ("t.jsonl", '{"id": "1"}\n', ":1: no text under the keys 'text', 'title', 'query', 'contents'"),
-        ("t.jsonl", '["1", "one"]\n', ":1: malformed JSON (expected an object, got list)"),
+        (
+            "t.jsonl",
+            '["1", "one"]\n',
+            ":1: malformed JSON (expected an object, got list; each line must be one object: jq -c '.[]' FILE",
+        ),
         ("t.json", '{"1": {"description": "one"}}', ":1: query '1': no text under the keys"),
         ("t.trec", "<top>\n<title> one\n</top>\n", ":1: the topic has no <num>"),
         ("t.trec", "<top>\n<num> 1\n</top>\n", ":1: the topic has no <title>"),

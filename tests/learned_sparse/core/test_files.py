@@ -242,7 +242,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "content.json: no such file"),
+        (None, "content.json: no such file; check the path"),
         (b'{\n"a": }', "content.json:2: not readable as JSON: Expecting value"),
         (b'"\xff"', "content.json: not UTF-8 text: invalid start byte at byte 1"),
     ],

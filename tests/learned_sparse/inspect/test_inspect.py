@@ -227,7 +227,7 @@ def test_a_score_that_differs_from_lucenes_is_an_error(index: Path, monkeypatch:
 def test_unknown_documents_and_folders(index: Path, tmp_path: Path) -> None:
     assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; next ids: 'd2', 'ü/3'")
     assert refused("--index", index, "--document", "\U0001f600").endswith("; it would come after all ids of the index")
-    assert "learned_sparse.json: no such file; make the index" in refused("--index", tmp_path, "--document", "d1")
+    assert "not an index; make the index" in refused("--index", tmp_path, "--document", "d1")
 
 
 @pytest.mark.jvm

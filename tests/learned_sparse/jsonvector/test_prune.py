@@ -165,7 +165,7 @@ def test_earlier_output_needs_overwrite(tmp_path: Path) -> None:
         ("--vectors in --output out --top-dimensions 9", "--top-dimensions 9: removes every term"),
         ("--vectors in --output in --top-dimensions 1", "is the input"),
         ("--vectors in --output mine --top-dimensions 1", "holds no encoded vectors"),
-        ("--vectors absent --output out --top-dimensions 1", "no such file"),
+        ("--vectors absent --output out --top-dimensions 1", "absent: no such folder"),
         ("--vectors changed --output out --top-dimensions 1", "not the bytes"),
         ("--output out --top-dimensions 1", "which vectors"),
         ("--vectors in --top-dimensions 1", "where to"),

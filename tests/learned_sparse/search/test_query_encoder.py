@@ -166,7 +166,12 @@ def test_an_encoder_that_does_not_match_is_refused(index: Path, loaded: list[dic
 
 
 def test_indexes_without_a_record_need_a_checkpoint(tmp_path: Path, loaded: list[dict[str, Any]]) -> None:
-    with pytest.raises(LearnedSparseError, match=r"learned_sparse.json: no such file; .*--checkpoint"):
+    with pytest.raises(LearnedSparseError, match="an empty folder, not an index; make the index"):
+        QueryEncoder.from_index(tmp_path)
+    (tmp_path / "segments_1").touch()
+    with pytest.raises(
+        LearnedSparseError, match=r"an index of another tool, without learned_sparse.json; .*--checkpoint"
+    ):
         QueryEncoder.from_index(tmp_path)
     assert QueryEncoder.from_index(tmp_path, "mine").encode("rash") == {"rash": 100}
     IndexNote("impact", (), {}).save(tmp_path)

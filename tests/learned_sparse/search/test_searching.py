@@ -242,7 +242,7 @@ def test_unusual_queries_and_an_index_from_another_tool(
     assert read_run(run(tmp_path / "index", topics, "--encode-batch", "2")) == expected
     assert "4 queries, 1 without a hit\n  without a hit: q4\n" in capsys.readouterr().out
     (tmp_path / "index" / INDEX_MANIFEST).unlink()
-    with pytest.raises(LearnedSparseError, match=r"learned_sparse.json: no such file"):
+    with pytest.raises(LearnedSparseError, match=r"an index of another tool, without learned_sparse\.json"):
         run(tmp_path / "index", topics)
     multiplied_hits = {name: [(document, 100 * score) for document, score in hits] for name, hits in expected.items()}
     assert read_run(run(tmp_path / "index", topics, "--checkpoint", "mine")) == multiplied_hits

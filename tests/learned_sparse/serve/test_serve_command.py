@@ -65,7 +65,7 @@ def test_names_of_indexes(tmp_home: Path, tmp_path: Path) -> None:
 
 def test_what_is_refused(tmp_home: Path, tmp_path: Path) -> None:
     assert "no index; run make demo, or name indexes with --index DIR" in refused()
-    assert "learned_sparse.json: no such file" in refused("--index", tmp_path / "none", "--port", "0")
+    assert "none: no such folder; make the index" in refused("--index", tmp_path / "none", "--port", "0")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot listen there" in refused("--index", tmp_path, "--port", str(port))
