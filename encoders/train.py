@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from learned_sparse.collections import add_bad_line_option
@@ -70,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
             teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
         )
         print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
-        print(f"next:\n  python -m encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
+        print(f"next: python -m encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
         return 0
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
@@ -92,7 +93,10 @@ def main(argv: list[str] | None = None) -> int:
     score = "" if report.best_score is None else f", MRR@10 {report.best_score:.4f} in validation"
     state = "" if report.finished else f" (stopped early; go on with {resume})"
     print(f"{report.checkpoint}: {report.steps} steps in {report.seconds:.0f} s{score}{state}")
-    print(f"next:\n  python -m learned_sparse.encode --model {recipe.model} --checkpoint {report.checkpoint}")
+    collection = next((source.collection for source in recipe.data if source.collection), None)
+    words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
+    words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]
+    print(f"next: python -m learned_sparse.encode {shlex.join(words)}")
     return 0
 
 

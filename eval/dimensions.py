@@ -39,6 +39,7 @@ from learned_sparse.core import (
     encode_texts,
     load_encoder,
     positive,
+    progress_bar,
     queries_folder,
     run_main,
     vectors_folder,
@@ -104,6 +105,7 @@ def main(argv: list[str] | None = None) -> int:
     checkpoint = options.checkpoint or find_checkpoint(manifest, vectors)
     step = max(1, document_counts.texts // _LENGTHS)
     sample = itertools.islice(read_encoded(vector_files(vectors)), 0, None, step)
+    sample = progress_bar(sample, "measuring lengths", "documents", -(-document_counts.texts // step))
     lengths = {
         "documents": density(sample, manifest, checkpoint),
         "queries": density(encoded_queries, Manifest.load(queries), checkpoint),

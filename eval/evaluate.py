@@ -25,7 +25,15 @@ from eval.measures import (
     parse_measure,
 )
 from learned_sparse.collections import read_qrels, registered_qrels
-from learned_sparse.core import CommandParser, LearnedSparseError, atomic_write, index_folder, run_file, run_main
+from learned_sparse.core import (
+    CommandParser,
+    LearnedSparseError,
+    atomic_write,
+    index_folder,
+    progress_bar,
+    run_file,
+    run_main,
+)
 from learned_sparse.index import INDEX_MANIFEST
 
 logger = logging.getLogger(__name__)
@@ -62,7 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     runs = runs or _runs_at_home(task)
     results = [
         _Result(name, run, evaluate(run, task.qrels, task.measures, remove_query=task.remove_query), sparsity)
-        for name, run, sparsity in zip(runs, runs.values(), _sparsities(options, len(runs)), strict=True)
+        for name, run, sparsity in zip(
+            progress_bar(runs, "measuring", "runs"), runs.values(), _sparsities(options, len(runs)), strict=True
+        )
     ]
     for result in results:
         _warn(result)
@@ -70,6 +80,8 @@ def main(argv: list[str] | None = None) -> int:
     if options.output:
         with atomic_write(options.output) as file:
             file.write(f"{content}\n".encode())
+        if not options.json:
+            print(f"written: {options.output}")
     elif options.json:
         print(content)
     if not options.json:

@@ -116,6 +116,7 @@ def main(argv: list[str] | None = None) -> int:
             "versions": versions(),
         }
         write_json(options.output / "rerank.json", content)
+        print(f"written: {options.output / 'rerank.json'} and {len(runs) * len(depths)} runs")
     return 0
 
 
@@ -140,7 +141,7 @@ def _score_pairs(
     if not pairs:
         raise LearnedSparseError(f"no run has a hit for a judged query of {judged.collection.name} {judged.split}")
     documents = judged.documents({document for _, document in pairs})
-    with tqdm(total=len(pairs), unit=" pairs", disable=None) as progress:
+    with tqdm(desc="scoring", total=len(pairs), unit=" pairs", disable=None) as progress:
         scores = scorer.scores(judged.queries, documents, pairs, progress)
     if not np.isfinite(scores).all():
         query, document = pairs[int(np.argmin(np.isfinite(scores)))]

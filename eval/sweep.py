@@ -32,6 +32,7 @@ from learned_sparse.core import (
     checkpoint_folder,
     load_encoder,
     positive,
+    progress_bar,
     read_yaml_text,
     run_main,
     write_json,
@@ -90,6 +91,7 @@ def main(argv: list[str] | None = None) -> int:
         facts = {"collection": collection.name, "split": split, "hits": options.hits, "versions": versions()}
         content = {**sweep.description(), **facts, "rows": [dataclasses.asdict(row) for row in rows]}
         write_json(options.output, content)
+        print(f"written: {options.output}")
     return 0
 
 
@@ -133,11 +135,10 @@ class Sweep:
 
     def _measure(self, group: Sequence[tuple[Changes, Impacts]]) -> list[Row]:
         """Rows of combinations with equal document vectors, from their settings and encoded queries."""
-        from tqdm import tqdm
-
         encoder = self._load(self._document_changes(group[0][0]))
         with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
-            with tqdm(desc=self.collection.name, unit=" documents", disable=None) as progress:
+            total = self.collection.description.documents
+            with progress_bar(None, self.collection.name, "documents", total) as progress:
                 write_vectors(folder, self.collection.documents(), encoder, progress=progress.update)
             searcher = ExactSearcher.load(folder)
             documents = count_terms(vector for _, vector in read_vectors(folder))

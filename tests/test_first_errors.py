@@ -101,6 +101,7 @@ MISTAKES = [
     ("eval.dimensions --vectors {queries} --queries {vectors}", ["encoded queries, not encoded documents"]),
     ("eval.profile {toy}", ["toy: a test collection, not encoded documents"]),
     (f"{TRAIN} --recipe {{toy}}", ["toy: a test collection, not a recipe", ".yaml"]),
+    ("encoders.train --recipe demo-splade --output {toy}", ["toy: a test collection, not a checkpoint", "--output"]),
     (f"{TRAIN} --recipe {{topics}}", ["topics.tsv: a file, not a recipe", ".yaml"]),
     ("eval.reproduce --matrix {toy}", ["toy: a test collection, not a matrix", ".yaml"]),
     # Models.

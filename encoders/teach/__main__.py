@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 from pathlib import Path
 
 from learned_sparse.core import CommandParser, LearnedSparseError, positive, run_main
@@ -48,7 +50,15 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     before = "" if taught.scored_now == taught.pairs else f" ({taught.pairs - taught.scored_now:,} were there)"
     print(f"{options.output}: {taught.pairs:,} pairs of {taught.queries:,} queries{before}")
+    print(f"next: python -m encoders.train {shlex.join(_training(options, split))}")
     return 0
+
+
+def _training(options: argparse.Namespace, split: str) -> list[str]:
+    """Options of a distillation from these scores; those of all shards are in one folder."""
+    scores = options.output if options.num_shards == 1 else options.output.parent
+    source = {"collection": options.collection, "split": split, "run": str(options.run[0]), "scores": str(scores)}
+    return ["--recipe", "splade-distilled", "--set", f"data={json.dumps([source])}"]
 
 
 def _parser() -> argparse.ArgumentParser:

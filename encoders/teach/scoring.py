@@ -132,7 +132,7 @@ def _score(
     store = _documents(collection, {document for block in todo for _, document in block}, expanded)
     members = len(scorer.description["mean_of"]) if isinstance(scorer, Ensemble) else 1
     count = sum(map(len, todo))
-    with tqdm(total=count * members, unit=" pairs", disable=None) as progress:
+    with tqdm(desc="scoring", total=count * members, unit=" pairs", disable=None) as progress:
         for start, block in zip(starts, todo, strict=True):
             documents = {id: _document(id, store[id]) for id in {document for _, document in block}}
             scores = scorer.scores(queries, documents, block, progress)
@@ -149,7 +149,7 @@ def _score(
 
 def _documents(collection: Collection, wanted: set[str], expanded: Path | None) -> TextStore:
     """The texts of the documents with the ids ``wanted``, with their expansions; raise if one is missing."""
-    documents = (Document(each.id, each.with_expanded) for each in collection.documents(expanded=expanded))
+    documents = (Document(each.id, each.with_expanded) for each in collection.documents_shown(expanded=expanded))
     store = TextStore(documents, keep=wanted)
     if missing := sorted(id for id in wanted if id not in store):
         raise LearnedSparseError(

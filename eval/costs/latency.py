@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from learned_sparse.core import Query
+from learned_sparse.core import Query, progress_bar
 from learned_sparse.index import IndexNote
 from learned_sparse.search import ExactSearcher, MaxP, QueryEncoder, VectorSearcher, open_searcher
 
@@ -80,9 +80,15 @@ def milliseconds(function: Callable[[T], object], arguments: Sequence[T], warm_u
 
     ``warm_up``: untimed calls; None: at least ``WARM_UP``, and every argument once.
     """
-    for number in range(max(WARM_UP, len(arguments)) if warm_up is None else warm_up):
-        function(arguments[number % len(arguments)])
-    rounds = [[_seconds(function, argument) for argument in arguments] for _ in range(ROUNDS)]
+    warming = max(WARM_UP, len(arguments)) if warm_up is None else warm_up
+    with progress_bar(None, "timing", "queries", warming + ROUNDS * len(arguments)) as progress:
+        for number in range(warming):
+            function(arguments[number % len(arguments)])
+        progress.update(warming)
+        rounds = []
+        for _ in range(ROUNDS):
+            rounds.append([_seconds(function, argument) for argument in arguments])
+            progress.update(len(arguments))  # between rounds, so that it costs no measured time
     times = [1000 * median(of_argument) for of_argument in zip(*rounds, strict=True)]
     return Milliseconds(median(times), mean(times), float(np.quantile(times, 0.99)))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector import check_queries, read_topics, read_vectors
+from learned_sparse.core import LearnedSparseError, progress_bar
+from learned_sparse.jsonvector import MANIFEST, Manifest, check_queries, read_topics, read_vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,10 @@ def count_terms(vectors: Iterable[Iterable[str]]) -> TermCounts:
 
 def count_documents(*paths: str | Path) -> TermCounts:
     """Count encoded documents: folders or files, for instance all shards of a collection."""
-    return _not_empty(count_terms(vector for _, vector in chain.from_iterable(map(read_vectors, paths))), paths[0])
+    vectors = (vector for _, vector in chain.from_iterable(map(read_vectors, paths)))
+    folders = [Path(path) for path in paths if (Path(path) / MANIFEST).is_file()]
+    total = sum(Manifest.load(folder).counts.written for folder in folders) if len(folders) == len(paths) else None
+    return _not_empty(count_terms(progress_bar(vectors, "counting", "documents", total)), paths[0])
 
 
 def count_queries(path: str | Path) -> TermCounts:

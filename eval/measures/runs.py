@@ -31,7 +31,7 @@ class Judged:
     def documents(self, ids: set[str]) -> dict[str, Document]:
         """The documents with these ids, from one pass over the collection; an error if one is missing."""
         documents = {}
-        for document in self.collection.documents(on_bad_line="skip"):
+        for document in self.collection.documents_shown(on_bad_line="skip"):
             if document.id in ids:
                 documents[document.id] = document
                 if len(documents) == len(ids):

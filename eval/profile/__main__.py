@@ -33,6 +33,7 @@ from learned_sparse.core import (
     index_folder,
     not_found,
     positive,
+    progress_bar,
     queries_folder,
     run_main,
 )
@@ -145,6 +146,7 @@ def _expansion(options: argparse.Namespace, paths: list[Path], documents: TermCo
     step = max(1, documents.texts // options.documents) if options.documents else 1
     texts = read_encoded(file for path in paths for file in vector_files(path))
     chosen = itertools.islice(texts, 0, step * options.documents if options.documents else None, step)
+    chosen = progress_bar(chosen, "comparing with texts", "documents", options.documents or documents.texts)
     return expansion(chosen, options.tokenizer or find_checkpoint(manifest, paths[0]))
 
 

@@ -181,6 +181,7 @@ def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str)
         status = exit_status(write_leaderboard(plan, output, command), chosen)
         write_report(output)
     print(f"written: {output}")
+    print(f"next: open {output / 'index.html'} in a browser")
     return status
 
 

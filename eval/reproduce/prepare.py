@@ -26,6 +26,7 @@ from learned_sparse.collections import (
     load_collection,
     read_run,
     split_names,
+    with_progress,
     write_run,
 )
 from learned_sparse.core import CommandParser, LearnedSparseError, atomic_write, check_name, home, new_folder, positive
@@ -95,7 +96,7 @@ def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line:
     queries = [query for query in all_queries if query.text]
     _write(folder / TOPICS, (f"{query.id}\t{' '.join(query.text.split())}" for query in queries))
     if documents:
-        lines = ({"id": document.id, "contents": document.text} for document in collection.documents(on_bad_line))
+        lines = ({"id": document.id, "contents": document.text} for document in collection.documents_shown(on_bad_line))
         _write(folder / DOCUMENTS / "documents.jsonl", (orjson.dumps(line).decode() for line in lines))
     write_qrels(folder / QRELS, collection.qrels(split))
     empty = len(all_queries) - len(queries)
@@ -110,9 +111,10 @@ def expand(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = 
     number of documents and of expanded documents.
     """
     expanded = 0
-    reader = load_collection(name).documents(on_bad_line, file)
+    collection = load_collection(name)
+    reader = collection.documents(on_bad_line, file)
     with atomic_write(folder / "documents.jsonl") as output:
-        for document in reader:
+        for document in with_progress(reader, collection.description.documents):
             expanded += bool(document.expanded)
             text = f"{document.text} {document.expanded}".rstrip()
             output.write(orjson.dumps({"id": document.id, "contents": text}, option=orjson.OPT_APPEND_NEWLINE))
@@ -174,7 +176,8 @@ def _last_draw(source: Collection, ids: Set[str], count: int, seed: int, on_bad_
         raise LearnedSparseError(
             f"{source.name}: {len(ids):,} documents are relevant or in the pool; sample at least as many documents"
         )
-    draws = np.array([_draw(one.id, seed) for one in source.documents(on_bad_line) if one.id not in ids], np.uint64)
+    others = (document.id for document in source.documents_shown(on_bad_line) if document.id not in ids)
+    draws = np.array([_draw(id, seed) for id in others], np.uint64)
     if count > len(draws):
         raise LearnedSparseError(f"{source.name}: {len(ids) + len(draws):,} documents; sample fewer")
     return int(np.partition(draws, count - 1)[count - 1]) if count else -1
@@ -208,7 +211,7 @@ def _write_part(
     source, kept, written = load_collection(name), set(queries), set[str]()
 
     def lines() -> Iterator[str]:
-        for document in source.documents(on_bad_line):
+        for document in source.documents_shown(on_bad_line):
             if chosen(document.id):
                 written.add(document.id)
                 expanded = {"expanded": document.expanded} if document.expanded else {}

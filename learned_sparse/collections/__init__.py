@@ -11,6 +11,7 @@ from __future__ import annotations
 from learned_sparse.collections.catalogue import CATALOGUE
 from learned_sparse.collections.collection import (
     Collection,
+    count_documents,
     data_root,
     filed_under,
     load_collection,
@@ -18,6 +19,7 @@ from learned_sparse.collections.collection import (
     named_split,
     registered_qrels,
     split_names,
+    with_progress,
 )
 from learned_sparse.collections.descriptions import DESCRIPTION, Source, Split
 from learned_sparse.collections.documents import (
@@ -55,6 +57,7 @@ __all__ = [
     "Which",
     "add_bad_line_option",
     "check_segment_length",
+    "count_documents",
     "data_root",
     "filed_under",
     "input_parts",
@@ -71,6 +74,7 @@ __all__ = [
     "registered_qrels",
     "segments_for",
     "split_names",
+    "with_progress",
     "write_run",
     "write_seek_index",
 ]

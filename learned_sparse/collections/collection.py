@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -23,9 +24,11 @@ from learned_sparse.collections.descriptions import (
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, read_documents
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Qrels, read_qrels
-from learned_sparse.core import LearnedSparseError, Query, did_you_mean, home, without_mark
+from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, home, progress_bar, without_mark
 
 DATA_VARIABLE = "LEARNED_SPARSE_DATA"
+MAX_COUNTED_BYTES = 2**32
+"""Size of files up to which their lines are counted for a progress bar."""
 
 T = TypeVar("T")
 
@@ -80,6 +83,10 @@ class Collection:
         )
         return reader.expanded_by(expanded or self.expanded)
 
+    def documents_shown(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> Iterator[Document]:
+        """``documents`` under a progress bar on a terminal."""
+        return with_progress(self.documents(on_bad_line, expanded), self.description.documents)
+
     def queries(self, split: str) -> list[Query]:
         """The judged queries of a split in the order of the topics; unjudged queries affect no measure.
 
@@ -125,6 +132,25 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
     if _exists(path) and path.is_dir() and name not in descriptions():
         return Collection(describe_folder(path), path, on_bad_line)
     return Collection(shipped_description(name), data or data_root(), on_bad_line)
+
+
+def with_progress(documents: DocumentReader, known: int | None = None) -> Iterator[Document]:
+    """``documents`` under a progress bar on a terminal; ``known``: their number, if it is known."""
+    total = count_documents(documents.files, known) if sys.stderr.isatty() else None
+    yield from progress_bar(documents, documents.source, "documents", total)
+
+
+def count_documents(files: Sequence[Path], known: int | None = None) -> int | None:
+    """``known``, else the lines of uncompressed ``files``; None if counting them would be slow."""
+    size = sum(file.stat().st_size for file in files)
+    if known is not None or not files or size > MAX_COUNTED_BYTES or any(file.suffix == ".gz" for file in files):
+        return known
+    return sum(map(_lines, files))
+
+
+def _lines(file: Path) -> int:
+    with file.open("rb") as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
 
 
 def data_root() -> Path:

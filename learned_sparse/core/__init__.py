@@ -15,6 +15,7 @@ from learned_sparse.core.errors import (
     folder_kind,
     interrupts_later,
     not_found,
+    progress_bar,
     run_main,
     wrong_path,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "parse_changes",
     "positive",
     "processors",
+    "progress_bar",
     "queries_folder",
     "raw_lines",
     "read_json",

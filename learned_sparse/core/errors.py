@@ -1,4 +1,4 @@
-"""Errors that a user can correct, and how every command reports errors and messages."""
+"""Errors that a user can correct, and how every command reports errors, messages and progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 SECONDS_BEFORE_REPEAT = 0.01
 """The destructor that dropped a signal has ended by then."""
@@ -114,6 +114,16 @@ def wrong_path(path: Path, wanted: str, way_out: str, what: str = "folder") -> L
     if not os.path.lexists(path):
         return not_found(path, what, way_out)
     return LearnedSparseError(f"{path}: {kind}{', ' if kind else ''}not {wanted}; {way_out}")
+
+
+def progress_bar(items: Iterable[Any] | None, description: str, unit: str, total: int | None = None) -> Any:
+    """``items`` under a progress bar, or without items a bar to ``update``; shown only if standard error is a terminal.
+
+    ``total``: number of items, if known. A bar is a context manager, and disappears when it ends.
+    """
+    from tqdm import tqdm
+
+    return tqdm(items, desc=description, unit=f" {unit}", total=total, disable=None, leave=False, dynamic_ncols=True)
 
 
 def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:

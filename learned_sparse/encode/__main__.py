@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 import sys
 import time
 
-from learned_sparse.core import default_checkpoint, locked
+from learned_sparse.core import default_checkpoint, locked, progress_bar
 from learned_sparse.distribute import Engine
 from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
@@ -20,8 +21,6 @@ _log = logging.getLogger(__name__)
 
 def main(argv: list[str] | None = None) -> int:
     """Encode, and print counts and output files."""
-    from tqdm import tqdm
-
     options = parse_arguments(argv)
     if options.output is None and not options.overwrite:  # default folders are continued, or found complete
         options.resume = True
@@ -30,13 +29,10 @@ def main(argv: list[str] | None = None) -> int:
     check_output(source.output, resume=options.resume, overwrite=options.overwrite)
     _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)
     started = time.monotonic()
-    shown = not options.queries and sys.stderr.isatty()
-    count = source.count() if shown and options.segment_length is None else None
+    count = source.count() if sys.stderr.isatty() and options.segment_length is None else None
     total = count and -(-count // options.num_shards)
-    with (
-        locked(source.output),
-        tqdm(desc=source.name, unit=" documents", total=total, disable=not shown) as progress,
-    ):
+    unit = "queries" if options.queries else "documents"
+    with locked(source.output), progress_bar(None, source.name, unit, total) as progress:
         if engine is None:
             manifest = encode_source(options, checkpoint, source, progress.update)
         else:
@@ -76,18 +72,21 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
 
 
 def _next_command(options: argparse.Namespace, source: Source) -> str:
-    """Module and options of the command that uses the output."""
-    if options.num_shards > 1:
-        return "index --index DIR --input SHARD... (when all shards are encoded)"
-    if options.output is not None and not options.queries:
-        return f"index --input {source.output} --index DIR"
-    index = "--index INDEX" if options.output is not None else f"--model {options.model}"
+    """Module and options of the command that uses the output; a word in capitals is for the user to replace."""
+    output = source.output
+    data = ["--data", str(options.data)] if options.data is not None else []
+    named = ["--model", options.model, "--collection", str(options.collection)]
     if not options.queries:
-        return f"index {index} --collection {options.collection}"
-    if options.input is not None:
-        return f"search {index} --topics {options.input}"
-    data = f" --data {options.data}" if options.data is not None else ""
-    return f"search {index} --collection {options.collection}{data} --split {source.split}"
+        if options.output is None:
+            words = ["index", *named]
+        elif options.num_shards > 1:
+            words = ["index", "--input", "SHARDS", "--index", "INDEX"]
+        else:
+            words = ["index", "--input", str(output), "--index", f"{output}-index"]
+        return shlex.join(words) + (" (when all shards are encoded)" if options.num_shards > 1 else "")
+    if options.output is None:
+        return shlex.join(["search", *named, *data, "--split", str(source.split)])
+    return shlex.join(["search", "--index", "INDEX", "--query-vectors", str(output), "--output", f"{output}.run.txt"])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 from learned_sparse.collections import (
     DocumentReader,
     Segmentation,
+    count_documents,
     load_collection,
     read_documents,
     read_queries,
@@ -42,8 +43,6 @@ from learned_sparse.jsonvector import ENCODED, TOPICS, Manifest, Part, write_que
 
 WINDOW = 2048
 """Queries of one call of the encoder."""
-MAX_COUNTED_BYTES = 2**32
-"""Size of the input up to which its lines are counted for the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,8 @@ class Source:
         return tuple(entries)
 
     def count(self) -> int | None:
-        """Number of documents by the description, else of lines in uncompressed files; None if that would be slow."""
-        packed, size = any(file.suffix == ".gz" for file in self.files), sum(file.stat().st_size for file in self.files)
-        if self.documents is not None or not self.files or packed or size > MAX_COUNTED_BYTES:
-            return self.documents
-        return sum(map(_lines, self.files))
+        """Number of queries, or of documents as ``count_documents`` finds it."""
+        return len(self.queries) or count_documents(self.files, self.documents)
 
 
 def open_source(options: Namespace) -> Source:
@@ -156,7 +152,7 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
     side = load_side(options, checkpoint, source)
     if source.reader is None:
-        return _encode_queries(options, source, side)
+        return _encode_queries(options, source, side, progress)
     segmentation = Segmentation.recorded(vars(options))
     encoding = DocumentEncoding(
         PartFolder(source.output, compress=options.gzip),
@@ -177,12 +173,7 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     return manifest
 
 
-def _lines(file: Path) -> int:
-    with file.open("rb") as stream:
-        return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
-
-
-def _encode_queries(options: Namespace, source: Source, side: Side) -> Manifest:
+def _encode_queries(options: Namespace, source: Source, side: Side, progress: Progress | None = None) -> Manifest:
     """Write ``queries.tsv``, ``queries.jsonl`` and the manifest.
 
     Queries are few: a resumed run compares the settings, then encodes all queries again.
@@ -200,9 +191,12 @@ def _encode_queries(options: Namespace, source: Source, side: Side) -> Manifest:
             "encode them again with --overwrite, or into another --output"
         )
     ids, texts = [query.id for query in queries], [query.text for query in queries]
-    weights = SparseBatch.concatenate(
-        [encode_texts(side.encoder, texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
-    )
+    windows = []
+    for start in range(0, len(texts), WINDOW):
+        windows.append(encode_texts(side.encoder, texts[start : start + WINDOW]))
+        if progress is not None:
+            progress(len(windows[-1]))
+    weights = SparseBatch.concatenate(windows)
     if manifest is None:
         quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
         manifest = side.describe(quantizer)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, positive, queries_folder, run_main
-from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
+from learned_sparse.export.exporting import FORMATS, RECORD, USAGE, export_vectors
 
 MEGABYTE = 1_000_000
 EPILOG = """\
@@ -47,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         overwrite=options.overwrite,
     )
     _report(options.output, record)
+    print(f"next: cat {shlex.quote(str(options.output / USAGE))}")
     return 0
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError, SparseBatch
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError, SparseBatch, progress_bar
 from learned_sparse.index import VectorFiles, open_vectors
 from learned_sparse.jsonvector import check_queries, load_vectors, parts_sha256, read_topics, read_vectors
 
@@ -128,8 +128,8 @@ class Source:
         return self.vectors
 
     def _read(self) -> Iterator[tuple[str, Vector]]:
-        for file in self._files().files:
-            yield from read_vectors(file)
+        vectors = (pair for file in self._files().files for pair in read_vectors(file))
+        yield from progress_bar(vectors, "vectors", "documents", sum(self._files().documents))
 
 
 @dataclass(frozen=True)

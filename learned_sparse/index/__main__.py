@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
-from learned_sparse.collections import Collection, OnBadLine, add_bad_line_option, load_collection, read_documents
+from learned_sparse.collections import (
+    Collection,
+    OnBadLine,
+    add_bad_line_option,
+    load_collection,
+    read_documents,
+    with_progress,
+)
 from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, index_folder, positive, run_main
 from learned_sparse.distribute import Engine, add_engine_options
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
@@ -101,7 +109,18 @@ def main(argv: list[str] | None = None) -> int:
         return _verify(options, collection.name, index)
     summary = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection.name, index, engine)
     print(f"{index}: {summary}")
+    print(f"next: python -m learned_sparse.{shlex.join(_next_command(options, collection, index))}")
     return 0
+
+
+def _next_command(options: argparse.Namespace, collection: Collection, index: Path) -> list[str]:
+    """Module and options of the search; QUERIES.tsv is for the user to replace."""
+    if not collection.splits or (options.input and not options.collection):
+        return ["search", "--index", str(index), "--topics", "QUERIES.tsv", "--output", f"{index}.run.txt"]
+    where = ["--index", str(index)] if options.index else ["--bm25"] if options.bm25 else ["--model", options.model]
+    data = ["--data", str(options.data)] if options.data else []
+    split = "test" if "test" in collection.splits else next(iter(collection.splits))
+    return ["search", *where, "--collection", options.collection or "pydoc", *data, "--split", split]
 
 
 def _verify(options: argparse.Namespace, collection: str, index: Path) -> int:
@@ -192,9 +211,9 @@ def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> s
         raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
     on_bad_line: OnBadLine = options.on_bad_line or "error"
     documents = (
-        read_documents(options.input[0], on_bad_line=on_bad_line)
+        with_progress(read_documents(options.input[0], on_bad_line=on_bad_line))
         if options.input
-        else collection.documents(on_bad_line)
+        else collection.documents_shown(on_bad_line)
     )
     indexed = build_bm25_index(
         documents, index, threads=options.threads, overwrite=options.overwrite, heap=options.heap

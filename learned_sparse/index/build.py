@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.core import Document, LearnedSparseError, processors, unfit_id_reason
+from learned_sparse.core import Document, LearnedSparseError, processors, progress_bar, unfit_id_reason
 from learned_sparse.distribute import Engine
 from learned_sparse.index.direct import index_directly
 from learned_sparse.index.note import IndexNote, new_index
@@ -62,7 +62,8 @@ def build_index(
         if direct:
             how: Any = {"store": store, "threads": threads, "heap": heap}
             if engine is None:
-                read = index_directly(vectors.files, folder, impact=impact, **how)
+                with progress_bar(None, index.name, "documents", sum(vectors.documents)) as bar:
+                    read = index_directly(vectors.files, folder, impact=impact, progress=bar.update, **how)
             else:
                 read = index_shards(engine, vectors, folder, merge=not keep_shards, **how)
             check = verify(vectors, folder)
@@ -114,6 +115,7 @@ def build_bm25_index(
         written = _write_texts(documents, source, threads)
         if not written:
             raise LearnedSparseError("no documents to index")
+        logger.info("%s documents of plain text; Anserini indexes them", f"{written:,}")
         counts = index_collection("JsonCollection", source, folder, [], threads=threads, heap=heap)
         shutil.rmtree(source)
         contents = read_contents(folder)

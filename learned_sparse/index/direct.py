@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ BATCH_DOCUMENTS = 100
 BATCH_BYTES = 2**20
 MAX_THREADS = 4
 """Default maximum. More do not help: parsing holds Python's lock and is half of the work."""
+Progress = Callable[[int], object]
+"""Function that is called with the number of documents just indexed, such as ``tqdm.update``."""
 STORABLE = ("Docvectors",)
 """What can be stored without Anserini: term vectors with frequencies, without positions. Raw lines, contents and
 positions are the repeated words that Anserini makes of impacts."""
@@ -55,11 +57,13 @@ def index_directly(
     store: Sequence[str] = (),
     threads: int | None = None,
     heap: str | None = None,
+    progress: Progress | None = None,
 ) -> DirectCounts:
     """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
 
-    Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``LearnedSparseError`` names
-    file and line of a document that cannot be indexed; nothing is left in the index then.
+    Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``progress`` is called with
+    the number of documents just indexed, by one thread at a time. ``LearnedSparseError`` names file and line of a
+    document that cannot be indexed; nothing is left in the index then.
     """
     if unknown := [name for name in store if name not in STORABLE]:
         options = ", ".join(f"--store{name}" for name in unknown)
@@ -76,6 +80,9 @@ def index_directly(
                 if batch is None:
                     break
                 counts += _add(writer, batch)
+                if progress is not None:
+                    with lock:
+                        progress(len(batch.lines))
         except BaseException:
             stopped.set()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,8 @@ def main(argv: list[str] | None = None) -> int:
 def _convert(options: argparse.Namespace) -> int:
     documents, postings = convert_ciff(options.path, options.output)
     print(f"{options.output}: {documents:,} documents, {postings:,} postings")
-    print(f"next: python -m learned_sparse.index --input {options.output} --index DIR")
+    output = str(options.output)
+    print(f"next: python -m learned_sparse.index {shlex.join(['--input', output, '--index', f'{output}-index'])}")
     return 0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import itertools
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from learned_sparse.core import (
     LearnedSparseError,
     encoded_folders,
     new_folder,
+    progress_bar,
     vectors_folder,
 )
 from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, Counts, Manifest, Part, load_manifests, parts_sha256
@@ -76,8 +79,9 @@ def _removed(
     sources: Sequence[Path], manifests: Sequence[Manifest], share: float | None, top: int | None
 ) -> tuple[dict[str, int], dict[str, object]]:
     """The terms to remove with their document frequencies, and the record of the pruning."""
-    frequencies = Counter(term for source in sources for _, vector in read_vectors(source) for term in vector)
     documents = sum(manifest.counts.written for manifest in manifests)
+    vectors = (vector for source in sources for _, vector in read_vectors(source))
+    frequencies = Counter(itertools.chain.from_iterable(progress_bar(vectors, "counting", "documents", documents)))
     if share is not None:
         rule: dict[str, float] = {"max_document_frequency": share}
         removed = frequent_terms(frequencies, documents, share)
@@ -107,7 +111,8 @@ def _write(
     """Write one target into ``folder``; the record of an earlier pruning is kept under ``before``."""
     before = {"before": manifest.options[PRUNING]} if PRUNING in manifest.options else {}
     options = {**manifest.options, PRUNING: {**record, **before}}
-    written = [_write_part(source / part.file, folder / part.file, part, removed) for part in manifest.parts]
+    parts = progress_bar(manifest.parts, f"writing {source.name} again", "files")
+    written = [_write_part(source / part.file, folder / part.file, part, removed) for part in parts]
     totals = Counts.total(counts for _, counts in written)
     changed = ("postings", "empty_vectors", "largest_impact", "largest_sum")
     counts = dataclasses.replace(manifest.counts, **{name: getattr(totals, name) for name in changed})
@@ -159,7 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     _report(Counts.total(before), manifests)
     named = f"--model {options.name}" + (f" --collection {options.collection}" if options.collection else "")
-    folders = f"--index DIR --input {' '.join(map(str, targets))}"
+    folders = shlex.join(["--input", *map(str, targets), "--index", f"{options.output}-index"])
     print(f"next: python -m learned_sparse.index {folders if options.output else named}")
     return 0
 

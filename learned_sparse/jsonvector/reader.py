@@ -20,6 +20,7 @@ from learned_sparse.core import (
     SparseBatch,
     folder_kind,
     not_found,
+    progress_bar,
     raw_lines,
     sha256,
     unfit_id_reason,
@@ -84,7 +85,7 @@ def load_vectors(paths: Sequence[str | Path]) -> tuple[list[str], SparseBatch]:
     for path in map(Path, paths):
         files += (folder_files := vector_files(path))
         documents, postings = reader.documents, reader.postings
-        for file in folder_files:
+        for file in progress_bar(folder_files, f"reading {path.name}", "files"):
             reader.read(file)
         if (path / MANIFEST).is_file():
             _compare_with_manifest(path, folder_files, reader.documents - documents, reader.postings - postings)

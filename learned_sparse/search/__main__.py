@@ -20,6 +20,7 @@ from learned_sparse.core import (
     index_folder,
     parse_changes,
     positive,
+    progress_bar,
     run_file,
     run_main,
 )
@@ -107,13 +108,25 @@ def main(argv: list[str] | None = None) -> int:
             delimiter, documents = options.max_passage_delimiter or "#", options.max_passage_hits or 100
             results = ((name, best_segments(hits, delimiter)[:documents]) for name, hits in results)
         without_hits: list[str] = []
-        write_run(output, _counted(results, without_hits), output_format=options.output_format)
+        shown = progress_bar(_counted(results, without_hits), "searching", "queries", len(queries))
+        write_run(output, shown, output_format=options.output_format)
     empty = sum(not query.text.strip() for query in queries)
     without_text = f" ({empty:,} without text)" if empty else ""
     print(f"{output}: {len(queries):,} queries{without_text}, {len(without_hits):,} without a hit")
     for name in without_hits[:10]:
         print(f"  without a hit: {name}")
+    if options.output_format == "trec":
+        print(f"next: python -m eval.evaluate {shlex.join(_evaluation(options, collection, output))}")
     return 0
+
+
+def _evaluation(options: argparse.Namespace, collection: Collection, run: Path) -> list[str]:
+    """Options of eval.evaluate; QRELS.txt is for the user to replace."""
+    if options.topics or options.query_vectors:
+        return ["--qrels", "QRELS.txt", "--measures", "MRR@10", "R@100", "--run", str(run)]
+    data = ["--data", str(options.data)] if options.data else []
+    split = collection.choose_split(options.split)
+    return ["--collection", options.collection or "pydoc", *data, "--split", split, "--run", str(run)]
 
 
 def parser() -> CommandParser:
@@ -285,8 +298,12 @@ def _encode(queries: Sequence[Query], path: Path, index_note: IndexNote, options
     device = {"device": options.device} if options.device else {}
     encoder = QueryEncoder.from_index(path, options.checkpoint, note=index_note, settings=settings, **device)
     size = options.encode_batch
-    batches = (queries[start : start + size] for start in range(0, len(queries), size))
-    return [row for batch in batches for row in encoder.encode_batch([query.text for query in batch])]
+    rows: list[Any] = []
+    with progress_bar(None, "encoding", "queries", len(queries)) as progress:
+        for start in range(0, len(queries), size):
+            rows += encoder.encode_batch([query.text for query in queries[start : start + size]])
+            progress.update(len(rows) - start)
+    return rows
 
 
 def _encoded_queries(options: argparse.Namespace, index_note: IndexNote) -> tuple[list[Query], Rows]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, positive, processors, run_main
+from learned_sparse.core import CommandParser, positive, processors, progress_bar, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -14,14 +15,17 @@ def main(argv: list[str] | None = None) -> int:
     from learned_sparse.collections import write_run
     from learned_sparse.jsonvector import check_queries, read_query_vectors
     from learned_sparse.search.exact_searcher import ExactSearcher
+    from learned_sparse.search.searching import search_all
 
     for folder in options.vectors:
         check_queries(options.queries, folder)
     queries = read_query_vectors(options.queries)
     searcher = ExactSearcher.load(*options.vectors)
-    run = searcher.search_batch(queries, options.hits, options.threads)
-    write_run(options.output, run, options.tag)
-    print(f"{len(queries)} queries, {len(searcher)} documents: {options.output}")
+    results = search_all(searcher.search_batch, queries, options.hits, threads=options.threads)
+    write_run(options.output, progress_bar(results, "searching", "queries", len(queries)), options.tag)
+    print(f"{options.output}: {len(queries):,} queries, {len(searcher):,} documents")
+    run = shlex.quote(str(options.output))
+    print(f"next: python -m eval.evaluate --qrels QRELS.txt --measures MRR@10 R@100 --run {run}")
     return 0
 
 

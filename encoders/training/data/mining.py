@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 from encoders.training.data.texts import TextStore
 from learned_sparse.core import LearnedSparseError, Query, Side, new_file
@@ -92,9 +93,8 @@ def best_documents(
     vectors = encode("query", [query.text for query in queries])
     blocks, saved = range(process, number_of_blocks(pool, block), processes), time.monotonic()
     done = restore_hits(state, key, best, blocks)
-    for number in blocks:
-        if number in done:
-            continue
+    todo = [number for number in blocks if number not in done]
+    for number in tqdm(todo, "mining", unit=" blocks", leave=False, disable=process > 0 or None):
         search_block(best, encode, vectors, pool, number, block)
         done.add(number)
         if state is not None and time.monotonic() - saved > SAVE_EVERY:

@@ -27,6 +27,7 @@ from encoders.training.state.tensors import (
 )
 from learned_sparse.core import (
     LearnedSparseError,
+    folder_kind,
     new_folder,
     parse,
     read_record,
@@ -34,6 +35,7 @@ from learned_sparse.core import (
     restore_folder,
     write_json,
     write_record,
+    wrong_path,
 )
 
 _logger = logging.getLogger(__name__)
@@ -107,6 +109,8 @@ class RunFolder:
 
     def begin(self, recipe: Recipe, *, resume: bool, overwrite: bool) -> Progress:
         """The progress of the run: none, or with ``resume`` that of the last state in the folder; writes nothing."""
+        if folder_kind(self.path) not in {"", "a checkpoint", "a model of transformers", "an empty folder"}:
+            raise wrong_path(self.path, "a checkpoint", "name another --output")
         restore_folder(self._training)
         progress = self._last_progress()
         if not resume and not overwrite and (progress or (self.path / "learned_sparse.json").exists()):

@@ -53,7 +53,8 @@ class Journal:
     def start(self, name: str, step: int, steps: int) -> None:
         """Start the progress bar of a stage at ``step``."""
         self._close_bar()
-        self._bar = tqdm(total=steps, initial=step, desc=name, unit="step", disable=self._quiet, dynamic_ncols=True)
+        hidden = self._quiet or None  # None: without a terminal
+        self._bar = tqdm(total=steps, initial=step, desc=name, unit="step", disable=hidden, dynamic_ncols=True)
         self._time, self._examples = time.monotonic(), 0
 
     def advance(self, examples: int) -> None:

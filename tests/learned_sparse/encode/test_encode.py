@@ -68,7 +68,7 @@ def test_documents(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "26 documents of" in printed
     assert "1 with an empty vector (kept)" in printed
-    assert f"next: python -m learned_sparse.index --input {folder} --index DIR" in printed
+    assert f"next: python -m learned_sparse.index --input {folder} --index {folder}-index" in printed
 
 
 @pytest.mark.parametrize("quantisation", [[], ["--bits", "6"], ["--quantization-factor", "9"]])

@@ -1,0 +1,196 @@
+"""Long commands show a progress bar on a terminal, print what they wrote, and a next command that runs."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from functools import partialmethod
+from pathlib import Path
+
+import pytest
+import tqdm.std
+import yaml
+
+from encoders.encoding import new_model, save_checkpoint
+from encoders.training import load_recipe
+from encoders.training.data import load_source
+from tests.test_commands import main_of
+from tests.toy_data import save_collection, save_recipes
+
+MODEL = "--model m --checkpoint {checkpoint} --device cpu --dtype fp32"
+BARS = [
+    (f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {{out}}", "12/12", "12 documents of"),
+    (f"learned_sparse.encode {MODEL} --queries --input {{toy}}/queries.jsonl --output {{out}}", "12/12", "12 queries"),
+    (
+        "learned_sparse.search --backend exact --vectors {vectors} --topics {toy}/queries.jsonl --output {out}",
+        "12/12", "{out}: 12 queries",
+    ),
+    (
+        "learned_sparse.search.exact --vectors {vectors} --queries {queries}/queries.tsv --output {out}",
+        "12/12", "{out}: 12 queries, 12 documents",
+    ),
+    ("learned_sparse.export --format ciff --vectors {vectors} --output {out}", "12/12", "{out}: 12 documents"),
+    ("learned_sparse.jsonvector.prune --vectors {vectors} --top-dimensions 1 --output {out}", "12/12", "12 documents"),
+    ("eval.evaluate --collection {toy} --split test --run {run} --output {out}", "1/1", "written: {out}"),
+    ("eval.costs --vectors {vectors} --queries {queries} --output {out}", "236/236", "{out}: "),
+    ("eval.profile {vectors} --queries {queries}", "12/12", "12 documents"),
+    ("eval.breakdown --collection {toy} --split test --run {run} --tokenizer {tokenizer}", "11/12", "All (12 queries"),
+    (
+        "eval.sweep --checkpoint {checkpoint} --collection {toy} --split test --set pooling=max --output {out}",
+        "documents", "written: {out}",
+    ),
+    (
+        "eval.rerank --checkpoint {checkpoint} --collection {toy} --split test --run {run} --depth 1 --output {out}",
+        "1/1", "written: {out}/rerank.json and 1 runs",
+    ),
+    (
+        "eval.reproduce.prepare sample --collection {toy} --split test --queries 2 --documents 5 --output {out}",
+        "12/12", "{out}",
+    ),
+    (
+        "encoders.teach --collection {toy} --split test --run {run} --checkpoint {checkpoint} --output {out}",
+        "12/12", "{out}: 12 pairs of 12 queries",
+    ),
+]  # fmt: skip
+"""A command, what its bar shows, and what it prints at its end. The breakdown stops at the last relevant document."""
+
+
+class Terminal(io.StringIO):
+    """Standard error of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed_by(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Lines that a command, which must succeed, prints on standard output; standard error gets no bar."""
+    module, *arguments = shlex.split(words)
+    assert main_of(module)(arguments) == 0
+    printed = capsys.readouterr()
+    assert "%|" not in printed.err
+    return printed.out.splitlines()
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[str, Path]:
+    """A collection, a checkpoint, encoded documents and queries, and a run."""
+    folder = tmp_path_factory.mktemp("progress")
+    paths = {name: folder / name for name in ("toy", "checkpoint", "vectors", "queries", "run")}
+    save_collection(paths["toy"], ["test"])
+    save_checkpoint(paths["checkpoint"], new_model("splade", {}, str(tiny_bert)))
+    paths["run"].write_text("q0 Q0 d0 1 2.0 t\n", encoding="utf-8")
+    encode = main_of("learned_sparse.encode")
+    for words in (
+        "--input {toy}/corpus.jsonl --output {vectors}",
+        "--queries --input {toy}/queries.jsonl --output {queries}",
+    ):
+        assert encode(shlex.split(f"{MODEL} {words}".format(**paths))) == 0
+    return {**paths, "tokenizer": tiny_bert}
+
+
+@pytest.mark.parametrize(("words", "shown", "end"), BARS)
+def test_bar_and_end(
+    words: str, shown: str, end: str, paths: dict[str, Path], tmp_path: Path, tmp_home: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    named = {**paths, "out": tmp_path / "out"}
+    terminal = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        patch.setattr(tqdm.std.tqdm, "__init__", partialmethod(tqdm.std.tqdm.__init__, mininterval=0, miniters=1))
+        printed = printed_by(words.format(**named), capsys)
+    assert shown in terminal.getvalue()
+    assert re.search(r"\d+%\||\d+ documents \[", terminal.getvalue())
+    assert any(end.format(**named) in line for line in printed)
+
+
+def test_no_bar_without_a_terminal(
+    paths: dict[str, Path], tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"{MODEL} --input {{toy}}/corpus.jsonl --output {tmp_path / 'out'}".format(**paths)
+    assert main_of("learned_sparse.encode")(shlex.split(words)) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("learned_sparse.export --format pisa --vectors {vectors} --output {out}", "cat {out}/USAGE.txt"),
+        (
+            "learned_sparse.search.exact --vectors {vectors} --queries {queries}/queries.tsv --output {out}",
+            "python -m eval.evaluate --qrels QRELS.txt --measures MRR@10 R@100 --run {out}",
+        ),
+        (
+            f"learned_sparse.encode {MODEL} --queries --input {{toy}}/queries.jsonl --output {{out}}",
+            "python -m learned_sparse.search --index INDEX --query-vectors {out} --output {out}.run.txt",
+        ),
+    ],
+)
+def test_next_command(
+    words: str, command: str, paths: dict[str, Path], tmp_path: Path, tmp_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Words in capitals are for the user to replace: these files are not known to the command."""
+    named = {**paths, "out": tmp_path / "out"}
+    assert printed_by(words.format(**named), capsys)[-1] == f"next: {command.format(**named)}"
+    if command.startswith("cat"):
+        done = subprocess.run(shlex.split(command.format(**named)), capture_output=True, check=True)
+        assert b"pisa" in done.stdout.lower()
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("start", ["train", "files", "bm25"])
+def test_next_commands_lead_to_measures(
+    start: str,
+    paths: dict[str, Path],
+    tiny_bert: Path,
+    tmp_path: Path,
+    tmp_home: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each printed command is run as it stands, up to the one that measures, or that needs a file of the user."""
+    if start == "train":
+        recipe = save_recipes(tmp_path / "recipes", ["small-splade"], tiny_bert) / "small-splade.yaml"
+        values = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+        values |= {"validation": None, "negatives": {"kind": "none"}}
+        values["data"] = [{"collection": str(paths["toy"]), "split": "test"}]
+        recipe.write_text(yaml.safe_dump(values), encoding="utf-8")
+        words = f"encoders.train --recipe {recipe} --device cpu"
+    elif start == "files":
+        words = f"learned_sparse.encode {MODEL} --input {{toy}}/corpus.jsonl --output {tmp_path}/'my vectors'"
+    else:
+        words = "learned_sparse.index --bm25 --collection {toy}"
+    words, modules = words.format(**paths), []
+    while words:
+        modules.append(words.split()[0].rpartition(".")[2])
+        last = printed_by(words, capsys)[-1]
+        words = last.partition("next: python -m ")[2]
+        words = words.replace("QUERIES.tsv", str(paths["toy"] / "queries.jsonl"))
+        words = words.replace("QRELS.txt", str(paths["toy"] / "qrels" / "test.tsv"))
+    after = ["search", "evaluate"]
+    assert (
+        modules
+        == {
+            "train": ["train", "encode", "index", *after],
+            "files": ["encode", "index", *after],
+            "bm25": ["index", *after],
+        }[start]
+    )
+    assert re.search(r"[01]\.\d{4}$", last)
+
+
+def test_the_next_command_of_a_teacher_is_a_training_that_reads_its_scores(
+    paths: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the last step: the recipe has a backbone of the Hub."""
+    words = "--collection {toy} --split test --run {run} --checkpoint {checkpoint} --output {out}"
+    last = printed_by(f"encoders.teach {words}".format(out=tmp_path / "scores.tsv", **paths), capsys)[-1]
+    module, *options = shlex.split(last.removeprefix("next: python -m "))
+    assert (module, options[:3]) == ("encoders.train", ["--recipe", "splade-distilled", "--set"])
+    recipe = load_recipe(options[1], changes=options[3:])
+    (source,) = recipe.data
+    assert source.scores == tmp_path / "scores.tsv"
+    loaded = load_source(source, recipe.negatives_of(recipe.stages[0]))
+    assert loaded.name == "toy/test"
