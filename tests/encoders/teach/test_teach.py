@@ -53,7 +53,9 @@ def test_scores_are_those_of_the_cross_encoder(
     teach: Callable[..., str], classifier: Path, tiny_collection: Path, tmp_path: Path
 ) -> None:
     out = teach("--cross-encoder", str(classifier))
-    assert out == f"{tmp_path / 'scores.tsv'}: 90 pairs of 30 queries\n"  # the relevant document is the first hit
+    assert out.startswith(
+        f"{tmp_path / 'scores.tsv'}: 90 pairs of 30 queries\n"
+    )  # the relevant document is the first hit
     scores = lines_of(tmp_path / "scores.tsv")
     assert {document for query, document in scores if query == "q4"} == {"d4", "d5", "d6"}
     collection = load_collection(str(tiny_collection))

@@ -276,7 +276,7 @@ def test_trains_into_the_default_folder_and_prints_the_next_command(
     assert (folder / "learned_sparse.json").exists()
     output = capsys.readouterr().out
     assert f"{folder}: 2 steps" in output
-    assert f"python -m learned_sparse.encode --model tiny --checkpoint {folder}" in output
+    assert "\nnext: python -m learned_sparse.encode --model tiny --collection " in output
 
 
 def test_a_stopped_run_can_be_finished_as_a_checkpoint_and_resumed(

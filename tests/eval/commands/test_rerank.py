@@ -165,7 +165,8 @@ def test_the_command(workspace: Path, classifiers: Mapping[int, Path], capsys: p
     words = ["--collection", "./tiny", "--run", "one=first.txt", "--measures", "MRR@10", "--device", "cpu"]
     words += ["--cross-encoder", str(classifiers[1]), "--depth", "2", "1"]
     assert main([*words, "--output", "out"]) == 0
-    heading, _, first, *rows = capsys.readouterr().out.splitlines()
+    heading, _, first, *rows, written = capsys.readouterr().out.splitlines()
+    assert written == "written: out/rerank.json and 2 runs"
     assert (heading.split(), first.split()) == (["run", "depth", "MRR@10"], ["one", "first", "stage", "0.7500"])
     pairs = [("q1", "d1"), ("q1", "d2")]
     better, worse = all_scores(CrossEncoder(str(classifiers[1]), device="cpu"), pairs)

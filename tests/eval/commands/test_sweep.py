@@ -75,7 +75,7 @@ def test_numbers_equal_those_of_the_pipeline(
     assert second["sparsity"] == dataclasses.asdict(sparsity)
     assert read_run(tmp_path / "runs" / "threshold=0.55.txt") == read_run(tmp_path / "run.txt")
     assert result["weights_sha256"].keys() == {"importance", "gate"}
-    heading, _, printed, changed_row = capsys.readouterr().out.splitlines()[-4:]
+    heading, _, printed, changed_row, _ = capsys.readouterr().out.splitlines()[-5:]
     assert heading.split()[-1] == "stored"
     assert (printed.split()[0], printed.split()[-1]) == ("0.7", "*")
     assert f"{sparsity.flops:.4f}" in changed_row
