@@ -1,11 +1,12 @@
 """Measures of runs, tests of their differences, and tables of results.
 
-Read ``scores`` first: the notation of measures, trec_eval, significance. ``runs`` loads what
-commands name: runs, splits of collections, tokenizers. ``tables`` formats results.
+Read ``scores`` first: the notation of measures, trec_eval, significance. ``bootstrap`` resamples trainings and queries.
+``runs`` loads what commands name: runs, splits of collections, tokenizers. ``tables`` formats results.
 """
 
 from __future__ import annotations
 
+from eval.measures.bootstrap import Estimate, Values, estimate_difference, query_weights
 from eval.measures.runs import (
     Judged,
     add_collection_options,
@@ -45,10 +46,12 @@ __all__ = [
     "Column",
     "Comparison",
     "Differences",
+    "Estimate",
     "Judged",
     "Qrels",
     "Scores",
     "Test",
+    "Values",
     "add_collection_options",
     "add_expanded_option",
     "add_judged_options",
@@ -56,6 +59,7 @@ __all__ = [
     "compare",
     "confidence_interval",
     "differences",
+    "estimate_difference",
     "evaluate",
     "format_table",
     "holm",
@@ -66,6 +70,7 @@ __all__ = [
     "p_value",
     "p_values",
     "parse_measure",
+    "query_weights",
     "read_runs",
     "share",
     "tokenizer_folder",

@@ -20,7 +20,18 @@ from markupsafe import Markup
 
 from eval.measures import SIGNIFICANT, write_texts
 from eval.report.figures import NAMES, figures, titles
-from eval.report.results import COSTS, VERDICTS, Results, mark, p_value, signed, summary, verdict
+from eval.report.results import (
+    COSTS,
+    VERDICTS,
+    Results,
+    difference,
+    mark,
+    p_value,
+    published_difference,
+    signed,
+    summary,
+    verdict,
+)
 from learned_sparse.core import atomic_write
 
 _FOLDER = Path(__file__).parent
@@ -258,6 +269,8 @@ def _templates(*, escaped: bool) -> Environment:
         "verdict": verdict,
         "p_value": p_value,
         "signed": signed,
+        "difference": difference,
+        "published_difference": published_difference,
     }
     return environment
 

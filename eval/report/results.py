@@ -17,9 +17,11 @@ PerQuery = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 """Column → row → measure → query → value."""
 
 VERDICTS = {
-    "holds": ("✓", "good"),
-    "not reproduced at this scale": ("✗", "bad"),
-    "not significant": ("○", "unsure"),
+    "reproduced": ("✓", "good"),
+    "direction only": ("△", "unsure"),
+    "not reproduced at this scale": ("○", "unsure"),
+    "contradicted": ("✗", "bad"),
+    "cannot be judged here": ("?", "soft"),
     "not measured": ("–", "soft"),
     "equal": ("=", "good"),
     "within tolerance": ("≈", "good"),
@@ -222,8 +224,8 @@ def mark(cell: Json, key: str) -> str:
 def verdict(word: str) -> str:
     """A verdict with its sign.
 
-    >>> verdict("not significant")
-    '○ not significant'
+    >>> verdict("direction only")
+    '△ direction only'
     """
     return f"{VERDICTS[word][0]} {word}"
 
@@ -237,6 +239,32 @@ def p_value(p: float | None) -> str:
     if p is None:
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def published_difference(claim: Json) -> str:
+    """The paper's difference as text, also relative to its score of the worse row.
+
+    >>> published_difference({"published": [0.352, 0.32]}), published_difference({"published": None})
+    ('+0.0320 (+10 %)', '–')
+    """
+    if not claim.get("published"):
+        return "–"
+    better, worse = claim["published"]
+    return f"{signed(better - worse)} ({percent((better - worse) / worse)})"
+
+
+def difference(claim: Json, key: str = "difference") -> str:
+    """A difference of a claim as text: of costs in percent.
+
+    >>> difference({"difference": -0.881, "relative": True}), difference({"difference": 0.01, "relative": False})
+    ('−88 %', '+0.0100')
+    """
+    return (percent if claim.get("relative") else signed)(claim[key])
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction as a signed percentage, with a decimal below 10 %."""
+    return "–" if fraction is None else f"{100 * fraction:+.{0 if abs(fraction) >= 0.0995 else 1}f} %".replace("-", "−")
 
 
 def signed(value: float | None) -> str:

@@ -11,7 +11,7 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 from eval.measures import Test, p_values
-from eval.reproduce.claims import COSTS, Claim, Verdict, claim_text, correct, judge, judge_cost
+from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Side, judged_claims
 from eval.reproduce.matrix import Column, Row, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME, Marker, Status, marker_of, status_of, times_of
@@ -19,8 +19,6 @@ from learned_sparse.collections import data_root
 from learned_sparse.core import atomic_write, read_json, write_json
 
 RESULTS, PER_QUERY = "results.json", "per_query.json"
-NOT_MEASURED = "not measured"
-"""Verdict on a claim if one of its rows is not done."""
 DIGITS = 6
 """Digits of numbers in the files; trec_eval gives four."""
 _HOME = "learned_sparse_home"  # the default name of the home folder, as a person types it
@@ -115,17 +113,25 @@ def averaged(cells: Mapping[str, Measured], weights: Mapping[str, float]) -> Mea
     first, *others = (cell.scores for cell in cells.values())
     names = [name for name in first if all(name in scores for scores in others)]
     queries = {name: sum(len(cell.per_query[name]) for cell in cells.values()) for name in names}
+
+    def weighted(per_query: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+        return {
+            name: {
+                f"{at}/{query}": value * weights[at] * queries[name] / len(per_query[at][name])
+                for at in cells
+                for query, value in per_query[at][name].items()
+            }
+            for name in names
+        }
+
+    trainings = {len(cell.by_seed) for cell in cells.values()}
     return Measured(
         status="done",
         scores={name: round(sum(weights[at] * cells[at].scores[name] for at in cells), DIGITS) for name in names},
-        per_query={
-            name: {
-                f"{at}/{query}": value * weights[at] * queries[name] / len(cells[at].per_query[name])
-                for at in cells
-                for query, value in cells[at].per_query[name].items()
-            }
-            for name in names
-        },
+        per_query=weighted({at: cell.per_query for at, cell in cells.items()}),
+        by_seed=[
+            weighted({at: cell.by_seed[number] for at, cell in cells.items()}) for number in range(min(trainings))
+        ],
     )
 
 
@@ -151,7 +157,9 @@ def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
             for name in (*matrix.columns, *matrix.averages)
             for cell in _cell_results(plan, name, cells, provenance)
         ],
-        "claims": _judged_claims(plan, cells),
+        "claims": judged_claims(matrix.claims, matrix.columns, lambda row, column: _side(plan, cells, row, column)),
+        "meanings": MEANINGS if matrix.claims else {},
+        "notes": list(NOTES) if matrix.claims else [],
     }
 
 
@@ -316,53 +324,14 @@ def _compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str,
     }
 
 
-def _judged_claims(plan: Plan, cells: Cells) -> list[dict[str, Any]]:
-    judged = [(claim, *one) for claim in plan.matrix.claims for one in _judged(claim, plan, cells)]
-    return [
-        {
-            "claim": claim_text(claim),
-            "source": claim.source,
-            "column": column,
-            "published": claim.published,
-            "margin": claim.least,
-            "difference": None if verdict is None else round(verdict.difference, DIGITS),
-            "p": None if verdict is None or verdict.p is None else round(verdict.p, DIGITS),
-            "verdict": NOT_MEASURED if verdict is None else verdict.holds,
-        }
-        for (claim, column, _), verdict in zip(judged, correct(judged), strict=True)
-    ]
-
-
-def _judged(claim: Claim, plan: Plan, cells: Cells) -> Iterator[tuple[str, Verdict | None]]:
-    """The verdict on each column that the claim is about and that measures its quantity."""
-    for column in claim.columns or plan.matrix.columns:
-        better, worse = (_side(plan, cells, row, column) for row in (claim.better, claim.worse))
-        done = better.status == worse.status == "done"
-        if done and claim.quantity not in {*COSTS, *better.scores}:
-            continue
-        yield column, _verdict(claim, better, worse, plan.matrix.test) if done else None
-
-
-def _side(plan: Plan, cells: Cells, row: str, column: str) -> Measured:
-    """A row on a column; a published row has scores, and no values of queries."""
-    if (row, column) in cells:
-        return cells[row, column]
-    scores = plan.matrix.rows[row].scores.get(column, {})
-    return Measured(status="done", scores=scores, costs={name: scores.get(name) for name in COSTS})
-
-
-def _verdict(claim: Claim, better: Measured, worse: Measured, test: Test) -> Verdict | None:
-    """None if the cost of a row is unknown. A published mean is compared as the value of every query."""
-    name = claim.quantity
-    if name not in COSTS:
-        queries = better.per_query.get(name) or worse.per_query[name]
-        high, low = (cell.per_query.get(name) or dict.fromkeys(queries, cell.scores[name]) for cell in (better, worse))
-        if not (better.by_seed or worse.by_seed):
-            return judge(claim, high, low, test)
-        seeds = [[one[name] for one in cell.by_seed] or [mean] for cell, mean in ((better, high), (worse, low))]
-        return judge(claim, high, low, test, (seeds[0], seeds[1]))
-    cost, other = ((cell.costs or {}).get(name) for cell in (better, worse))
-    return None if cost is None or other is None else judge_cost(claim, cost, other)
+def _side(plan: Plan, cells: Cells, row: str, column: str) -> Side:
+    """A row on a column, as claims compare it; a published row has scores, and no values of queries."""
+    if (row, column) not in cells:
+        scores = plan.matrix.rows[row].scores.get(column, {})
+        return Side(scores=scores, costs={name: scores.get(name) for name in COSTS})
+    cell = cells[row, column]
+    trainings = cell.by_seed or [cell.per_query]
+    return Side(done=cell.status == "done", scores=cell.scores, trainings=trainings, costs=cell.costs or {})
 
 
 def _costs(cell: CellPlan) -> dict[str, Any]:

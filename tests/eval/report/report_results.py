@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.report.results import Results
+from eval.reproduce.claims import MEANINGS, NOTES
 from learned_sparse.core.files import write_json
 
 HOSTILE = (
@@ -71,6 +72,8 @@ def made_up(
         "rows": rows,
         "cells": cells,
         "claims": _claims(titles, columns),
+        "meanings": MEANINGS,
+        "notes": list(NOTES),
     }
     return results, per_query
 
@@ -166,7 +169,7 @@ def _training() -> dict[str, Any]:
 
 
 def _claims(titles: list[str], columns: tuple[str, ...]) -> list[dict[str, Any]]:
-    words = ("holds", "not reproduced at this scale", "not significant")
+    words = ("reproduced", "contradicted", "direction only")
     return [
         {
             "source": f"paper {number}, Table {number + 1}",
@@ -174,9 +177,12 @@ def _claims(titles: list[str], columns: tuple[str, ...]) -> list[dict[str, Any]]
             "column": column,
             "difference": 0.0213 - 0.02 * number,
             "p": None if number == 1 else 0.0004 * 30**number,
-            "published": 0.03,
-            "margin": 0.015,
+            "published": [0.352, 0.32],
+            "asked": 0.015,
+            "interval": [-0.01, 0.04],
+            "detectable": 0.035,
             "verdict": words[number],
+            "reason": "",
         }
         for number in range(3)
         for column in columns[:3]

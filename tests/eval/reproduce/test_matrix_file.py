@@ -210,7 +210,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     (claim(better="SPLAED"), r"claims\[0\]: no row 'SPLAED'; did you mean 'SPLADE'"),
     (claim(worse="Frozen", better="Frozen too"), r"claims\[0\]: 'Frozen too' and 'Frozen' are published; one row must"),
     (claim(worse="Frozen", quantity="R@100"), r"claims\[0\]: 'Frozen' has no R@100 on 'pydoc'"),
-    (claim(margin=None), r"claims\[0\]: 'higher' needs the paper's difference"),
+    (claim(margin=None), r"claims\[0\]: 'higher' needs the paper's scores"),
     ({"rows": rows(a={"published": "x", "scores": {"pydoc": {"ms/query": 1}}})}, "'ms/query' is not measured there"),
     (claim(worse="SPLADE"), r"claims\[0\]: 'SPLADE' is compared with itself"),
     (claim(columns=["pydocs"]), r"claims\[0\]: no column 'pydocs'; did you mean 'pydoc'"),

@@ -1,0 +1,100 @@
+"""A claim of a paper, and the difference that a reproduction has to reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from learned_sparse.core import LearnedSparseError
+
+COSTS = (
+    "FLOPS", "terms/document", "terms/query", "index bytes", "ms/query", "mean ms/query", "p99 ms/query",
+    "mean ms/query with encoding", "documents/s",
+)  # fmt: skip
+"""Costs that a claim can compare, besides measures: one number per row instead of one per query.
+
+Index and times are of Lucene, or of the exact searcher in rows with ``backend: exact``.
+"""
+NON_INFERIORITY = 0.01
+"""Loss that "not lower" tolerates: of a measure in its unit, of a cost as a fraction. Ours."""
+ASKED_SHARE = 0.5
+"""Share of the paper's relative effect that a reproduction has to reach. Ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim of a paper: row ``better`` against row ``worse`` in ``quantity``, a measure or one of ``COSTS``.
+
+    ``higher`` and ``less``: ``better`` has more of the quantity, or less. ``not lower``: it has no less. One of the two
+    rows may be published: its mean then stands for every query, which makes a test with less power.
+    """
+
+    source: str
+    """Paper and table, and after a colon the claim in words."""
+    better: str
+    worse: str
+    quantity: str
+    kind: Literal["higher", "not lower", "less"] = "higher"
+    columns: tuple[str, ...] = ()
+    """Columns the claim is about; empty: all."""
+    published: tuple[float, float] | None = None
+    """The paper's scores of ``better`` and of ``worse``; ``not lower`` can do without."""
+    margin: float | None = None
+    """Difference asked for by ``higher`` and ``less``, loss tolerated by ``not lower``: in the unit of a measure (0.01:
+    a point of MRR), of a cost as a fraction of that of ``worse`` (0.5: half).
+
+    None: half of the paper's relative effect, or ``NON_INFERIORITY`` for ``not lower``.
+    """
+
+    def __post_init__(self) -> None:
+        if self.kind != "not lower" and self.published is None and self.margin is None:
+            raise LearnedSparseError(
+                f"{self.kind!r} needs the paper's scores, published: [BETTER, WORSE], or margin: X"
+            )
+        if (self.margin or 0.0) < 0 or (self.kind == "not lower" and self.margin == 0):
+            raise LearnedSparseError(f"{self.kind!r}: margin {self.margin}; give more than 0")
+        if self.published is not None:
+            better, worse = self.published
+            if worse <= 0 or better < 0 or (self.kind != "not lower" and self.gain(better - worse) <= 0):
+                raise LearnedSparseError(
+                    f"{self.kind!r}: published {[better, worse]}; give the scores of {self.better!r} and {self.worse!r}"
+                )
+
+    @property
+    def relative(self) -> bool:
+        """Whether differences are fractions of the value of ``worse``: those of costs."""
+        return self.quantity in COSTS
+
+    @property
+    def published_effect(self) -> float | None:
+        """The paper's difference divided by its score of ``worse``; negative for a cost that is saved."""
+        return None if self.published is None else (self.published[0] - self.published[1]) / self.published[1]
+
+    def asked(self, worse: float) -> float:
+        """Difference asked for, or loss tolerated, where our ``worse`` has this value; 0 or more."""
+        if self.margin is not None:
+            return self.margin
+        if self.kind == "not lower":
+            return NON_INFERIORITY
+        return ASKED_SHARE * abs(self.published_effect or 0.0) * (1 if self.relative else worse)
+
+    def gain(self, difference: float) -> float:
+        """``difference``, positive in the claimed direction."""
+        return -difference if self.kind == "less" else difference
+
+
+def claim_text(claim: Claim) -> str:
+    """The claim in words.
+
+    >>> claim_text(Claim(source="", better="a", worse="b", quantity="FLOPS", kind="less", margin=0.5))
+    'a: FLOPS less than b by 50 % or more'
+    """
+    text = f"{claim.better}: {claim.quantity} {claim.kind} than {claim.worse}"
+    if claim.kind == "not lower":
+        return f"{text} by more than {amount(claim, claim.asked(0.0))}"
+    return text if not claim.margin else f"{text} by {amount(claim, claim.margin)} or more"
+
+
+def amount(claim: Claim, value: float) -> str:
+    """A difference, or a fraction of a cost in percent."""
+    return f"{100 * value:.3g} %" if claim.relative else f"{value:.3g}"

@@ -1,0 +1,166 @@
+"""What a verdict means, and the verdicts on all claims of a leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from eval.measures import SIGNIFICANT, holm
+from eval.reproduce.claims.claim import COSTS, Claim, amount, claim_text
+from eval.reproduce.claims.findings import Finding, Sides, find
+
+SAME_COST = 0.05
+"""Fraction by which two costs, which have no interval, may differ before one counts as larger. Ours."""
+
+Word = Literal[
+    "reproduced", "direction only", "not reproduced at this scale", "contradicted", "cannot be judged here",
+    "not measured",
+]  # fmt: skip
+MEANINGS: dict[Word, str] = {
+    "reproduced": (
+        "The difference is at least half of the paper's relative effect (the paper's difference divided by its worse "
+        "score, times our worse score), and its interval is above 0. Where the claim is that nothing is lost, the "
+        "interval is above minus the tolerated loss."
+    ),
+    "direction only": (
+        "The interval is above 0, but the difference is smaller than half of the paper's relative effect."
+    ),
+    "not reproduced at this scale": (
+        "The interval holds 0 (no loss claimed: minus the tolerated loss), although this data finds a difference of "
+        "the size asked for in at least 80 % of cases."
+    ),
+    "contradicted": "The interval is below 0, or below minus the tolerated loss: the opposite of the claim.",
+    "cannot be judged here": (
+        "The interval holds 0, and the smallest difference that this data finds in 80 % of cases is larger than the "
+        "difference asked for: there are too few queries or trainings to say anything."
+    ),
+    "not measured": "A row of the claim has no result.",
+}
+"""What each verdict means, for the reader of a page: the only definition.
+
+Our choices: the relative effect and half of it, the level of 5 %, the power of 80 %, and the tolerated loss.
+"""
+NOTES = (
+    (
+        f"An interval is above or below 0 where p < {SIGNIFICANT} after Holm's correction over all claims of this "
+        "leaderboard. The intervals printed are 95 % intervals of single differences, without correction."
+    ),
+    "Intervals and p-values are of a hierarchical bootstrap over trainings and queries, with Student's t.",
+    f"A cost is one number without interval: two costs are different if they differ by more than {SAME_COST:.0%}.",
+)
+"""How the words of ``MEANINGS`` are decided, for the reader of a page."""
+_DIGITS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The verdict on a claim, and in words what decided it."""
+
+    word: Word
+    reason: str
+    p: float | None = None
+    """Two-sided p-value after Holm's correction, of the difference from 0 or from minus the tolerated loss."""
+
+
+def judged_claims(claims: Sequence[Claim], columns: Iterable[str], sides: Sides) -> list[dict[str, Any]]:
+    """The verdicts on all claims of a leaderboard as JSON values, one for each column that measures the quantity."""
+    pairs = [
+        (claim, column) for claim in claims for column in claim.columns or columns if _measured(claim, column, sides)
+    ]
+    found = [(claim, find(claim, column, sides)) for claim, column in pairs]
+    return [
+        {
+            "claim": claim_text(claim),
+            "source": claim.source,
+            "column": column,
+            "better": claim.better,
+            "worse": claim.worse,
+            "quantity": claim.quantity,
+            "relative": claim.relative,
+            "published": claim.published and list(claim.published),
+            **_numbers(finding),
+            "p": _rounded(verdict.p),
+            "verdict": verdict.word,
+            "reason": verdict.reason,
+        }
+        for (claim, column), (_, finding), verdict in zip(pairs, found, judge(found), strict=True)
+    ]
+
+
+def _measured(claim: Claim, column: str, sides: Sides) -> bool:
+    """Whether a column measures the quantity of a claim, as far as its rows are done."""
+    both = [sides(row, column) for row in (claim.better, claim.worse)]
+    return claim.quantity in {*COSTS, *both[0].scores} or not all(side.done for side in both)
+
+
+def _numbers(finding: Finding | None) -> dict[str, Any]:
+    if finding is None:
+        return dict.fromkeys(("asked", "difference", "interval", "detectable"))
+    return {
+        "asked": _rounded(finding.asked),
+        "difference": _rounded(finding.difference),
+        "interval": finding.interval and [_rounded(end) for end in finding.interval],
+        "detectable": _rounded(finding.detectable),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)
+
+
+def judge(found: Sequence[tuple[Claim, Finding | None]]) -> list[Verdict]:
+    """The verdicts on all claims of a leaderboard, one family of Holm's correction."""
+    raw = {
+        str(number): finding.estimate.p_value(-finding.asked if claim.kind == "not lower" else 0.0)
+        for number, (claim, finding) in enumerate(found)
+        if finding is not None and finding.estimate is not None
+    }
+    corrected = holm(raw)
+    return [
+        Verdict(word="not measured", reason="")
+        if finding is None
+        else _judge(claim, finding, corrected.get(str(number)))
+        for number, (claim, finding) in enumerate(found)
+    ]
+
+
+def _judge(claim: Claim, finding: Finding, p: float | None) -> Verdict:
+    word, reason = _judge_cost(claim, finding) if p is None else _judge_tested(claim, finding, p)
+    return Verdict(word=word, reason=reason, p=p)
+
+
+def _judge_tested(claim: Claim, finding: Finding, p: float) -> tuple[Word, str]:
+    """The verdict on a difference with a p-value, and its reason."""
+    gain, asked = claim.gain(finding.difference), finding.asked
+    no_loss = claim.kind == "not lower"
+    enough = no_loss or gain >= asked
+    if p < SIGNIFICANT and gain + (asked if no_loss else 0.0) < 0:
+        return "contradicted", ""
+    if p < SIGNIFICANT and enough:
+        return "reproduced", ""
+    asked_text = f"the {amount(claim, asked)} asked for"
+    if p < SIGNIFICANT:
+        return "direction only", f"smaller than {asked_text}"
+    if finding.detectable is None:
+        return "cannot be judged here", "one query has no interval"
+    if finding.detectable > asked:
+        text = f"detectable {amount(claim, finding.detectable)}, asked for {amount(claim, asked)}"
+        return "cannot be judged here", text
+    if no_loss:
+        return "not reproduced at this scale", f"a loss of {amount(claim, asked)} is not ruled out"
+    size = f"at least {asked_text}, but" if enough else f"smaller than {asked_text}, and"
+    return "not reproduced at this scale", f"{size} not above 0"
+
+
+def _judge_cost(claim: Claim, finding: Finding) -> tuple[Word, str]:
+    """The verdict on a difference of costs, and its reason."""
+    gain, asked = claim.gain(finding.difference), finding.asked
+    if claim.kind == "not lower":
+        return ("reproduced", "") if gain >= -asked else ("contradicted", "")
+    if gain >= asked:
+        return "reproduced", ""
+    if gain < -SAME_COST:
+        return "contradicted", ""
+    reason = f"smaller than the {amount(claim, asked)} asked for"
+    return ("direction only" if gain > SAME_COST else "not reproduced at this scale"), reason
