@@ -1,13 +1,13 @@
 """Leaderboards: one YAML file, its matrix of rows and columns, becomes commands, and their output becomes results.
 
-Read in this order: ``matrix`` (what a leaderboard is), ``matrix_file`` (its YAML), ``steps`` and ``builder`` (commands
+Read in this order: ``matrix`` (what a leaderboard is, and its YAML), ``steps`` and ``builder`` (commands
 and when they are done), ``plan`` (the steps of each cell), ``runner`` (runs them), ``leaderboard`` (results as JSON).
 ``eval.report`` makes pages of the results. The command is ``python -m eval.reproduce``.
 """
 
 from __future__ import annotations
 
-from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce.matrix import load_matrix
 from eval.reproduce.plan import CellPlan, Plan, make_plan
 from eval.reproduce.prepare import pooled
 from eval.reproduce.runner import Runner, in_this_process, only_one

@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--resources belongs to --engine ray; give that too")
     if options.rates and not options.rehearse:
         raise LearnedSparseError("--rates is for --rehearse")
-    from eval.reproduce.matrix_file import load_matrix
+    from eval.reproduce.matrix import load_matrix
     from eval.reproduce.plan import make_plan
 
     data = options.data or (data_root() if options.rehearse else None)  # a rehearsal needs no data

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from eval.measures import Test, p_values
 from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Side, judged_claims
-from eval.reproduce.matrix import Column, Row, columns_of_average, seeds_of
+from eval.reproduce.matrix import Column, Row, columns_of_average, rows_of_curve, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME, Marker, Status, marker_of, status_of, times_of
 from learned_sparse.collections import data_root
@@ -157,7 +157,12 @@ def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
             for name in (*matrix.columns, *matrix.averages)
             for cell in _cell_results(plan, name, cells, provenance)
         ],
-        "claims": judged_claims(matrix.claims, matrix.columns, lambda row, column: _side(plan, cells, row, column)),
+        "claims": judged_claims(
+            matrix.claims,
+            matrix.columns,
+            lambda row, column: _side(plan, cells, row, column),
+            {row.curve: rows_of_curve(matrix, row.curve) for row in matrix.rows.values() if row.curve},
+        ),
         "meanings": MEANINGS if matrix.claims else {},
         "notes": list(NOTES) if matrix.claims else [],
     }

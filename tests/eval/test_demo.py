@@ -12,8 +12,8 @@ import pytest
 from encoders.training import recipe_file
 from eval import demo
 from eval.costs.latency import Milliseconds
-from eval.reproduce import matrix_file
-from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce import matrix as matrices
+from eval.reproduce.matrix import load_matrix
 from learned_sparse.collections import pydoc
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, home, index_folder, run_file, vectors_folder
 from tests.toy_data import save_library, save_recipes
@@ -28,7 +28,7 @@ def _toy_size(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pydoc, "standard_library", lambda: library)
     recipes = [f"demo-{name}" for name in (*demo.MODELS, *demo.OTHER_MODELS)]
     monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", recipes, tiny_headless, -1.0))
-    monkeypatch.setattr(matrix_file, "load_matrix", lambda name: dataclasses.replace(load_matrix(name), hits=100))
+    monkeypatch.setattr(matrices, "load_matrix", lambda name: dataclasses.replace(load_matrix(name), hits=100))
 
 
 @pytest.mark.jvm

@@ -28,7 +28,7 @@ from tests.reliability import faults
 MODULES = (
     "encoders.teach.__main__", "encoders.teach.scoring", "encoders.train", "encoders.training",
     "encoders.encoding.encoder", "eval.costs.__main__", "eval.evaluate",
-    "eval.report.__main__", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix_file",
+    "eval.report.__main__", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
     "learned_sparse.encode.__main__", "learned_sparse.export.__main__", "learned_sparse.index.__main__",
     "learned_sparse.jsonvector.prune",

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.reproduce.matrix_file import load_matrix
+from eval.reproduce.matrix import load_matrix
 from eval.reproduce.prepare import pool_folder
 from learned_sparse.collections import load_collection, split_names
 from learned_sparse.core import (

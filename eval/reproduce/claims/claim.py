@@ -17,6 +17,8 @@ Index and times are of Lucene, or of the exact searcher in rows with ``backend: 
 """
 NON_INFERIORITY = 0.01
 """Loss that "not lower" tolerates: of a measure in its unit, of a cost as a fraction. Ours."""
+AT_EQUAL = "less at equal"
+"""The kind of claims that compare curves."""
 ASKED_SHARE = 0.5
 """Share of the paper's relative effect that a reproduction has to reach. Ours."""
 
@@ -26,7 +28,8 @@ class Claim:
     """A claim of a paper: row ``better`` against row ``worse`` in ``quantity``, a measure or one of ``COSTS``.
 
     ``higher`` and ``less``: ``better`` has more of the quantity, or less. ``not lower``: it has no less. One of the two
-    rows may be published: its mean then stands for every query, which makes a test with less power.
+    rows may be published: its mean then stands for every query, which makes a test with less power. ``less at equal``:
+    of two curves, rows that share a ``curve``, ``better`` has less of a cost where both reach the same ``quality``.
     """
 
     source: str
@@ -34,7 +37,9 @@ class Claim:
     better: str
     worse: str
     quantity: str
-    kind: Literal["higher", "not lower", "less"] = "higher"
+    kind: Literal["higher", "not lower", "less", "less at equal"] = "higher"
+    quality: str | None = None
+    """Measure in which two curves are equal; exactly with ``less at equal``."""
     columns: tuple[str, ...] = ()
     """Columns the claim is about; empty: all."""
     published: tuple[float, float] | None = None
@@ -47,6 +52,12 @@ class Claim:
     """
 
     def __post_init__(self) -> None:
+        if (self.kind == AT_EQUAL) != (self.quality is not None):
+            raise LearnedSparseError(f"kind: {AT_EQUAL} and quality: MEASURE belong together")
+        if self.kind == AT_EQUAL and self.quantity not in COSTS:
+            raise LearnedSparseError(
+                f"kind: {AT_EQUAL}: {self.quantity!r} is not a cost; give one of {', '.join(COSTS)}"
+            )
         if self.kind != "not lower" and self.published is None and self.margin is None:
             raise LearnedSparseError(
                 f"{self.kind!r} needs the paper's scores, published: [BETTER, WORSE], or margin: X"
@@ -80,7 +91,7 @@ class Claim:
 
     def gain(self, difference: float) -> float:
         """``difference``, positive in the claimed direction."""
-        return -difference if self.kind == "less" else difference
+        return -difference if self.kind in {"less", AT_EQUAL} else difference
 
 
 def claim_text(claim: Claim) -> str:
@@ -89,7 +100,8 @@ def claim_text(claim: Claim) -> str:
     >>> claim_text(Claim(source="", better="a", worse="b", quantity="FLOPS", kind="less", margin=0.5))
     'a: FLOPS less than b by 50 % or more'
     """
-    text = f"{claim.better}: {claim.quantity} {claim.kind} than {claim.worse}"
+    kind = f"{claim.kind} {claim.quality}" if claim.quality else claim.kind
+    text = f"{claim.better}: {claim.quantity} {kind} than {claim.worse}"
     if claim.kind == "not lower":
         return f"{text} by more than {amount(claim, claim.asked(0.0))}"
     return text if not claim.margin else f"{text} by {amount(claim, claim.margin)} or more"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from eval.measures import Estimate, Values, estimate_difference
-from eval.reproduce.claims.claim import COSTS, Claim
+from eval.reproduce.claims.claim import Claim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,42 +29,35 @@ class Side:
         return np.array([[one[measure][query] for query in queries] for one in self.trainings or published])
 
 
-Sides = Callable[[str, str], Side]
-"""Results by row and column."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """Our numbers for a claim; differences in the unit of a measure, of costs as fractions of the cost of ``worse``."""
 
-    difference: float
-    """``better`` minus ``worse``."""
+    difference: float | None
+    """``better`` minus ``worse``; None if there is a ``problem``."""
     asked: float
     """See ``Claim.asked``."""
     estimate: Estimate | None = None
-    """Uncertainty of the difference; None for costs."""
+    """Uncertainty of the difference; None for costs of single rows."""
+    ratios: bool = False
+    """Whether the estimate is of the logarithm of a ratio of costs."""
+    problem: str = ""
+    """Why the claim cannot be judged."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the difference, not corrected for other claims; None without or for a single query."""
-        return self.estimate.interval if self.estimate and math.isfinite(self.estimate.error) else None
+        if self.estimate is None or math.isinf(self.estimate.error):
+            return None
+        low, high = self.estimate.interval
+        return (math.expm1(low), math.expm1(high)) if self.ratios else (low, high)
 
     @property
     def detectable(self) -> float | None:
         """Smallest difference found at 80 % power; None without an interval."""
-        return self.estimate.detectable if self.interval and self.estimate else None
-
-
-def find(claim: Claim, column: str, sides: Sides) -> Finding | None:
-    """Our numbers for a claim on a column; None if one is missing."""
-    better, worse = sides(claim.better, column), sides(claim.worse, column)
-    if not better.done or not worse.done:
-        return None
-    if claim.quantity not in COSTS:
-        queries = sorted((better.trainings or worse.trainings)[0][claim.quantity])
-        return find_measure(claim, *(side.values(claim.quantity, queries) for side in (better, worse)))
-    cost, other = (side.costs.get(claim.quantity) for side in (better, worse))
-    return None if cost is None or other is None else find_cost(claim, cost, other)
+        if self.estimate is None or self.interval is None:
+            return None
+        return -math.expm1(-self.estimate.detectable) if self.ratios else self.estimate.detectable
 
 
 def find_measure(claim: Claim, better: Values, worse: Values) -> Finding:

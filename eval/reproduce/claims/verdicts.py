@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from eval.measures import SIGNIFICANT, holm
 from eval.reproduce.claims.claim import COSTS, Claim, amount, claim_text
-from eval.reproduce.claims.findings import Finding, Sides, find
+from eval.reproduce.claims.curves import find_at_equal_quality
+from eval.reproduce.claims.findings import Finding, Side, find_cost, find_measure
 
 SAME_COST = 0.05
 """Fraction by which two costs, which have no interval, may differ before one counts as larger. Ours."""
@@ -47,10 +48,19 @@ NOTES = (
         "leaderboard. The intervals printed are 95 % intervals of single differences, without correction."
     ),
     "Intervals and p-values are of a hierarchical bootstrap over trainings and queries, with Student's t.",
+    (
+        "Costs at equal quality are those of two lines through rows with different settings, compared over the range "
+        "of quality that both lines reach; queries are resampled, costs are not."
+    ),
     f"A cost is one number without interval: two costs are different if they differ by more than {SAME_COST:.0%}.",
 )
 """How the words of ``MEANINGS`` are decided, for the reader of a page."""
 _DIGITS = 6
+
+Sides = Callable[[str, str], Side]
+"""Results by row and column."""
+Curves = Mapping[str, Sequence[str]]
+"""Rows of each curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +73,17 @@ class Verdict:
     """Two-sided p-value after Holm's correction, of the difference from 0 or from minus the tolerated loss."""
 
 
-def judged_claims(claims: Sequence[Claim], columns: Iterable[str], sides: Sides) -> list[dict[str, Any]]:
+def judged_claims(
+    claims: Sequence[Claim], columns: Iterable[str], sides: Sides, curves: Curves
+) -> list[dict[str, Any]]:
     """The verdicts on all claims of a leaderboard as JSON values, one for each column that measures the quantity."""
     pairs = [
-        (claim, column) for claim in claims for column in claim.columns or columns if _measured(claim, column, sides)
+        (claim, column)
+        for claim in claims
+        for column in claim.columns or columns
+        if _measured(claim, [sides(row, column) for row in _rows(claim, curves)])
     ]
-    found = [(claim, find(claim, column, sides)) for claim, column in pairs]
+    found = [(claim, _find(claim, column, sides, curves)) for claim, column in pairs]
     return [
         {
             "claim": claim_text(claim),
@@ -88,10 +103,31 @@ def judged_claims(claims: Sequence[Claim], columns: Iterable[str], sides: Sides)
     ]
 
 
-def _measured(claim: Claim, column: str, sides: Sides) -> bool:
-    """Whether a column measures the quantity of a claim, as far as its rows are done."""
-    both = [sides(row, column) for row in (claim.better, claim.worse)]
-    return claim.quantity in {*COSTS, *both[0].scores} or not all(side.done for side in both)
+def _rows(claim: Claim, curves: Curves) -> list[str]:
+    """The rows of both sides of a claim."""
+    both = (claim.better, claim.worse)
+    return [row for side in both for row in curves[side]] if claim.quality else list(both)
+
+
+def _measured(claim: Claim, sides: Sequence[Side]) -> bool:
+    """Whether the column of these results measures the quantity of a claim, as far as its rows are done."""
+    measured = claim.quality or claim.quantity
+    return measured in {*COSTS, *sides[0].scores} or not all(side.done for side in sides)
+
+
+def _find(claim: Claim, column: str, sides: Sides, curves: Curves) -> Finding | None:
+    """Our numbers for a claim on a column; None if one is missing."""
+    if claim.quality is not None:
+        first, second = ([sides(row, column) for row in curves[name]] for name in (claim.better, claim.worse))
+        return find_at_equal_quality(claim, first, second)
+    better, worse = sides(claim.better, column), sides(claim.worse, column)
+    if not better.done or not worse.done:
+        return None
+    if claim.quantity not in COSTS:
+        queries = sorted((better.trainings or worse.trainings)[0][claim.quantity])
+        return find_measure(claim, *(side.values(claim.quantity, queries) for side in (better, worse)))
+    cost, other = (side.costs.get(claim.quantity) for side in (better, worse))
+    return None if cost is None or other is None else find_cost(claim, cost, other)
 
 
 def _numbers(finding: Finding | None) -> dict[str, Any]:
@@ -126,13 +162,16 @@ def judge(found: Sequence[tuple[Claim, Finding | None]]) -> list[Verdict]:
 
 
 def _judge(claim: Claim, finding: Finding, p: float | None) -> Verdict:
-    word, reason = _judge_cost(claim, finding) if p is None else _judge_tested(claim, finding, p)
+    if finding.difference is None or finding.problem:
+        return Verdict(word="cannot be judged here", reason=finding.problem)
+    gain = claim.gain(finding.difference)
+    word, reason = _judge_cost(claim, finding, gain) if p is None else _judge_tested(claim, finding, gain, p)
     return Verdict(word=word, reason=reason, p=p)
 
 
-def _judge_tested(claim: Claim, finding: Finding, p: float) -> tuple[Word, str]:
+def _judge_tested(claim: Claim, finding: Finding, gain: float, p: float) -> tuple[Word, str]:
     """The verdict on a difference with a p-value, and its reason."""
-    gain, asked = claim.gain(finding.difference), finding.asked
+    asked = finding.asked
     no_loss = claim.kind == "not lower"
     enough = no_loss or gain >= asked
     if p < SIGNIFICANT and gain + (asked if no_loss else 0.0) < 0:
@@ -153,9 +192,9 @@ def _judge_tested(claim: Claim, finding: Finding, p: float) -> tuple[Word, str]:
     return "not reproduced at this scale", f"{size} not above 0"
 
 
-def _judge_cost(claim: Claim, finding: Finding) -> tuple[Word, str]:
+def _judge_cost(claim: Claim, finding: Finding, gain: float) -> tuple[Word, str]:
     """The verdict on a difference of costs, and its reason."""
-    gain, asked = claim.gain(finding.difference), finding.asked
+    asked = finding.asked
     if claim.kind == "not lower":
         return ("reproduced", "") if gain >= -asked else ("contradicted", "")
     if gain >= asked:

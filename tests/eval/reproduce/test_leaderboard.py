@@ -24,8 +24,7 @@ from eval.reproduce.leaderboard import (
     measured_cells,
     write_leaderboard,
 )
-from eval.reproduce.matrix import Column, Matrix, Row
-from eval.reproduce.matrix_file import fill_data
+from eval.reproduce.matrix import Column, Matrix, Row, fill_data
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
 from learned_sparse.collections import data_root

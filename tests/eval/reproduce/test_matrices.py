@@ -13,8 +13,15 @@ import pytest
 
 from encoders.training import load_recipe, recipe_names
 from eval import demo
-from eval.reproduce.matrix import Matrix, columns_of_average, slug
-from eval.reproduce.matrix_file import MATRICES, column_measures, known_matrices, load_matrix
+from eval.reproduce.matrix import (
+    MATRICES,
+    Matrix,
+    column_measures,
+    columns_of_average,
+    known_matrices,
+    load_matrix,
+    slug,
+)
 from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 

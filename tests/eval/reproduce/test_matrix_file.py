@@ -11,9 +11,17 @@ import yaml
 
 from encoders.checkpoints import FORMAT, CheckpointNotes, write_notes
 from encoders.training import load_recipe, to_mapping
-from eval.reproduce import matrix_file
-from eval.reproduce.matrix import Column, Row, Training, columns_of_average, seeds_of, slug
-from eval.reproduce.matrix_file import known_matrices, load_matrix
+from eval.reproduce.matrix import (
+    Column,
+    Row,
+    Training,
+    columns_of_average,
+    known_matrices,
+    load_matrix,
+    matrix_file,
+    seeds_of,
+    slug,
+)
 from learned_sparse.collections.collection import DATA_VARIABLE
 from learned_sparse.core.errors import LearnedSparseError
 

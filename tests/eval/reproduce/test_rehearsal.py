@@ -15,8 +15,7 @@ import yaml
 from encoders.training import load_recipe, to_mapping
 from eval.reproduce import __main__ as reproduce
 from eval.reproduce import rehearsal
-from eval.reproduce.matrix import Column, Matrix, Row
-from eval.reproduce.matrix_file import known_matrices, load_matrix
+from eval.reproduce.matrix import Column, Matrix, Row, known_matrices, load_matrix
 from eval.reproduce.plan import make_plan
 from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut, projection, rehearsed
 from eval.reproduce.runner import Rate, read_rates

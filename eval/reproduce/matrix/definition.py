@@ -124,7 +124,7 @@ class Row:
     """
     backend: Literal["lucene", "exact"] = "lucene"
     curve: str | None = None
-    """Line of the trade-off figure that the row is a point of."""
+    """Line of the trade-off figure that the row is a point of; claims at equal quality compare such lines."""
 
     scores: Scores = field(default_factory=dict)
     """Published scores: measures and, if the source has them, costs (``COSTS_OF_PUBLISHED``)."""
@@ -227,6 +227,11 @@ def only_rows(matrix: Matrix) -> Matrix:
         return dataclasses.replace(row, columns=(*named, *added))
 
     return dataclasses.replace(matrix, rows={name: of_row(name, row) for name, row in matrix.rows.items()})
+
+
+def rows_of_curve(matrix: Matrix, curve: str) -> tuple[str, ...]:
+    """The rows that are points of a curve."""
+    return tuple(name for name, row in matrix.rows.items() if row.curve == curve)
 
 
 def seeds_of(matrix: Matrix, name: str) -> tuple[int, ...]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from encoders.checkpoints import NOTES, read_notes
 from encoders.training import Recipe, load_recipe, recipe_splits
 from eval.measures import parse_measure
-from eval.reproduce.claims import COSTS, Claim
-from eval.reproduce.matrix import (
+from eval.reproduce.matrix.checks import Measures, check_claim, check_known, check_measured, located
+from eval.reproduce.matrix.definition import (
     COSTS_OF_PUBLISHED,
     DATA,
     KINDS,
@@ -23,7 +22,6 @@ from eval.reproduce.matrix import (
     Row,
     Scores,
     Training,
-    columns_of_average,
     only_rows,
     seeds_of,
     slug,
@@ -32,7 +30,7 @@ from learned_sparse.collections import data_root, load_collection, split_names
 from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml, wrong_path
 
 _log = logging.getLogger(__name__)
-MATRICES = Path(__file__).parent.parent / "matrices"
+MATRICES = Path(__file__).parents[2] / "matrices"
 _TRAINED: tuple[Kind, ...] = ("recipe", "checkpoint")
 _LEARNED: tuple[Kind, ...] = (*_TRAINED, "model")
 _OURS: tuple[Kind, ...] = ("bm25", *_LEARNED, "cross_encoder", "best_of", "run")
@@ -59,9 +57,6 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
 _OF_SEARCHES = ("queries", "index_of", "backend")
 """Settings that a row with ``rerank`` cannot have."""
 _EMPTY = Row()
-
-Measures = Mapping[str, tuple[str, ...] | None]
-"""Measures of each column; None if they are unknown without the data."""
 
 
 def known_matrices() -> list[str]:
@@ -122,21 +117,12 @@ def _find(name: str) -> Path:
     return MATRICES / f"{name}.yaml"
 
 
-@contextmanager
-def _located(where: str) -> Iterator[None]:
-    """Put ``where`` before the message of an error."""
-    try:
-        yield
-    except LearnedSparseError as error:
-        raise LearnedSparseError(f"{where}: {error}") from error
-
-
 def _with_known_rows(matrix: Matrix, where: str) -> Matrix:
     """``matrix``; raise if a column names a row that it has not, or that is not run."""
     runnable = [name for name, row in matrix.rows.items() if row.published is None]
     for name, column in matrix.columns.items():
         for row in column.rows:
-            _check_known(row, runnable, f"{where}: columns: {name}: no row {row!r} to run")
+            check_known(row, runnable, f"{where}: columns: {name}: no row {row!r} to run")
     return matrix
 
 
@@ -166,7 +152,7 @@ def _check_matrix(matrix: Matrix, where: str) -> None:
     if matrix.baseline is not None:
         _check_has_runs(matrix.baseline, matrix, f"{where}: baseline")
     for number, claim in enumerate(matrix.claims):
-        _check_claim(claim, matrix, measures, f"{where}: claims[{number}]")
+        check_claim(claim, matrix, measures, f"{where}: claims[{number}]")
 
 
 def _check_averages(matrix: Matrix, where: str) -> None:
@@ -176,7 +162,7 @@ def _check_averages(matrix: Matrix, where: str) -> None:
         if len(parts) < 2 or len(set(parts)) < len(parts):
             raise LearnedSparseError(f"{where}: {name}: an average is over two or more different columns")
         for part in parts:
-            _check_known(part, known, f"{where}: {name}: no column and no earlier average {part!r}")
+            check_known(part, known, f"{where}: {name}: no column and no earlier average {part!r}")
         known.append(name)
 
 
@@ -206,7 +192,7 @@ def _check_names(names: Iterable[str], where: str) -> None:
 def _check_column(column: Column, hits: int, where: str) -> None:
     if column.pool is not None and column.pool < 1:
         raise LearnedSparseError(f"{where}: pool {column.pool}; give at least 1, or omit it for the whole collection")
-    with _located(where):
+    with located(where):
         if DATA not in column.collection:
             load_collection(column.collection).split(column.split)
         for measure in column.measures:
@@ -224,7 +210,7 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
         kinds = " and ".join(row.kinds) or "none"
         raise LearnedSparseError(f"{where}: give exactly one of {', '.join(KINDS)}; there is {kinds}")
     for column in row.columns:
-        _check_known(column, matrix.columns, f"{where}: columns: no column {column!r}")
+        check_known(column, matrix.columns, f"{where}: columns: no column {column!r}")
     for key, kinds_of_setting in _KINDS_OF_SETTING.items():
         if getattr(row, key) != getattr(_EMPTY, key) and row.kind not in kinds_of_setting:
             raise LearnedSparseError(
@@ -242,10 +228,10 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
         raise LearnedSparseError(f"{where}: k1 {row.k1}, b {row.b}; k1 is 0 or more, and b from 0 to 1")
     if row.model is not None:
         trained = [other for other, its in matrix.rows.items() if set(its.kinds) & set(_TRAINED)]
-        _check_known(row.model, trained, f"{where}: model: no row {row.model!r} with a recipe or a checkpoint")
+        check_known(row.model, trained, f"{where}: model: no row {row.model!r} with a recipe or a checkpoint")
     learned = row if row.model is None else matrix.rows[row.model]
     if learned.recipe is not None:
-        with _located(where):
+        with located(where):
             recipe = _recipe(learned, matrix.training)
             if row.expanded is not None and not any(source.collection for source in recipe.data):
                 raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")
@@ -306,13 +292,13 @@ def _check_other_rows(name: str, row: Row, matrix: Matrix, where: str) -> None:
     run_by = [one for one, its in matrix.rows.items() if its.kind not in {"published", "best_of"}]
     usable = [one for one in run_by if matrix.rows[one].rerank is None] if row.rerank else run_by
     for other in row.best_of or ((row.rerank,) if row.rerank is not None else ()):
-        _check_known(other, usable, f"{where}: no row {other!r} with a run to use here")
+        check_known(other, usable, f"{where}: no row {other!r} with a run to use here")
         if left_out := [c for c in matrix.columns if row.runs_on(c) and not matrix.rows[other].runs_on(c)]:
             raise LearnedSparseError(f"{where}: {other!r} is not run on {left_out[0]!r}; name this row's columns")
         if seeds_of(matrix, other) not in ((), seeds_of(matrix, name)):
             raise LearnedSparseError(f"{where}: {other!r} has trainings with seeds that this row has not")
     if row.best_by is not None:
-        with _located(where):
+        with located(where):
             parse_measure(row.best_by)
     if row.rerank is not None:
         if row.depth is None or not 1 <= row.depth <= matrix.hits:
@@ -328,7 +314,7 @@ def _check_index_of(name: str, row: Row, index_of: str, matrix: Matrix, where: s
         for other, its in matrix.rows.items()
         if other != name and its.index_of is None and its.rerank is None and set(its.kinds) & set(_LEARNED)
     ]
-    _check_known(index_of, indexed, f"{where}: no row {index_of!r} with an index of its own")
+    check_known(index_of, indexed, f"{where}: no row {index_of!r} with an index of its own")
     other = matrix.rows[index_of]
     if _checkpoint_of(name, row) != _checkpoint_of(index_of, other):
         raise LearnedSparseError(
@@ -348,50 +334,15 @@ def _checkpoint_of(name: str, row: Row) -> tuple[str, str]:
 
 def _check_scores(scores: Scores, measures: Measures, where: str, costs: tuple[str, ...]) -> None:
     for column, column_scores in scores.items():
-        _check_known(column, measures, f"{where}: no column {column!r}")
+        check_known(column, measures, f"{where}: no column {column!r}")
         for measure in column_scores:
             if measure not in costs:
-                _check_measured(measure, measures[column], f"{where}: {column}", costs)
-
-
-def _check_measured(measure: str, known: tuple[str, ...] | None, where: str, costs: tuple[str, ...]) -> None:
-    if known is None:
-        with _located(where):
-            parse_measure(measure)
-    else:
-        _check_known(measure, (*known, *costs), f"{where}: {measure!r} is not measured there")
+                check_measured(measure, measures[column], f"{where}: {column}", costs)
 
 
 def _check_has_runs(name: str, matrix: Matrix, where: str) -> None:
-    _check_known(name, matrix.rows, f"{where}: no row {name!r}")
+    check_known(name, matrix.rows, f"{where}: no row {name!r}")
     if matrix.rows[name].published is not None:
         raise LearnedSparseError(
             f"{where}: {name!r} is a published row: there are no scores of single queries to compare"
         )
-
-
-def _check_claim(claim: Claim, matrix: Matrix, measures: Measures, where: str) -> None:
-    sides = (claim.better, claim.worse)
-    for side in sides:
-        _check_known(side, matrix.rows, f"{where}: no row {side!r}")
-    if claim.better == claim.worse:
-        raise LearnedSparseError(f"{where}: {claim.better!r} is compared with itself")
-    published = [side for side in sides if matrix.rows[side].published is not None]
-    if len(published) == len(sides):
-        raise LearnedSparseError(f"{where}: {claim.better!r} and {claim.worse!r} are published; one row must be ours")
-    for column in claim.columns or matrix.columns:
-        _check_known(column, measures, f"{where}: no column {column!r}")
-        for side in published:
-            if claim.quantity not in matrix.rows[side].scores.get(column, {}):
-                raise LearnedSparseError(f"{where}: {side!r} has no {claim.quantity} on {column!r}")
-        for side in set(sides) - set(published):
-            if not all(map(matrix.rows[side].runs_on, columns_of_average(matrix, column))):
-                raise LearnedSparseError(f"{where}: {side!r} is not run on {column!r}; name the claim's columns")
-        if claim.quantity not in COSTS:
-            _check_measured(claim.quantity, measures[column], f"{where}: {column}", COSTS)
-
-
-def _check_known(name: str, known: Iterable[str], message: str) -> None:
-    """Raise with ``message`` and a suggestion if ``name`` is not one of ``known``."""
-    if name not in known:
-        raise LearnedSparseError(f"{message}{did_you_mean(name, known)}")

@@ -1,0 +1,40 @@
+"""What a leaderboard is, and its YAML file.
+
+Read ``definition`` first: columns and rows. ``matrix_file`` reads the file and checks it, ``checks`` the claims in it.
+"""
+
+from __future__ import annotations
+
+from eval.reproduce.matrix.definition import (
+    DATA,
+    PUBLISHED_COSTS,
+    Column,
+    Matrix,
+    Row,
+    Sample,
+    Training,
+    columns_of_average,
+    rows_of_curve,
+    seeds_of,
+    slug,
+)
+from eval.reproduce.matrix.matrix_file import MATRICES, column_measures, fill_data, known_matrices, load_matrix
+
+__all__ = [
+    "DATA",
+    "MATRICES",
+    "PUBLISHED_COSTS",
+    "Column",
+    "Matrix",
+    "Row",
+    "Sample",
+    "Training",
+    "column_measures",
+    "columns_of_average",
+    "fill_data",
+    "known_matrices",
+    "load_matrix",
+    "rows_of_curve",
+    "seeds_of",
+    "slug",
+]
