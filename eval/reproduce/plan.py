@@ -357,7 +357,7 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     changes += [] if builder.matrix.on_bad_line == "error" else [f"on_bad_line={builder.matrix.on_bad_line}"]
     runs = _negatives(builder, training) if training else {}
     changes += [f"data.{number}.run={step.writes[0]}" for number, step in runs.items()]
-    if training and training.validation and load_recipe(name_or_file).validation:
+    if training and training.validation and load_recipe(name_or_file, changes=row.changes).validation:
         changes.append(f"validation.collection={training.validation}")
     data = training.data if training else ()
     changes += builder.expanded_data(name, load_recipe(name_or_file, changes=changes, data=data))

@@ -51,6 +51,9 @@ class Claim:
     None: half of the paper's relative effect, or ``NON_INFERIORITY`` for ``not lower``.
     """
 
+    unequal: str | None = None
+    """Why the trainings of the two sides differ in examples, updates or dev trials; the page prints it."""
+
     def __post_init__(self) -> None:
         if (self.kind == AT_EQUAL) != (self.quality is not None):
             raise LearnedSparseError(f"kind: {AT_EQUAL} and quality: MEASURE belong together")

@@ -98,6 +98,7 @@ def judged_claims(
             "p": _rounded(verdict.p),
             "verdict": verdict.word,
             "reason": verdict.reason,
+            "unequal": claim.unequal,
         }
         for (claim, column), (_, finding), verdict in zip(pairs, found, judge(found), strict=True)
     ]

@@ -1,10 +1,12 @@
 """What a leaderboard is, and its YAML file.
 
-Read ``definition`` first: columns and rows. ``matrix_file`` reads the file and checks it, ``checks`` the claims in it.
+Read ``definition`` first: columns and rows. ``matrix_file`` reads the file and checks it; ``checks`` and ``budgets``
+check the claims in it.
 """
 
 from __future__ import annotations
 
+from eval.reproduce.matrix.budgets import Budget, budget_of, recipe_of
 from eval.reproduce.matrix.definition import (
     DATA,
     PUBLISHED_COSTS,
@@ -24,16 +26,19 @@ __all__ = [
     "DATA",
     "MATRICES",
     "PUBLISHED_COSTS",
+    "Budget",
     "Column",
     "Matrix",
     "Row",
     "Sample",
     "Training",
+    "budget_of",
     "column_measures",
     "columns_of_average",
     "fill_data",
     "known_matrices",
     "load_matrix",
+    "recipe_of",
     "rows_of_curve",
     "seeds_of",
     "slug",

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, MIN_POINTS, Claim
+from eval.reproduce.matrix.budgets import Budgets, check_budgets
 from eval.reproduce.matrix.definition import Matrix, columns_of_average, rows_of_curve
 from learned_sparse.core import LearnedSparseError, did_you_mean
 
@@ -14,8 +15,8 @@ Measures = Mapping[str, tuple[str, ...] | None]
 """Measures of each column; None if they are unknown without the data."""
 
 
-def check_claim(claim: Claim, matrix: Matrix, measures: Measures, where: str) -> None:
-    """Raise unless both sides have results of the quantity on the columns of the claim."""
+def check_claim(claim: Claim, matrix: Matrix, measures: Measures, budgets: Budgets, where: str) -> None:
+    """Raise unless both sides have results of the quantity on the columns of the claim, and equal budgets."""
     if claim.quality is None:
         rows = [claim.better, claim.worse]
         for row in rows:
@@ -38,6 +39,7 @@ def check_claim(claim: Claim, matrix: Matrix, measures: Measures, where: str) ->
         measure = claim.quality or claim.quantity
         if measure not in COSTS:
             check_measured(measure, measures[column], f"{where}: {column}", COSTS)
+    check_budgets(claim, rows, budgets, where)
 
 
 def _points(curve: str, matrix: Matrix, where: str) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from encoders.checkpoints import NOTES, read_notes
-from encoders.training import Recipe, load_recipe, recipe_splits
+from encoders.training import Recipe, recipe_splits
 from eval.measures import parse_measure
+from eval.reproduce.matrix.budgets import Budgets, recipe_of
 from eval.reproduce.matrix.checks import Measures, check_claim, check_known, check_measured, located
 from eval.reproduce.matrix.definition import (
     COSTS_OF_PUBLISHED,
@@ -21,7 +22,6 @@ from eval.reproduce.matrix.definition import (
     Matrix,
     Row,
     Scores,
-    Training,
     only_rows,
     seeds_of,
     slug,
@@ -151,8 +151,9 @@ def _check_matrix(matrix: Matrix, where: str) -> None:
         _check_scores(row.expected, measures, f"{where}: rows: {name}: expected", ())
     if matrix.baseline is not None:
         _check_has_runs(matrix.baseline, matrix, f"{where}: baseline")
+    budgets = Budgets(matrix)
     for number, claim in enumerate(matrix.claims):
-        check_claim(claim, matrix, measures, f"{where}: claims[{number}]")
+        check_claim(claim, matrix, measures, budgets, f"{where}: claims[{number}]")
 
 
 def _check_averages(matrix: Matrix, where: str) -> None:
@@ -232,23 +233,12 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
     learned = row if row.model is None else matrix.rows[row.model]
     if learned.recipe is not None:
         with located(where):
-            recipe = _recipe(learned, matrix.training)
+            recipe = recipe_of(learned, matrix.training)
             if row.expanded is not None and not any(source.collection for source in recipe.data):
                 raise LearnedSparseError("'expanded' needs training data of a collection: triples of texts have no ids")
         _check_splits(row, matrix, recipe_splits(recipe), where)
     if row.index_of is not None:
         _check_index_of(name, row, row.index_of, matrix, f"{where}: index_of")
-
-
-def _recipe(row: Row, training: Training | None) -> Recipe:
-    """The recipe of a row on the training data of its matrix."""
-    data = training.data if training else ()
-    recipe = load_recipe(str(row.recipe), changes=row.changes, data=data)
-    if training is None or training.validation is None or recipe.validation is None:
-        return recipe
-    return dataclasses.replace(
-        recipe, validation=dataclasses.replace(recipe.validation, collection=training.validation)
-    )
 
 
 def _check_splits(row: Row, matrix: Matrix, splits: Mapping[str, Mapping[str, tuple[str, ...]]], where: str) -> None:

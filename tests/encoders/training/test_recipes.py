@@ -22,8 +22,8 @@ NAMES = recipe_names()
 
 RECIPE_NAMES = """
 deepct deepimpact demo-spade demo-sparterm demo-sparterm-literal demo-splade demo-uhd
-small-spade small-spade-expansion small-spade-joint small-spade-weighting
-small-sparterm small-sparterm-literal small-splade small-uhd small-uhd-joint small-uhd-one
+small-spade small-spade-expansion small-spade-weighting
+small-sparterm small-sparterm-literal small-splade small-uhd
 spade spade-distilled spade-expansion spade-joint spade-k2 spade-k5 spade-no-cotraining spade-weighting
 sparterm-expansion sparterm-literal
 splade-distilled splade-doc splade-flops splade-l1 st-exp-flops st-exp-l1 st-lexical-only

@@ -316,7 +316,7 @@ def test_splits_with_queries_in_common_count_as_one(tmp_path: Path) -> None:
     ):
         load_matrix(saved(tmp_path, rows=row, columns={"dev": dev}, training=training))
     load_matrix(saved(tmp_path, rows=row, columns={"mini": mini}, training=training), tmp_path)
-    selected = {"A": {"recipe": "small-spade", "changes": ["validation.split=test"]}}
+    selected = {"A": {"recipe": "small-spade", "changes": ["validation={collection: mini, split: test, every: 9}"]}}
     with pytest.raises(LearnedSparseError, match=r"'mini' reports msmarco-mini:test, .* selected on msmarco-mini:test"):
         load_matrix(saved(tmp_path, rows=selected, columns={"mini": mini}, training=training), tmp_path)
     on_dev = {"A": {"recipe": "splade-flops", "changes": ["validation={collection: msmarco-v1-passage, every: 1}"]}}

@@ -73,9 +73,8 @@ def test_a_row_runs_on_the_columns_it_names(data: Path) -> None:
 
 
 def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
-    plan = plan_of(
-        data, {"splade": Row(recipe="small-splade"), "spade": Row(recipe="small-spade", changes=("seed=7",))}
-    )
+    changes = ("seed=7", "validation={collection: msmarco-mini, split: dev, every: 9}")
+    plan = plan_of(data, {"splade": Row(recipe="small-splade"), "spade": Row(recipe="small-spade", changes=changes)})
     steps = by_name(plan)
     trained = steps["checkpoints/splade"]
     run = home() / "runs" / "toy" / "train" / "bm25.txt"
@@ -83,8 +82,9 @@ def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
     assert trained.needs == (steps["runs/toy/train/bm25.txt"],)
     assert trained.facts["recipe"]["data"][0]["run"] == str(run)
     validated = steps["checkpoints/spade"].arguments
-    assert validated[-8:-2] == (
-        "--set", "seed=7", "--set", f"data.0.run={run}", "--set", f"validation.collection={data}/toy",
+    assert validated[-10:-2] == (
+        "--set", "seed=7", "--set", changes[1], "--set", f"data.0.run={run}",
+        "--set", f"validation.collection={data}/toy",
     )  # fmt: skip
     order = [step.name for step in plan.cells[0].steps]
     assert order == [
@@ -97,13 +97,11 @@ def test_a_recipe_is_trained_on_the_data_of_the_matrix(data: Path) -> None:
 def test_without_data_of_the_matrix_the_recipe_is_unchanged(data: Path, tmp_path: Path) -> None:
     values = (tmp_path / "recipes" / "small-splade.yaml").read_text(encoding="utf-8")
     recipe = tmp_path / "own.yaml"
-    recipe.write_text(
-        values.replace("msmarco-mini", str(data / "toy")).replace("squad-sent", str(data / "other")), "utf-8"
-    )
+    recipe.write_text(values.replace("msmarco-mini", str(data / "toy")), "utf-8")
     plan = plan_of(data, {"own": Row(recipe=str(recipe))}, training=None)
     trained = by_name(plan)["checkpoints/own"]
     assert trained.arguments == ("--recipe", str(recipe), "--output", str(home() / "checkpoints" / "own"))
-    assert {path.relative_to(data).parts[0] for path in trained.reads} == {"toy", "other"}
+    assert {path.relative_to(data).parts[0] for path in trained.reads} == {"toy"}
 
 
 def test_rows_share_checkpoints_and_indexes(data: Path) -> None:

@@ -41,8 +41,8 @@ SIMILAR = {
         "UHD-BERT k=200", "DeepImpact",
     },
     "small-real": {
-        "SPLADE-l1", "ST exp-FLOPS", "SPLADE lambda=1e-2", "SPLADE-l1 lambda=1e-2", "SpaDE expansion only",
-        "UHD one bucket",
+        "SpaDE expansion only", "SPLADE max FLOPS 1e-2", "SPLADE max FLOPS 3e-2", "SPLADE max FLOPS 1e-1",
+        "SPLADE max FLOPS 3e-1", "SPLADE max l1 3e-3", "SPLADE max l1 1e-2", "SPLADE max l1 3e-2", "SPLADE max l1 1e-1",
     },
 }  # fmt: skip
 """Rows that differ from one that stays in one setting of the model, of its training or of its data."""
