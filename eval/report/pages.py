@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,12 @@ from eval.report.results import (
     VERDICTS,
     Results,
     difference,
+    interval,
     mark,
     p_value,
     published_difference,
     signed,
+    size,
     summary,
     verdict,
 )
@@ -188,13 +190,12 @@ def facts(results: Results) -> list[str]:
 
 
 def _context(results: Results) -> dict[str, Any]:
-    claims = results.claims()
     return {
         "results": results,
         "content": results.content,
         "columns": [(column, results.quantities(column)) for column in results.columns],
-        "claims": claims,
-        "claimed_columns": list(dict.fromkeys(column for verdicts in claims.values() for column in verdicts)),
+        "claims": results.content["claims"],
+        "claims_by_paper": results.claims(),
         "failed": [cell for cell in results.content["cells"] if cell["status"] == "failed"],
         "expected": [
             (cell, key, value)
@@ -271,6 +272,9 @@ def _templates(*, escaped: bool) -> Environment:
         "signed": signed,
         "difference": difference,
         "published_difference": published_difference,
+        "interval": interval,
+        "asked": partial(size, key="asked"),
+        "detectable": partial(size, key="detectable"),
     }
     return environment
 

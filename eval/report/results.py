@@ -152,12 +152,10 @@ class Results:
         """Whether any of ``costs`` is known for a row in a column."""
         return any(self.value(row["name"], column["name"], cost) is not None for cost in costs)
 
-    def claims(self) -> dict[tuple[str, str], dict[str, Json]]:
-        """For each pair of claim and source, the judged claim by column."""
-        claims: dict[tuple[str, str], dict[str, Json]] = {}
-        for claim in self.content["claims"]:
-            claims.setdefault((claim["claim"], claim["source"]), {})[claim["column"]] = claim
-        return claims
+    def claims(self) -> list[Json]:
+        """The judged claims, those of one paper together, in the order of their first claims."""
+        papers = list(dict.fromkeys(_paper(claim) for claim in self.content["claims"]))
+        return sorted(self.content["claims"], key=lambda claim: papers.index(_paper(claim)))
 
     @cached_property
     def _quantities(self) -> dict[str, list[Quantity]]:
@@ -177,6 +175,10 @@ class Best:
     difference: float | None
     low: float | None
     high: float | None
+
+
+def _paper(claim: Json) -> str:
+    return str(claim["source"]).partition(",")[0]
 
 
 def summary(results: Results) -> tuple[Json, Quantity, list[Best]] | None:
@@ -260,6 +262,26 @@ def difference(claim: Json, key: str = "difference") -> str:
     ('−88 %', '+0.0100')
     """
     return (percent if claim.get("relative") else signed)(claim[key])
+
+
+def interval(claim: Json) -> str:
+    """The 95 % interval of a claim's difference as text.
+
+    >>> interval({"interval": [-0.01, 0.02], "relative": False})
+    '−0.0100 to +0.0200'
+    """
+    show = percent if claim.get("relative") else signed
+    return " to ".join(show(end) for end in claim["interval"])
+
+
+def size(claim: Json, key: str) -> str:
+    """``asked`` or ``detectable`` of a claim as text, without a sign.
+
+    >>> size({"asked": 0.25, "relative": True}, "asked"), size({}, "detectable")
+    ('25 %', '–')
+    """
+    value = claim.get(key)
+    return "–" if value is None else (percent if claim.get("relative") else signed)(value).lstrip("+")
 
 
 def percent(fraction: float | None) -> str:

@@ -158,14 +158,48 @@ def compare_values(rows: Any, row: str, baseline: str) -> tuple[float, float, fl
     return sum(values) / len(values), float(low), float(high)
 
 
-def test_a_claim_is_one_line_with_all_its_columns() -> None:
-    lines = [line for line in markdown(made_up(), {}).splitlines() if "paper 0, Table 1" in line]
-    assert len(lines) == 1
-    assert lines[0].count("✓ reproduced, +0.0213, p &lt; 0.001") == 3
-    assert "| +0.0320 (+10 %) |" in lines[0]  # published
-    texts = Reader(html(made_up())).texts("small")
-    assert texts.count("+0.0213, p < 0.001") == 3
-    assert texts.count("paper 0, Table 1") == 1
+def test_claims_stand_before_scores_with_all_their_numbers() -> None:
+    results = made_up()
+    tables = markdown(results, {"scores.svg": "scores"})
+    lines = [line for line in tables.splitlines() if "paper 0, Table 1" in line]
+    assert len(lines) == 3  # columns
+    for part in (
+        "+0.0213 (−0.0100 to +0.0400)",
+        "| 0.0150 |",
+        "| 0.0350 |",
+        "| +0.0320 (+10 %) |",
+        "✓ reproduced, p &lt; 0.001",
+    ):
+        assert part in lines[0]
+    order = [
+        "best row of each system",
+        "## Claims of the papers",
+        "<details>",
+        "scores.svg",
+        "## nDCG@10",
+        "</details>",
+    ]
+    assert [tables.index(part) for part in order] == sorted(tables.index(part) for part in order)
+    page = html(results)
+    texts = Reader(page).texts("small")
+    assert texts.count("paper 0, Table 1") == 3
+    assert texts.count("−0.0100 to +0.0400") == 9
+    assert page.index('id="summary"') < page.index('id="claims"') < page.index("<h2>Scores</h2>")
+
+
+def test_pages_define_each_verdict_and_name_unequal_training() -> None:
+    results = made_up()
+    results.content["claims"][0]["unequal"] = "a second network"
+    for text in (markdown(results, {}), html(results)):
+        assert "unequal training: a second network" in text
+        assert text.count("the opposite of the claim") == 1
+
+
+def test_claims_of_one_paper_stand_together() -> None:
+    results = made_up()
+    results.content["claims"].append(results.content["claims"][0])
+    sources = [claim["source"].partition(",")[0] for claim in results.claims()]
+    assert sources == sorted(sources)
 
 
 def test_a_note_says_when_a_claim_holds() -> None:
