@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ VERDICTS = {
     "better": ("+", "unsure"),
 }
 """Sign and CSS class of each verdict: the sign carries the meaning where colour is not seen."""
+_SUMMARY_COSTS = ("FLOPS", "index bytes", "ms/query")
 _SYSTEM = re.compile(r"^[^\W_]+")
 _KEYS = ("title", "about", "command", "versions", "processor", "baseline", "test", "columns", "rows", "cells", "claims")
 
@@ -156,6 +158,23 @@ class Results:
         """The judged claims, those of one paper together, in the order of their first claims."""
         papers = list(dict.fromkeys(_paper(claim) for claim in self.content["claims"]))
         return sorted(self.content["claims"], key=lambda claim: papers.index(_paper(claim)))
+
+    def papers(self) -> list[tuple[str, Json, str]]:
+        """Each paper with its first claim and the number of its claims by verdict, as text."""
+        by_paper: dict[str, list[Json]] = {}
+        for claim in self.claims():
+            by_paper.setdefault(_paper(claim), []).append(claim)
+        counts = {paper: Counter(str(claim["verdict"]) for claim in claims) for paper, claims in by_paper.items()}
+        return [
+            (paper, claims[0], ", ".join(f"{number} {word}" for word, number in counts[paper].items()))
+            for paper, claims in by_paper.items()
+        ]
+
+    def summary_costs(self, column: str) -> list[Quantity]:
+        """The costs that the first table shows, as far as a row has them."""
+        names = [row["name"] for row in self.rows if row["kind"] != "published"]
+        costs = [cost for cost in COSTS if cost.key in _SUMMARY_COSTS]
+        return [cost for cost in costs if any(self.value(name, column, cost) is not None for name in names)]
 
     @cached_property
     def _quantities(self) -> dict[str, list[Quantity]]:

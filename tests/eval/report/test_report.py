@@ -195,6 +195,34 @@ def test_pages_define_each_verdict_and_name_unequal_training() -> None:
         assert text.count("the opposite of the claim") == 1
 
 
+def test_one_line_per_paper_says_whether_it_reproduces() -> None:
+    results = made_up()
+    assert [(paper, counts) for paper, _, counts in results.papers()] == [
+        ("paper 0", "3 reproduced"), ("paper 1", "3 contradicted"), ("paper 2", "3 direction only"),
+        ("paper 3", "2 not measured"),
+    ]  # fmt: skip
+    lines = [line for line in markdown(results, {}).splitlines() if line.startswith("| paper 0 |")]
+    assert len(lines) == 1
+    for part in ("✓ reproduced", "+0.0213 (−0.0100 to +0.0400)", "+0.0320 (+10 %)", "3 reproduced"):
+        assert part in lines[0]
+        assert part in html(results)
+
+
+def test_the_summary_has_costs() -> None:
+    results = made_up()
+    column = results.columns[0]["name"]
+    costs = results.summary_costs(column)
+    assert [cost.key for cost in costs] == ["FLOPS", "index bytes", "ms/query"]
+    found = summary(results)
+    assert found is not None
+    row = found[2][0].row
+    line = next(line for line in markdown(results, {}).splitlines() if line.startswith(f"| {row} | "))
+    for cost in costs:
+        shown = cost.show(results.value(row, column, cost))
+        assert f" {shown} |" in line
+        assert shown in Reader(html(results)).texts("td")
+
+
 def test_claims_of_one_paper_stand_together() -> None:
     results = made_up()
     results.content["claims"].append(results.content["claims"][0])
