@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from encoders.training import recipe_file
-from eval import demo
+from eval import demo, reproduce
 from eval.costs.latency import Milliseconds
-from eval.reproduce import matrix as matrices
 from eval.reproduce.matrix import load_matrix
 from learned_sparse.collections import pydoc
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, home, index_folder, run_file, vectors_folder
@@ -26,9 +25,10 @@ def _toy_size(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPat
     """Two steps on a tiny BERT for each recipe, a part of the library, and runs of 100 hits, which R@100 needs."""
     library = save_library(tmp_path / "library")
     monkeypatch.setattr(pydoc, "standard_library", lambda: library)
+    matrix = dataclasses.replace(load_matrix("demo"), hits=100)  # its claims count the steps of whole recipes
     recipes = [f"demo-{name}" for name in (*demo.MODELS, *demo.OTHER_MODELS)]
     monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", recipes, tiny_headless, -1.0))
-    monkeypatch.setattr(matrices, "load_matrix", lambda name: dataclasses.replace(load_matrix(name), hits=100))
+    monkeypatch.setattr(reproduce, "load_matrix", lambda _: matrix)
 
 
 @pytest.mark.jvm

@@ -262,7 +262,7 @@ def test_registered_topics_and_judgements(shared_data: Path, tmp_path: Path, pyt
     done = python("-c", REGISTERED, env={**os.environ, "JAVA_TOOL_OPTIONS": offline})
     lines = [line for line in done.stdout.splitlines() if "Downloading" not in line]
     assert lines[0] == "43 Query(id='19335', text='anthropological definition of environment') 43 9260", done.stderr
-    assert lines[1] == "topics 'dl19-pasage': not registered in Pyserini; did you mean 'dl19-passage'?"
+    assert lines[1] == "topics 'dl19-pasage': no file, and not registered in Pyserini; did you mean 'dl19-passage'?"
     assert lines[2].startswith("topics 'beir-v1.0.0-nfcorpus-test': Pyserini cannot download them (JavaException: ")
-    assert lines[3] == "judgements 'dl19-pasage': not registered in Pyserini; did you mean 'dl19-passage'?"
+    assert lines[3] == "judgements 'dl19-pasage': no file, and not registered in Pyserini; did you mean 'dl19-passage'?"
     assert lines[4].endswith("without a network, use a file")
