@@ -386,8 +386,10 @@ class _Run:
         def write() -> None:
             model = session.finish(mixture, texts)
             model.recipe, model.training = to_mapping(self._recipe), notes
-            save_checkpoint(self._folder.path, model)
-            draw_log(self._folder.log, self._folder.path / "training.svg", [stage.steps for stage in recipe.stages])
+            steps = [stage.steps for stage in recipe.stages]
+            save_checkpoint(
+                self._folder.path, model, lambda folder: draw_log(self._folder.log, folder / "training.svg", steps)
+            )
             if finished:
                 self._folder.mark_finished(notes)
 

@@ -136,7 +136,7 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
     """
     _prepare_output()
     try:
-        with _messages_to_stderr(), _signals_end():
+        with _signals_end(), _messages_to_stderr():  # a signal can come while the handler of messages is destroyed
             status = main(None)
         if sys.stdout is not None:  # None: closed by the caller (>&-)
             sys.stdout.flush()

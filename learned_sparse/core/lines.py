@@ -45,7 +45,7 @@ def raw_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
         with path.open("rb") as raw:
             first = raw.peek(8)
             if problem := next((text for start, text in _OTHER_FORMATS.items() if first.startswith(start)), ""):
-                raise LearnedSparseError(f"{path}: {problem}")
+                raise LearnedSparseError(f"{path}:1: {problem}")
             compressed = first.startswith(_GZIP)
             if compressed != (path.suffix == ".gz"):
                 problem = "gzip data, but not named .gz" if compressed else "named .gz, but not gzip data"

@@ -117,8 +117,11 @@ def test_a_report_in_markdown(text: str) -> None:
     tables = [[line for line in one.splitlines() if line.startswith("|")] for one in (page, plain)]
     cells = [[len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in table] for table in tables]
     assert cells[0] == cells[1]
-    outside_of_code = re.sub(r"(?<!\\)(`+).+?\1(?!`)", "", page)
-    assert not re.search(r"<[a-z!/]|(?<!\\)\]\(javascript", outside_of_code)
+    outside_of_code = [re.sub(r"(?<!\\)(`+).+?\1(?!`)", "", one) for one in (page, plain)]
+    tags = [re.findall(r"<[a-z!/][^>]*>?", one) for one in outside_of_code]
+    assert tags[0] == tags[1]
+    assert set(tags[1]) <= {"<details>", "</details>", "<summary>", "</summary>"}
+    assert not re.search(r"(?<!\\)\]\(javascript", outside_of_code[0])
 
 
 @pytest.mark.parametrize("text", HOSTILE)

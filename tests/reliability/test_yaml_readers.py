@@ -151,11 +151,11 @@ def test_values_that_are_read_as_they_are_written(tmp_path: Path) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     for path, reason in (
-        (tmp_path, "Is a directory"),
-        (Path("a\0b.yaml"), "null"),
-        (tmp_path / ("x" * 300), "too long"),
+        (tmp_path, "a folder; name a .yaml file"),
+        (Path("a\0b.yaml"), "cannot be read .*null"),
+        (tmp_path / ("x" * 300), "cannot be read .*too long"),
     ):
-        with pytest.raises(LearnedSparseError, match=f"cannot be read .*{reason}"):
+        with pytest.raises(LearnedSparseError, match=reason):
             read_yaml(path)
 
 
@@ -170,7 +170,7 @@ RECIPE = "base: demo-splade\n"
         ({"a": "base: b.yaml\n", "b": "base: ./a.yaml\n"}, "a.yaml: is its own base, through"),
         ({"a": "base: gone.yaml\n"}, "gone.yaml: no such file"),
         ({"a": "base: demo-spladde\n"}, "no recipe 'demo-spladde'; did you mean 'demo-splade'"),
-        ({"a": "base: ../../pyproject\n"}, "no recipe '../../pyproject'"),
+        ({"a": "base: ../../pyproject\n"}, "../../pyproject: no such recipe; name a recipe of the package"),
         ({"a": "base: [demo-splade]\n"}, "base: expected the name of a recipe or a YAML file"),
         ({"a": RECIPE + "stage: 3\n"}, "stage: expected a mapping"),
         ({"a": RECIPE + "stages: {x: 1}\n"}, "stages: expected list"),
@@ -196,7 +196,7 @@ def test_a_base_in_another_folder_is_read(tmp_path: Path) -> None:
 
 def test_names_of_recipes_stay_in_their_folder() -> None:
     for name in ("../recipes/demo-splade", "/etc/passwd", "demo-splade\0"):
-        with pytest.raises(LearnedSparseError, match="no recipe"):
+        with pytest.raises(LearnedSparseError, match=r"no recipe|no such recipe|a file, not a recipe"):
             load_recipe(name)
 
 

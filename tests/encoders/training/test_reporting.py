@@ -105,6 +105,16 @@ def test_trackers_that_are_missing(tiny_recipe: Recipes, trained: Trained, monke
         main(["--recipe", "small-splade", "--log-with", "mlflow"])
 
 
+def test_the_drawing_is_there_before_the_checkpoint_counts(
+    tiny_recipe: Recipes, trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced: list[str] = []
+    replace = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda path, target: (replaced.append(path.name), replace(path, target))[1])
+    trained(tiny_recipe({"steps": 1}))
+    assert replaced.index("training.svg") < replaced.index("learned_sparse.json")
+
+
 def test_the_log_is_drawn_beside_the_checkpoint(
     recipe_values: Any, tiny_collection: Path, tiny_recipe: Recipes, trained: Trained, tmp_path: Path
 ) -> None:

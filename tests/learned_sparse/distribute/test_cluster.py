@@ -179,7 +179,7 @@ def test_steps_of_a_leaderboard(
     assert Manifest.load(tmp_home / "second").complete
     broken, large = (runner.failed[one] for one in steps[2:])
     assert "exit status 2" in broken
-    assert "no such folder; name what learned_sparse.encode wrote" in broken
+    assert "(manifest.json is missing); name what learned_sparse.encode wrote" in broken
     assert "no node of the cluster has what steps of kind train need" in large
     assert log_of(first).read_text().startswith("$ python -m learned_sparse.jsonvector.prune")
 
