@@ -110,7 +110,12 @@ def test_the_drawing_is_there_before_the_checkpoint_counts(
 ) -> None:
     replaced: list[str] = []
     replace = Path.replace
-    monkeypatch.setattr(Path, "replace", lambda path, target: (replaced.append(path.name), replace(path, target))[1])
+
+    def noted(path: Path, target: Path) -> Path:
+        replaced.append(path.name)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
     trained(tiny_recipe({"steps": 1}))
     assert replaced.index("training.svg") < replaced.index("learned_sparse.json")
 
