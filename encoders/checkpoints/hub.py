@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
     """
     if Path(name).is_dir():
         return Path(name)
-    if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or Path(name).exists():
+    if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or os.path.lexists(name):
         raise wrong_path(Path(name), "a folder", "give a checkpoint folder or a Hub id such as naver/splade-v3")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError

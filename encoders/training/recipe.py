@@ -255,8 +255,9 @@ class Stage:
         """Raise if the stage cannot be computed or cannot learn; ``where`` opens the message."""
         if self.steps < 1 or self.batch_size < 1:
             raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
-        if self.micro_batch_size is not None and self.batch_size % self.micro_batch_size:
-            raise LearnedSparseError(f"{where}: micro_batch_size {self.micro_batch_size} must divide {self.batch_size}")
+        part = self.micro_batch_size
+        if part is not None and (part < 1 or self.batch_size % part):
+            raise LearnedSparseError(f"{where}: micro_batch_size {part} must divide batch_size {self.batch_size}")
         if self.validate_every is not None and not self.validate:
             raise LearnedSparseError(f"{where}: 'validate_every' needs validate: true; leave one of them out")
         if self.objective == "rank":

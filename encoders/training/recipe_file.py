@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,9 +87,9 @@ def _path(name: str, folder: Path) -> Path:
     if name.endswith((".yaml", ".yml")):
         return folder / name
     if name not in {path.stem for path in RECIPES.glob("*.yaml")}:
-        if Path(name).name != name or Path(name).exists():
+        if Path(name).name != name or os.path.lexists(name):
             raise wrong_path(Path(name), "a recipe", "name a recipe of the package, or a .yaml file", "recipe")
-        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())}; or name a .yaml file")
+        raise LearnedSparseError(f"no recipe {name!r}{did_you_mean(name, recipe_names())} (files end in .yaml)")
     return RECIPES / f"{name}.yaml"
 
 

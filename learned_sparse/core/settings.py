@@ -186,9 +186,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return parse(typing.cast(type, hint), _expect(Mapping, value, where), where)
     if origin is tuple:
-        return tuple(
-            _convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(_expect(list, value, where))
-        )
+        return _convert_tuple(arguments, _expect(list, value, where), where)
     if origin in (dict, Mapping, typing.get_origin(Mapping[str, str])):
         items = _expect(Mapping, value, where).items()
         return {key: _convert(arguments[1], item, f"{where}: {key}") for key, item in items}
@@ -206,6 +204,12 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint is int and isinstance(value, bool):
         raise LearnedSparseError(f"{where}: expected int, got {_short(value)}")
     return _expect(hint, value, where)
+
+
+def _convert_tuple(arguments: tuple[Any, ...], items: list[Any], where: str) -> tuple[Any, ...]:
+    if arguments[-1] is not Ellipsis and len(items) != len(arguments):
+        raise LearnedSparseError(f"{where}: expected {len(arguments)} values, got {_short(items)}")
+    return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(items))
 
 
 def _convert_union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:

@@ -12,6 +12,8 @@ from collections import Counter
 from typing import Any
 from urllib.parse import unquote_plus
 
+OTHER_FORMATS = (b"\x1f\x8b", b"PK\x03\x04", b"%PDF-", b"PAR1\x15", b"(\xb5/\xfd", b"\xff\xfe", b"\xfe\xff")
+"""How files that are refused as a whole begin: gzip, zip, PDF, Parquet, zstd and UTF-16."""
 SKIPPED = object()
 """A line that is no record and no error."""
 

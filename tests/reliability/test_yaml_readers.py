@@ -171,6 +171,7 @@ RECIPE = "base: demo-splade\n"
         ({"a": "base: gone.yaml\n"}, "gone.yaml: no such file"),
         ({"a": "base: demo-spladde\n"}, "no recipe 'demo-spladde'; did you mean 'demo-splade'"),
         ({"a": "base: ../../pyproject\n"}, "../../pyproject: no such recipe; name a recipe of the package"),
+        ({"a": f"base: {'é' * 300}\n"}, "no recipe 'éé"),
         ({"a": "base: [demo-splade]\n"}, "base: expected the name of a recipe or a YAML file"),
         ({"a": RECIPE + "stage: 3\n"}, "stage: expected a mapping"),
         ({"a": RECIPE + "stages: {x: 1}\n"}, "stages: expected list"),
@@ -195,7 +196,7 @@ def test_a_base_in_another_folder_is_read(tmp_path: Path) -> None:
 
 
 def test_names_of_recipes_stay_in_their_folder() -> None:
-    for name in ("../recipes/demo-splade", "/etc/passwd", "demo-splade\0"):
+    for name in ("../recipes/demo-splade", "/etc/passwd", "demo-splade\0", "é" * 300):
         with pytest.raises(LearnedSparseError, match=r"no recipe|no such recipe|a file, not a recipe"):
             load_recipe(name)
 

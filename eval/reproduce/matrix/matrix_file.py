@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -111,9 +112,9 @@ def _find(name: str) -> Path:
     if name.endswith((".yaml", ".yml")):
         return Path(name)
     if name not in known_matrices():
-        if Path(name).name != name or Path(name).exists():
+        if Path(name).name != name or os.path.lexists(name):
             raise wrong_path(Path(name), "a matrix", "name a matrix of the package, or a .yaml file", "matrix")
-        raise LearnedSparseError(f"no matrix {name!r}{did_you_mean(name, known_matrices())}; or name a .yaml file")
+        raise LearnedSparseError(f"no matrix {name!r}{did_you_mean(name, known_matrices())} (files end in .yaml)")
     return MATRICES / f"{name}.yaml"
 
 

@@ -184,7 +184,9 @@ def test_uhd_is_normalised_per_token_and_tuned_in_one_recipe() -> None:
         ("stages.7.steps=1", "'7' is not an index of a list of 1"),
         ("stages.0.steps", "expected key=value"),
         ("model.name=x", "nothing to set inside"),
-        ("stages.0.micro_batch_size=50", "must divide 124"),
+        ("stages.0.micro_batch_size=50", "must divide batch_size 124"),
+        ("stages.0.micro_batch_size=0", "must divide batch_size 124"),
+        ("stages.0.micro_batch_size=-2", "must divide batch_size 124"),
         ("negatives.kind=dense", "'dense' is not one of"),
     ],
 )

@@ -169,6 +169,8 @@ def test_a_claim_is_read_strictly() -> None:
         ({"kind": "not lower", "margin": 0}, "'not lower': margin 0.*; give more than 0"),
         ({"margin": -0.1}, "'higher': margin -0.1; give more than 0"),
         ({"published": 0.1}, "published"),
+        ({"published": []}, r"published: expected 2 values, got \[\]"),
+        ({"published": [0.2, 0.1, 0.1]}, "published: expected 2 values, got"),
         ({"published": [0.2, 0.3]}, r"'higher': published \[0.2, 0.3\]; give the scores of 'a' and 'b'"),
         ({"kind": "less", "published": [0.3, 0.2]}, r"'less': published \[0.3, 0.2\]; give the scores of"),
     ):
