@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eval.report.results import COSTS, Json, Quantity, Results
+import numpy as np
+
+from eval.measures import confidence_interval
+from eval.report.results import COMBINED, COSTS, Json, Quantity, Results, best_of_systems
 from learned_sparse.core import LearnedSparseError
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#3182bd", "#e6550d", "#31a354", "#756bb1", "#8c8c8c", "#b15928", "#17becf", "#e377c2")
 _MARKERS = "os^Dv<>pP*X"
-_PANELS_PER_LINE = 6
+_PANELS_PER_LINE = 2
 _SCORES = "scores"
 _TRADEOFFS = {
     "tradeoff-flops": next(cost for cost in COSTS if cost.key == "FLOPS"),
@@ -40,7 +43,29 @@ _STYLE = {
     "axes.axisbelow": True,
 }
 
+MOST_MARKS = 8
+"""In one panel."""
+_WORDS, _PIECES, _PUBLISHED = "words", "word pieces", "published"
+_STYLES = {
+    _WORDS: ("s", COLOURS[4], COLOURS[4]),
+    _PIECES: ("o", COLOURS[0], COLOURS[0]),
+    _PUBLISHED: ("D", COLOURS[3], "white"),
+}
+"""Marker, colour and colour of its face for rows whose terms are words, for our other rows, and for published rows."""
+
 Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A row in a panel, with its 95 % interval over queries (none if published) and its cost."""
+
+    name: str
+    kind: str
+    score: float
+    below: float
+    above: float
+    cost: float
 
 
 @dataclass(frozen=True)
@@ -83,9 +108,13 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axi
 def titles(results: Results) -> dict[str, str]:
     """Title of each figure by file name without suffix: the scores, and one for each cost that is known."""
     measured = _measured(results)
-    drawn = {_SCORES: f"{results.quantities(measured[0])[0].heading} of every row on every column"} if measured else {}
+    drawn = (
+        {_SCORES: f"{results.quantities(measured[0])[0].heading} of the best row of each system, 95 % intervals"}
+        if measured
+        else {}
+    )
     for name, cost in _TRADEOFFS.items():
-        if any(_points(results, column, cost) for column in results.columns):
+        if any(_tradeoff_panels(results, column, cost) for column in results.columns):
             drawn[name] = f"quality against {cost.heading}"
     return drawn
 
@@ -147,37 +176,41 @@ def _plain_numbers(ticks: Any) -> None:
 
 
 def _scores(results: Results) -> Figure:
-    """A panel per column, a dot per row that has a score; published rows are hollow."""
+    """A panel per column: the best row of each system with its interval."""
     from matplotlib.figure import Figure
 
     columns = _measured(results)
-    rows = [row for row in results.rows if any(_score(results, row, column) is not None for column in columns)]
+    marks = [_best_marks(results, column) for column in columns]
     across = min(_PANELS_PER_LINE, len(columns))
     down = math.ceil(len(columns) / across)
-    figure = Figure(figsize=(2.2 + 1.7 * across, down * (0.9 + 0.22 * len(rows))), layout="constrained")
-    panels = figure.subplots(down, across, sharey=True, squeeze=False).flatten()
-    names = [_label(row["name"]) for row in rows]
-    for panel, column in zip(panels, columns, strict=False):
-        for number, row in enumerate(rows):
-            value = _score(results, row, column)
-            if value is not None:
-                face = "white" if row["kind"] == "published" else COLOURS[0]
-                panel.plot([value], [number], "o", color=COLOURS[0], markerfacecolor=face, markersize=5)
-        panel.set_yticks(range(len(names)), names)
+    height = down * (0.8 + 0.22 * max(map(len, marks)))
+    figure = Figure(figsize=(4.2 * across, height + 0.3), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).flatten()
+    handles: dict[str, Any] = {}
+    for panel, column, shown in zip(panels, columns, marks, strict=False):
+        for number, mark in enumerate(shown):
+            marker, colour, face = _STYLES[mark.kind]
+            handles[mark.kind] = panel.errorbar(
+                [mark.score], [number], xerr=[[mark.below], [mark.above]], fmt=marker, color=colour,
+                markerfacecolor=face, markersize=5, elinewidth=1.1,
+            )  # fmt: skip
+        panel.set_yticks(range(len(shown)), [_label(mark.name) for mark in shown])
+        panel.set_ylim(len(shown) - 0.5, -0.5)
         panel.set_title(_label(column["name"]), fontsize=9)
         panel.set_xlabel(results.quantities(column)[0].heading)
     for panel in panels[len(columns) :]:
         panel.set_visible(False)
-    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    kinds = [kind for kind in _STYLES if kind in handles]
+    figure.legend([handles[kind] for kind in kinds], kinds, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
 def _tradeoff(results: Results, cost: Quantity) -> Figure:
-    """A panel per column whose rows have this cost; rows of one curve are joined."""
+    """For each column a panel of the best rows of the systems, and panels of the curves; see ``_tradeoff_panels``."""
     from matplotlib.figure import Figure
 
-    drawn = [(column, points) for column in results.columns if (points := _points(results, column, cost))]
-    lines = list(dict.fromkeys(_line(row) for row in results.rows if any(_line(row) in points for _, points in drawn)))
+    drawn = [panel for column in results.columns for panel in _tradeoff_panels(results, column, cost)]
+    lines = list(dict.fromkeys(name for _, _, marks in drawn for name in marks))
     across = min(3, len(drawn))
     down = math.ceil(len(drawn) / across)
     names_per_line = max(1, int(3.3 * across / (0.55 + 0.075 * max(map(len, lines)))))
@@ -185,9 +218,9 @@ def _tradeoff(results: Results, cost: Quantity) -> Figure:
     figure = Figure(figsize=(3.3 * across, 2.6 * down + 0.25 + 0.2 * legend_lines), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).flatten()
     handles: dict[str, Any] = {}
-    for panel, (column, points) in zip(panels, drawn, strict=False):
-        handles |= _tradeoff_panel(panel, points, lines)
-        panel.set_title(_label(column["name"]), fontsize=9)
+    for panel, (column, title, marks) in zip(panels, drawn, strict=False):
+        handles |= _draw_tradeoff(panel, marks, lines, cost)
+        panel.set_title(_label(title), fontsize=9)
         panel.set_xlabel(cost.heading)
         panel.set_ylabel(results.quantities(column)[0].heading)
     for panel in panels[len(drawn) :]:
@@ -200,18 +233,49 @@ def _tradeoff(results: Results, cost: Quantity) -> Figure:
     return figure
 
 
-def _tradeoff_panel(panel: Axes, points: Mapping[str, Sequence[Point]], lines: Sequence[str]) -> dict[str, Any]:
-    """The matplotlib line of each name; the axis is logarithmic where costs differ by more than 20 times."""
-    costs = [x for line in points.values() for x, _ in line]
-    if min(costs) > 0 and max(costs) > 20 * min(costs):
+def _tradeoff_panels(results: Results, column: Json, cost: Quantity) -> list[tuple[Json, str, dict[str, list[_Mark]]]]:
+    """The panels of a column with their titles and marks by name: first the best row of each system.
+
+    Curves, rows whose points are joined, have a panel of their own if all their points are more than ``MOST_MARKS``.
+    """
+    best = {mark.name: [mark] for mark in _best_marks(results, column, cost)}
+    curves: dict[str, list[_Mark]] = {}
+    for row in results.rows:
+        if row.get("curve") and (mark := _mark(results, row, column, cost)):
+            curves.setdefault(str(row["curve"]), []).append(mark)
+    curves = {name: sorted(marks, key=lambda mark: mark.cost) for name, marks in curves.items() if len(marks) > 1}
+    together = sum(map(len, curves.values())) <= MOST_MARKS
+    groups = [curves] if curves and together else [{name: marks[:MOST_MARKS]} for name, marks in curves.items()]
+    name = column["name"]
+    return [(column, name, best)] * bool(best) + [(column, f"{name}: {', '.join(group)}", group) for group in groups]
+
+
+def _draw_tradeoff(
+    panel: Axes, marks: Mapping[str, Sequence[_Mark]], lines: Sequence[str], cost: Quantity
+) -> dict[str, Any]:
+    """Draw a panel; returns what the legend shows of each name.
+
+    FLOPS of words and of word pieces count different things, so that words are a line at their score there. The axis
+    is logarithmic where costs differ by more than 20 times.
+    """
+    costs: list[float] = []
+    drawn: dict[str, Any] = {}
+    for name, values in marks.items():
+        number = lines.index(name)
+        colour, marker = COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]
+        if values[0].kind == _WORDS and cost.key == "FLOPS":
+            drawn[name] = panel.axhline(values[0].score, linestyle="--", linewidth=1.1, color=colour)
+            continue
+        costs += (xs := [mark.cost for mark in values])
+        intervals = [[mark.below for mark in values], [mark.above for mark in values]]
+        face = "white" if values[0].kind == _PUBLISHED else colour
+        drawn[name] = panel.errorbar(
+            xs, [mark.score for mark in values], yerr=intervals, marker=marker, color=colour, markerfacecolor=face,
+            linewidth=1.4, markersize=5, elinewidth=0.9,
+        )  # fmt: skip
+    if costs and min(costs) > 0 and max(costs) > 20 * min(costs):
         panel.set_xscale("log")
         _plain_numbers(panel.xaxis)
-    drawn: dict[str, Any] = {}
-    for line, values in points.items():
-        number = lines.index(line)
-        xs, ys = zip(*values, strict=True)
-        (drawn[line],) = panel.plot(xs, ys, marker=_MARKERS[number % len(_MARKERS)], linewidth=1.4, markersize=5)
-        drawn[line].set_color(COLOURS[number % len(COLOURS)])
     return drawn
 
 
@@ -228,19 +292,34 @@ def _score(results: Results, row: Json, column: Json) -> float | None:
     return results.value(row["name"], column["name"], first[0]) if first and not first[0].cost else None
 
 
-def _points(results: Results, column: Json, cost: Quantity) -> dict[str, list[Point]]:
-    """Points (cost, score) of each line, from left to right."""
-    points: dict[str, list[Point]] = {}
-    for row in results.rows:
-        x, y = results.value(row["name"], column["name"], cost), _score(results, row, column)
-        if x is not None and y is not None:
-            points.setdefault(_line(row), []).append((x * cost.scale, y))
-    return {line: sorted(values) for line, values in points.items()}
+def _best_marks(results: Results, column: Json, cost: Quantity | None = None) -> list[_Mark]:
+    """The best rows of the systems, at most ``MOST_MARKS``: the baseline, then the best of ours, then published ones.
+
+    They are in the order of ``_STYLES``, in each kind by score.
+    """
+    single = [row for row in results.rows if row["kind"] not in COMBINED]
+    marks = [mark for row in single if (mark := _mark(results, row, column, cost))]
+    by_kind = {kind: {mark.name: mark for mark in marks if mark.kind == kind} for kind in _STYLES}
+    best = [of[name] for of in by_kind.values() for name in best_of_systems({one: of[one].score for one in of})]
+    baseline = results.content["baseline"]
+    kept = sorted(best, key=lambda mark: (mark.name != baseline, mark.kind == _PUBLISHED, -mark.score))[:MOST_MARKS]
+    return [mark for mark in best if mark in kept]
 
 
-def _line(row: Json) -> str:
-    """Name of the curve that a row is a point of; a row without a curve is a line of its own."""
-    return str(row.get("curve") or row["name"])
+def _mark(results: Results, row: Json, column: Json, cost: Quantity | None) -> _Mark | None:
+    """A row in a column; None without a score or without the cost."""
+    score = _score(results, row, column)
+    price = results.value(row["name"], column["name"], cost) if cost else 0.0
+    if score is None or price is None:
+        return None
+    below = above = 0.0
+    values = results.per_query.get(column["name"], {}).get(row["name"], {}).get(results.quantities(column)[0].key)
+    if values and len(values) > 1:
+        low, high = confidence_interval(np.array(list(values.values())))
+        below, above = max(0.0, score - low), max(0.0, high - score)
+    words = row["kind"] == "bm25" and row["source"] != "word-pieces"
+    kind = _PUBLISHED if row["kind"] == "published" else _WORDS if words else _PIECES
+    return _Mark(row["name"], kind, score, below, above, price * (cost.scale if cost else 1.0))
 
 
 def _label(text: str) -> str:

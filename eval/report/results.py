@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,8 @@ VERDICTS = {
     "better": ("+", "unsure"),
 }
 """Sign and CSS class of each verdict: the sign carries the meaning where colour is not seen."""
+COMBINED = ("cross_encoder", "best_of")
+"""Kinds of rows that combine others: re-ranked runs and upper bounds. They are in no ranking of systems."""
 _SUMMARY_COSTS = ("FLOPS", "index bytes", "ms/query")
 _SYSTEM = re.compile(r"^[^\W_]+")
 _KEYS = ("title", "about", "command", "versions", "processor", "baseline", "test", "columns", "rows", "cells", "claims")
@@ -139,6 +141,11 @@ class Results:
         value: float | None = costs.get(quantity.key)
         return cell["scores"].get(quantity.key) if value is None else value
 
+    def values(self, rows: Iterable[str], column: str, quantity: Quantity) -> dict[str, float]:
+        """The known values of ``rows`` in a column."""
+        found = {row: self.value(row, column, quantity) for row in rows}
+        return {row: value for row, value in found.items() if value is not None}
+
     def best(self, column: str, quantity: Quantity) -> str | None:
         """Text of the best value of a column; published rows do not compete."""
         ours = [row["name"] for row in self.rows if row["kind"] != "published"]
@@ -203,22 +210,29 @@ def _paper(claim: Json) -> str:
 def summary(results: Results) -> tuple[Json, Quantity, list[Best]] | None:
     """The best row of each system in the first measure of the first column that is measured, best first.
 
-    Rows of a system begin with the same word. Published rows, re-ranked runs of other systems and upper bounds
-    (``best_of``) do not take part. None if nothing is measured.
+    Published and ``COMBINED`` rows do not take part. None if nothing is measured.
     """
-    own = [row["name"] for row in results.rows if row["kind"] not in {"published", "cross_encoder", "best_of"}]
+    own = [row["name"] for row in results.rows if row["kind"] not in {"published", *COMBINED}]
     for column in results.columns:
         quantity = next((one for one in results.quantities(column) if not one.cost), None)
-        if quantity is None:
-            continue
-        values = {row: value for row in own if (value := results.value(row, column["name"], quantity)) is not None}
-        best: dict[str, str] = {}
-        for row in sorted(values, key=values.__getitem__, reverse=True):
-            best.setdefault(_SYSTEM.findall(row)[0] if _SYSTEM.findall(row) else row, row)
-        if best:
+        values = quantity and results.values(own, column["name"], quantity)
+        if quantity and values:
             per_query = results.per_query.get(column["name"], {})
-            return column, quantity, [_best(row, values[row], results, quantity, per_query) for row in best.values()]
+            best = [_best(row, values[row], results, quantity, per_query) for row in best_of_systems(values)]
+            return column, quantity, best
     return None
+
+
+def best_of_systems(values: Mapping[str, float]) -> list[str]:
+    """The row with the largest value of each system, largest first. Rows of a system begin with the same word.
+
+    >>> best_of_systems({"BM25": 0.2, "SpaDE k=5": 0.3, "SpaDE k=10": 0.4})
+    ['SpaDE k=10', 'BM25']
+    """
+    best: dict[str, str] = {}
+    for row in sorted(values, key=values.__getitem__, reverse=True):
+        best.setdefault(_SYSTEM.findall(row)[0] if _SYSTEM.findall(row) else row, row)
+    return list(best.values())
 
 
 def _best(row: str, value: float, results: Results, quantity: Quantity, per_query: Mapping[str, Any]) -> Best:

@@ -8,14 +8,19 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from scipy import stats
 
 from eval.report import Axis, line_chart, write_report
+from eval.report import figures as figures_module
 from eval.report.figures import NAMES, figures
+from eval.report.results import COSTS
 from learned_sparse.core import LearnedSparseError
 from tests.eval.report import report_results
 from tests.eval.report.report_results import HOSTILE, made_up_results, published_only
 
 pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -83,9 +88,47 @@ def test_few_or_equal_points(lines: dict[str, list[tuple[float, float]]]) -> Non
 
 def test_figures_show_rows_and_columns(leaderboard: dict[str, bytes]) -> None:
     assert set(leaderboard) == set(NAMES)
-    assert {"SPLADE-max", "scifact"} <= texts(parse(leaderboard["scores.svg"]))
+    assert {"BM25", "scifact"} <= texts(parse(leaderboard["scores.svg"]))
     for name in ("tradeoff-flops.svg", "tradeoff-ms-per-query.svg"):
         assert {"SPLADE-FLOPS", "scifact"} <= texts(parse(leaderboard[name]))
+
+
+def test_a_panel_has_the_best_row_of_each_system_with_its_interval() -> None:
+    results = made_up_results()
+    column, measure = results.columns[0], results.quantities(results.columns[0])[0]
+    shown = figures_module._best_marks(results, column)
+    rows = {row["name"]: row for row in results.rows}
+    assert len(shown) <= figures_module.MOST_MARKS
+    assert "BM25" in {mark.name for mark in shown}
+    assert len({mark.name.split()[0] for mark in shown if mark.kind == "word pieces"}) >= 4
+    for mark in shown:
+        assert (mark.kind == "published") == (rows[mark.name]["kind"] == "published")
+        if mark.kind != "published":
+            values = list(results.per_query[column["name"]][mark.name][measure.key].values())
+            low, high = stats.ttest_1samp(values, 0).confidence_interval()
+            assert (mark.score - mark.below, mark.score + mark.above) == pytest.approx((low, high))
+
+
+def test_curves_of_more_than_eight_points_have_panels_of_their_own() -> None:
+    results = made_up_results()
+    column = results.columns[0]
+    flops = next(cost for cost in COSTS if cost.key == "FLOPS")
+    titles = [title for _, title, _ in figures_module._tradeoff_panels(results, column, flops)]
+    assert titles == ["msmarco-mini", "msmarco-mini: SPLADE-FLOPS, SpaDE, k"]
+    for row in results.rows[2:4]:  # two more points
+        row["curve"] = "SPLADE-FLOPS"  # type: ignore[index]
+    panels = figures_module._tradeoff_panels(results, column, flops)
+    assert [title for _, title, _ in panels] == ["msmarco-mini", "msmarco-mini: SPLADE-FLOPS", "msmarco-mini: SpaDE, k"]
+    assert all(sum(map(len, marks.values())) <= figures_module.MOST_MARKS for _, _, marks in panels)
+
+
+def test_flops_of_words_are_not_beside_those_of_word_pieces() -> None:
+    flops, time = (next(cost for cost in COSTS if cost.key == key) for key in ("FLOPS", "ms/query"))
+    panel = Figure().subplots()
+    marks = {"BM25": [figures_module._Mark("BM25", "words", 0.4, 0.1, 0.1, 0.3)]}
+    for cost, line in ((flops, True), (time, False)):
+        drawn = figures_module._draw_tradeoff(panel, marks, ["BM25"], cost)
+        assert isinstance(drawn["BM25"], Line2D) == line
 
 
 def test_hostile_names_are_drawn_as_text(leaderboard: dict[str, bytes]) -> None:
