@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from encoders.training import load_recipe
+from tests.reliability.commands import Run, Server
 from tests.tiny_models import save_tiny
 from tests.toy_data import save_library
 
@@ -47,38 +45,27 @@ def python_block(heading: str) -> str:
     return str(block)
 
 
-RUN_ALL = """
-import contextlib, json, pathlib, runpy, sys
-from learned_sparse.collections import pydoc
-if pathlib.Path("library").exists():
-    pydoc.standard_library = lambda: pathlib.Path("library").absolute()
-for number, words in enumerate(json.load(open(sys.argv[1], encoding="utf-8"))):
-    sys.argv = words[1:]
-    with open(f"{number}.shown", "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
-        try:
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        except SystemExit as end:
-            if end.code:
-                sys.exit(f"{words}: exit status {end.code}")
-"""
-
-
-def run_all(lines: list[str], folder: Path) -> dict[str, str]:
-    """Output of each command. One process runs them all, so that torch and Java start once."""
+def run_all(lines: list[str], folder: Path, server: Server) -> dict[str, str]:
+    """Output of each command."""
     words = [shlex.split(line)[1:] for line in lines]
     assert all(command[0] == "-m" for command in words)
     (folder / "commands.json").write_text(json.dumps(words), encoding="utf-8")
-    run(["-c", RUN_ALL, "commands.json"], folder)
+    run("commands.json", folder, server)
     return {line: (folder / f"{number}.shown").read_text(encoding="utf-8") for number, line in enumerate(lines)}
 
 
-def run(words: list[str], folder: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "LEARNED_SPARSE_HOME": ""}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
-    )
-    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+def run_program(program: str, folder: Path, server: Server) -> None:
+    """Run a Python program."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    run("program.py", folder, server)
+
+
+def run(name: str, folder: Path, server: Server) -> None:
+    """Run a file of ``folder`` as ``tests.run_commands`` does."""
+    environment = {"LEARNED_SPARSE_HOME": ""}
+    (done,) = server.run(Run(module="tests.run_commands", arguments=(name,), folder=folder, environment=environment))
+    shown = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.shown"))]
+    assert done.status == 0, "\n".join([done.output, *shown])
 
 
 def checkpoint(folder: Path, model: str, backbone: Path) -> None:
@@ -125,9 +112,9 @@ def test_the_recipes_of_the_readme_are_there(heading: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jvm
-def test_sparterm_as_written(tmp_path: Path) -> None:
+def test_sparterm_as_written(tmp_path: Path, server: Server) -> None:
     checkpoint(tmp_path, "sparterm", save_tiny("headless", tmp_path / "backbone"))
-    run_all(trained("SparTerm, step by step"), tmp_path)
+    run_all(trained("SparTerm, step by step"), tmp_path, server)
     stock, exact = (ranking(tmp_path / name) for name in ("stock.txt", "exact.txt"))
     assert stock.keys() == exact.keys()
     assert len(stock) > 50
@@ -137,8 +124,8 @@ def test_sparterm_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.jvm
-def test_leaderboards_as_written(tmp_path: Path) -> None:
-    planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path).values()
+def test_leaderboards_as_written(tmp_path: Path, server: Server) -> None:
+    planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path, server).values()
     assert "6 cells" in planned
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
@@ -147,44 +134,44 @@ def test_leaderboards_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.jvm
-def test_splade_as_written(tmp_path: Path) -> None:
+def test_splade_as_written(tmp_path: Path, server: Server) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     texts = ["how to read a file", "Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
     lines = [f'{{"_id": "d{i}", "title": "", "text": "{text}"}}\n' for i, text in enumerate(texts)]
     (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\twing drag\n", encoding="utf-8")
     (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d2 1\n", encoding="utf-8")
-    *_, output, exported = run_all(trained("SPLADE, step by step"), tmp_path).values()
+    *_, output, exported = run_all(trained("SPLADE, step by step"), tmp_path, server).values()
     assert exported.startswith("pisa: 3 documents with ")
     assert re.search(r"^run +[01]\.\d{4} +1\.0000", output, re.MULTILINE), output
     program = python_block("The same in Python")
     assert len([line for line in program.splitlines() if line]) <= 10
-    run(["-c", program + PYSERINI], tmp_path)
+    run_program(program + PYSERINI, tmp_path, server)
 
 
 @pytest.mark.jvm
-def test_your_own_collection_as_written(tmp_path: Path) -> None:
+def test_your_own_collection_as_written(tmp_path: Path, server: Server) -> None:
     checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
     folder = tmp_path / "my-collection"
     (folder / "qrels").mkdir(parents=True)
     rows = ["id,title,text", "d0,Files,how to read a file", 'd1,,"Lift, and drag"', "d2,Wings,a wing in a wind tunnel"]
     (folder / "corpus.csv").write_text("\n".join(rows), encoding="utf-8")
-    run(["-c", python_block("1. Documents")], folder)
+    run_program(python_block("1. Documents"), folder, server)
     queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(["read a file", "wing", "drag"])]
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)), encoding="utf-8")
     for split, pairs in {"train": ["q0\td0\t1", "q1\td2\t1"], "test": ["q0\td0\t1", "q2\td1\t1"]}.items():
         lines = ["query-id\tcorpus-id\tscore", *pairs]
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path).values()
+    *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path, server).values()
     assert re.search(r"^bm25 +\d\.\d{4}", compared, re.MULTILINE), compared
     assert re.search(r"^splade +\d\.\d{4}", compared, re.MULTILINE), compared
 
 
 @pytest.mark.slow
 @pytest.mark.jvm
-def test_spade_as_written(tmp_path: Path) -> None:
+def test_spade_as_written(tmp_path: Path, server: Server) -> None:
     checkpoint(tmp_path, "spade", save_tiny("headless", tmp_path / "backbone"))
-    outputs = run_all(trained("SpaDE, step by step"), tmp_path)
+    outputs = run_all(trained("SpaDE, step by step"), tmp_path, server)
     sweep = next(text for command, text in outputs.items() if "eval.sweep" in command)
     assert len(re.findall(r"^(?:0|0\.4|1) +\d\.\d{4} ", sweep, re.MULTILINE)) == 3, sweep
     assert "Match" in next(text for command, text in outputs.items() if "eval.breakdown" in command)
@@ -192,9 +179,9 @@ def test_spade_as_written(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.jvm
-def test_uhd_bert_as_written(tmp_path: Path) -> None:
+def test_uhd_bert_as_written(tmp_path: Path, server: Server) -> None:
     checkpoint(tmp_path, "uhd", save_tiny("headless", tmp_path / "backbone"))
-    outputs = run_all(trained("UHD-BERT, step by step"), tmp_path)
+    outputs = run_all(trained("UHD-BERT, step by step"), tmp_path, server)
     assert "500 documents" in next(text for command, text in outputs.items() if "--verify" in command)
     page = (tmp_path / "dimensions" / "dimensions.md").read_text(encoding="utf-8")
     assert re.search(r"\bb[12]d\d+\b", page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -106,7 +107,8 @@ def test_a_killed_search_goes_on(
         return give_out(workers, method, tasks)
 
     monkeypatch.setattr(Workers, "map", counted)
-    assert search(nodes.engine, session, None, tmp_path)(QUERIES, POOL, DEPTH) == best_documents(
+    engine = dataclasses.replace(nodes.engine, workers=1)
+    assert search(engine, session, None, tmp_path)(QUERIES, POOL, DEPTH) == best_documents(
         encode, QUERIES, POOL, DEPTH, block=BLOCK
     )
     assert sorted(searched) == [1, 2, 4, 5, 7]

@@ -35,14 +35,19 @@ COLUMNS = {
 }
 """Columns of each matrix that stand for all; empty: all."""
 SIMILAR = {
+    "beir": {"SparTerm", "SpaDE k=10", "UHD-BERT"},
+    "msmarco-doc": {"SparTerm literal-only", "uniCOIL with docT5query"},
     "msmarco-passage": {
         "SparTerm weights of queries apart", "SparTerm term frequencies of queries", "ST exp-FLOPS", "SPLADE-l1",
         "SPLADE-max", "SpaDE k=5", "SpaDE expansion only", "SpaDE no docT5query", "SpaDE gamma=0.9", "UHD-BERT k=400",
-        "UHD-BERT k=200", "DeepImpact",
+        "UHD-BERT k=200", "UHD-BERT one bucket, binarised", "DeepImpact",
     },
-    "small-real": {"SpaDE expansion only", "SPLADE max FLOPS 1e-2"},
+    "small-real": {
+        "SpaDE expansion only", "SPLADE max FLOPS 1e-2", "SparTerm", "SparTerm literal-only", "SpaDE weighting only",
+        "ST lexical-only",
+    },
 }  # fmt: skip
-"""Rows that differ from one that stays in one setting of the model, of its training or of its data."""
+"""Rows that differ in one setting, or in the data, from one that stays in this matrix or in another."""
 
 
 @pytest.mark.jvm
