@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learned_sparse.core import LearnedSparseError, new_folder
+from learned_sparse.core import LearnedSparseError, new_folder, progress_bar
 from learned_sparse.distribute import Engine, Workers
 from learned_sparse.index.direct import MAX_THREADS, DirectCounts, index_directly
 from learned_sparse.index.vectors import VectorFiles
@@ -53,7 +53,8 @@ def index_shards(
         groups = list(_groups(vectors, workers.count))
         targets = [shard_folder(folder, number, len(groups)) for number in range(len(groups))]
         tasks = [(files, target, threads) for files, target in zip(groups, targets, strict=True)]
-        counts = sum((read for _, read in workers.map("build", tasks)), DirectCounts())
+        built = progress_bar(workers.map("build", tasks), folder.name, "shards", len(tasks))
+        counts = sum((read for _, read in built), DirectCounts())
     for leftover in folder.glob(".shard-*"):  # of killed workers
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     if merge:
