@@ -6,7 +6,6 @@ Read ``sparsity`` first: FLOPS and term statistics of vectors. ``latency`` times
 
 from __future__ import annotations
 
-from eval.costs.latency import encode_milliseconds
 from eval.costs.sparsity import (
     Sparsity,
     TermCounts,
@@ -27,7 +26,6 @@ __all__ = [
     "count_documents",
     "count_queries",
     "count_terms",
-    "encode_milliseconds",
     "expected_flops",
     "sparsity_of",
     "sparsity_of_files",
