@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ import yaml
 from encoders.encoding import new_model, save_checkpoint
 from encoders.training import load_recipe
 from encoders.training.data import load_source
+from learned_sparse.core import errors
 from tests.test_commands import main_of
 from tests.toy_data import save_collection, save_recipes
 
@@ -113,6 +115,37 @@ def test_no_bar_without_a_terminal(
     words = f"{MODEL} --input {{toy}}/corpus.jsonl --output {tmp_path / 'out'}".format(**paths)
     assert main_of("learned_sparse.encode")(shlex.split(words)) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with errors._messages_to_stderr(), errors.progress_bar(None, "encoding", "queries", 3):
+        logging.getLogger("learned_sparse").info("two terms were left out")
+    bar, message, again, *_ = re.split(r"(two terms were left out\n)", terminal.getvalue())
+    assert bar.rstrip("\r ").endswith("queries/s]")
+    assert message
+    assert again.lstrip("\r").startswith("encoding: ")
+
+
+def test_a_signal_while_a_message_takes_the_lock_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``tqdm.write`` would release a lock that it does not have."""
+
+    def signalled() -> None:
+        raise SystemExit(143)
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    record = logging.LogRecord("learned_sparse", logging.INFO, "", 0, "a message", (), None)
+    with errors.progress_bar(None, "encoding", "queries", 3):
+        with monkeypatch.context() as patch, pytest.raises(SystemExit, match="143"):
+            patch.setattr(tqdm.std.tqdm, "get_lock", signalled)
+            errors._MessageHandler().emit(record)
+    assert "a message" not in terminal.getvalue()
+    with monkeypatch.context() as patch:  # without a bar there is no lock to take
+        patch.setattr(tqdm.std.tqdm, "get_lock", signalled)
+        errors._MessageHandler().emit(record)
+    assert terminal.getvalue().endswith("a message\n")
 
 
 @pytest.mark.parametrize(

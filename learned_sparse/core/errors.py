@@ -258,16 +258,24 @@ def _end_output() -> None:
 
 
 class _MessageHandler(logging.Handler):
-    """Prints messages to standard error, above the progress bar if one is shown."""
+    """Prints messages to standard error, above the progress bars that are shown.
+
+    ``tqdm.write`` does the same, but a signal while it takes its lock ends in an error of its own.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         message = self.format(record)
-        if "tqdm" in sys.modules:
-            from tqdm import tqdm
-
-            tqdm.write(message, file=sys.stderr)
-        else:
+        tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
+        bars = list(tqdm._instances) if tqdm else []  # noqa: SLF001 -- nothing public lists the bars
+        if not (tqdm and bars):
             print(message, file=sys.stderr)
+            return
+        with tqdm.get_lock():
+            for bar in bars:
+                bar.clear(nolock=True)
+            print(message, file=sys.stderr)
+            for bar in bars:
+                bar.refresh(nolock=True)
 
 
 @contextlib.contextmanager
