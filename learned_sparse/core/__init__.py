@@ -20,6 +20,7 @@ from learned_sparse.core.errors import (
     wrong_path,
 )
 from learned_sparse.core.files import (
+    TRAINING_INDEX,
     atomic_write,
     check_name,
     checkpoint_folder,
@@ -74,6 +75,7 @@ __all__ = [
     "MAX_IMPACT",
     "NO_TERMS",
     "RESERVED",
+    "TRAINING_INDEX",
     "CommandParser",
     "Document",
     "Encoder",

@@ -21,6 +21,8 @@ from typing import Any, BinaryIO
 from learned_sparse.core.errors import DISK_FULL, LearnedSparseError, error_number, not_found, unwritable
 from learned_sparse.core.locks import locked
 
+TRAINING_INDEX = "bm25-of-training"
+"""Name of the index that training mines in; "bm25" may be another's, or be read at that moment."""
 _FORBIDDEN = re.compile(r'^[-.]|[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
 _RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _CHECKSUM = "sha256"

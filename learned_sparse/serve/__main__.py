@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import load_collection
-from learned_sparse.core import CommandParser, LearnedSparseError, index_folder, run_main
+from learned_sparse.core import TRAINING_INDEX, CommandParser, LearnedSparseError, index_folder, run_main
 from learned_sparse.index import INDEX_MANIFEST, IndexNote
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def _indexes(options: argparse.Namespace) -> dict[str, Path]:
         else:
             parent = index_folder(collection, "bm25").parent
             folders = sorted(path.parent for path in parent.glob(f"*/{INDEX_MANIFEST}"))
+            folders = [folder for folder in folders if folder.name != TRAINING_INDEX]
             folders.sort(key=lambda folder: IndexNote.load(folder).scoring != "impact")
             if not folders:
                 raise LearnedSparseError(f"{parent}: no index; run make demo, or name indexes with --index DIR")

@@ -19,6 +19,7 @@ from encoders.training.recipe import Negatives, NegativeSource
 from learned_sparse.collections import read_run, write_run
 from learned_sparse.core import (
     EXPANDED,
+    TRAINING_INDEX,
     Document,
     LearnedSparseError,
     Query,
@@ -188,7 +189,7 @@ def bm25_run(
     the run and beside the index of ``collection`` name what they were made from; if it has changed, the texts are
     indexed and the queries searched again.
     """
-    index = index_folder(collection, "bm25-of-training")  # not "bm25", which other commands may be reading
+    index = index_folder(collection, TRAINING_INDEX)
     plain = hashlib.blake2b(digest_size=16)
     for document in texts:
         plain.update(f"{document.id}\0{document.text.partition(EXPANDED)[0]}\0".encode("utf-8", "surrogatepass"))

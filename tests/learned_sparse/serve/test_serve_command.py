@@ -53,8 +53,8 @@ def test_a_server_on_a_free_port(tmp_path: Path) -> None:
 
 
 def test_names_of_indexes(tmp_home: Path, tmp_path: Path) -> None:
-    """All indexes of the collection, impacts first; folders with the same name are called by their paths."""
-    for name, scoring in (("a", "bm25-text"), ("b", "impact")):
+    """All indexes but training's, impacts first; folders of the same name are called by their paths."""
+    for name, scoring in (("a", "bm25-text"), ("b", "impact"), ("bm25-of-training", "bm25-text")):
         (tmp_home / "indexes" / "pydoc" / name).mkdir(parents=True)
         IndexNote(scoring, (), {}).save(tmp_home / "indexes" / "pydoc" / name)
     assert list(serve._indexes(serve.parser().parse_args([]))) == ["b", "a"]
