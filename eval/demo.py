@@ -113,7 +113,7 @@ class _Lines:
 
     def __init__(self, execute: Callable[[Step], str | None], total: int) -> None:
         self._execute, self._total = execute, total
-        self._seconds = self._expected = 0.0
+        self._seconds = self._expected = 30.0  # so that the first steps, of seconds, decide little
         self.runner: Runner | None = None
 
     def __call__(self, step: Step) -> str | None:
