@@ -19,6 +19,7 @@ from encoders.encoding import new_model, save_checkpoint
 from encoders.training import load_recipe
 from encoders.training.data import load_source
 from learned_sparse.core import errors
+from learned_sparse.index import plain_files
 from tests.test_commands import main_of
 from tests.toy_data import save_collection, save_recipes
 
@@ -107,6 +108,13 @@ def test_bar_and_end(
     assert shown in terminal.getvalue()
     assert re.search(r"\d+%\||\d+ documents \[", terminal.getvalue())
     assert any(end.format(**named) in line for line in printed)
+
+
+def test_files_of_other_tools_have_a_bar(paths: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert sum(plain_files([paths["vectors"] / "vectors"]).documents) == 12
+    assert re.search(r"reading: +\d+%\|.* \d/1 ", terminal.getvalue())
 
 
 def test_no_bar_without_a_terminal(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError
+from learned_sparse.core import EMPTY_TERM, LearnedSparseError, progress_bar
 from learned_sparse.jsonvector import (
     MANIFEST,
     LineReader,
@@ -67,7 +67,8 @@ def encoded_files(folders: Sequence[Path]) -> VectorFiles:
 def plain_files(folders: Sequence[Path]) -> VectorFiles:
     """Vector files without a manifest, from other tools; every line is read and checked."""
     files = [file for folder in folders for file in vector_files(folder)]
-    counts = [[len(vector) or 1 for _, vector in read_vectors(file)] for file in files]
+    shown = progress_bar(files, "reading", "files")
+    counts = [[len(vector) or 1 for _, vector in read_vectors(file)] for file in shown]
     return VectorFiles(tuple(files), tuple(map(len, counts)), sum(map(sum, counts)))
 
 
