@@ -125,6 +125,8 @@ def figures(results: Results) -> dict[str, bytes]:
     with _matplotlib():
         for name in titles(results):
             figure = _scores(results) if name == _SCORES else _tradeoff(results, _TRADEOFFS[name])
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # computed once for both files
             files[f"{name}.svg"] = _saved(figure, "svg")
             files[f"{name}.png"] = _saved(figure, "png")
     return files
