@@ -205,8 +205,8 @@ def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]]) -> No
     lost = [pair for pair in before_done if pair in known - chosen - done]
     if lost:
         raise LearnedSparseError(
-            f"{folder}: has {len(before_done)} measured cells, of which {len(lost)} are neither chosen nor done in "
-            f"{home()} (the first: {', '.join(lost[0])}); {way_out}, or run the whole matrix"
+            f"{folder}: has {len(before_done)} measured cells; neither chosen nor done in {home()}: {len(lost)} "
+            f"(the first: {', '.join(lost[0])}); {way_out}, or run the whole matrix"
         )
 
 

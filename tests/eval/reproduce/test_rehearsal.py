@@ -40,11 +40,12 @@ SIMILAR = {
     "msmarco-passage": {
         "SparTerm weights of queries apart", "SparTerm term frequencies of queries", "ST exp-FLOPS", "SPLADE-l1",
         "SPLADE-max", "SpaDE k=5", "SpaDE expansion only", "SpaDE no docT5query", "SpaDE gamma=0.9", "UHD-BERT k=400",
-        "UHD-BERT k=200", "UHD-BERT one bucket, binarised", "DeepImpact",
+        "UHD-BERT k=200", "UHD-BERT one bucket", "UHD-BERT one bucket, binarised", "SpaDE no pruning",
+        "BM25 word pieces", "DeepImpact",
     },
     "small-real": {
         "SpaDE expansion only", "SPLADE max FLOPS 1e-2", "SparTerm", "SparTerm literal-only", "SpaDE weighting only",
-        "ST lexical-only",
+        "ST lexical-only", "UHD binarised",
     },
 }  # fmt: skip
 """Rows that differ in one setting, or in the data, from one that stays in this matrix or in another."""
