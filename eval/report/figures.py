@@ -238,7 +238,8 @@ def _tradeoff(results: Results, cost: Quantity) -> Figure:
 def _tradeoff_panels(results: Results, column: Json, cost: Quantity) -> list[tuple[Json, str, dict[str, list[_Mark]]]]:
     """The panels of a column with their titles and marks by name: first the best row of each system.
 
-    Curves, rows whose points are joined, have a panel of their own if all their points are more than ``MOST_MARKS``.
+    Curves, rows whose points are joined, have a panel of their own if all their points are more than ``MOST_MARKS``. Of
+    a curve with more points, ``MOST_MARKS`` evenly spaced ones are drawn, with both ends.
     """
     best = {mark.name: [mark] for mark in _best_marks(results, column, cost)}
     curves: dict[str, list[_Mark]] = {}
@@ -247,9 +248,15 @@ def _tradeoff_panels(results: Results, column: Json, cost: Quantity) -> list[tup
             curves.setdefault(str(row["curve"]), []).append(mark)
     curves = {name: sorted(marks, key=lambda mark: mark.cost) for name, marks in curves.items() if len(marks) > 1}
     together = sum(map(len, curves.values())) <= MOST_MARKS
-    groups = [curves] if curves and together else [{name: marks[:MOST_MARKS]} for name, marks in curves.items()]
+    groups = [curves] if curves and together else [{name: _thinned(marks)} for name, marks in curves.items()]
     name = column["name"]
     return [(column, name, best)] * bool(best) + [(column, f"{name}: {', '.join(group)}", group) for group in groups]
+
+
+def _thinned(marks: Sequence[_Mark]) -> list[_Mark]:
+    if len(marks) <= MOST_MARKS:
+        return list(marks)
+    return [marks[round(place)] for place in np.linspace(0, len(marks) - 1, MOST_MARKS)]
 
 
 def _draw_tradeoff(

@@ -122,6 +122,14 @@ def test_curves_of_more_than_eight_points_have_panels_of_their_own() -> None:
     assert all(sum(map(len, marks.values())) <= figures_module.MOST_MARKS for _, _, marks in panels)
 
 
+def test_a_long_curve_keeps_its_ends() -> None:
+    marks = [figures_module._Mark(str(number), "word pieces", 0.5, 0.0, 0.0, float(number)) for number in range(20)]
+    drawn = figures_module._thinned(marks)
+    assert len(drawn) == figures_module.MOST_MARKS
+    assert (drawn[0], drawn[-1]) == (marks[0], marks[-1])
+    assert figures_module._thinned(marks[:5]) == marks[:5]
+
+
 def test_flops_of_words_are_not_beside_those_of_word_pieces() -> None:
     flops, time = (next(cost for cost in COSTS if cost.key == key) for key in ("FLOPS", "ms/query"))
     panel = Figure().subplots()
