@@ -1,12 +1,14 @@
 # Every target makes .venv on its first use, and again when what it is made from changes.
 # Options: PYTHON=python3.12 (any Python from 3.11 on), MODELS=splade (what `make demo` trains), V=1 (its commands),
-# BENCH=searching (what `make bench` measures), WORKERS=4 (processes that run the tests, of some 3 GB each).
+# BENCH=searching (what `make bench` measures), WORKERS=4 (processes that run the tests, of some 3 GB each),
+# VENV=DIR (another environment, so that two Pythons can take turns).
 
 PYTHON ?= python3
 MODELS ?=
 V ?=
 BENCH ?=
 AGAIN ?=
+VENV ?= .venv
 WORKERS ?= 2
 
 # The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
@@ -15,20 +17,22 @@ numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests
 # A test that takes all kinds of rows in `make test-faults`, and two of them in CI.
 by_hand := tests/eval/reproduce/test_reproduce.py::test_the_displayed_commands_of_every_other_kind_of_row
 
-ready := .venv/.ready
-bin := .venv/bin
+ready := $(VENV)/.ready
+bin := $(VENV)/bin
 
-.PHONY: help demo test test-slow test-faults test-rehearsals test-gpu test-browser check bench clean
+.PHONY: help demo test test-jvm test-slow test-faults test-rehearsals test-neighbours test-gpu test-browser check bench clean
 
 help:
 	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
 	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade uhd\"); V=1 shows all commands"
 	@echo "make demo MODELS=all      the same with SparTerm and UHD-BERT as well: about three times the time"
 	@echo "make test                 the checks, then the tests"
+	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
 	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: up to two hours"
 	@echo "make test-faults AGAIN=1  only what failed in the last such run; adds to its page"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
+	@echo "make test-neighbours      install the engines and servers that exports are for, and load exports into them"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make test-browser         the tests of the local page in Chromium; without one it fails and says how to get it"
 	@echo "make check                style, types, imports between packages, size of folders and files, portability"
@@ -42,12 +46,19 @@ demo: $(ready)
 test: check
 	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
+test-jvm: $(ready)
+	$(bin)/python -m pytest --numprocesses $(WORKERS) -m 'jvm and not slow and not published'
+
 test-slow: $(ready)
 	$(bin)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m 'slow and not published'
 	LEARNED_SPARSE_DTYPE=bf16 $(bin)/python -m pytest --numprocesses $(WORKERS) -m 'not jvm and not published' $(numbers)
 
 test-rehearsals: $(ready)
 	RELIABILITY=full $(bin)/python -m pytest tests/eval/reproduce/test_rehearsal.py -m slow -k every_row --numprocesses $(WORKERS)
+
+test-neighbours: $(ready)
+	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[neighbours]'
+	NO_SKIPS=1 $(bin)/python -m pytest tests/learned_sparse/export tests/learned_sparse/search tests/eval/costs -m 'not published'
 
 test-gpu: $(ready)
 	$(bin)/python -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "error: torch finds no GPU")'
@@ -80,12 +91,12 @@ bench: $(ready)
 	$(bin)/python -m tests.benchmarks.report
 
 clean:
-	rm -rf .venv
+	rm -rf $(VENV)
 
 $(ready): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: $(PYTHON) is missing or older than Python 3.11; name a newer one: make PYTHON=/path/to/python3.12"; exit 1; }
-	$(PYTHON) -m venv .venv || { \
+	$(PYTHON) -m venv $(VENV) || { \
 	  echo "error: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	$(bin)/python -m pip install --constraint constraints.txt --editable '.[train,data,demo,dev]'
 	touch $@

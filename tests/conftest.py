@@ -109,13 +109,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report a skipped jvm test as failed, unless shared data or a GPU is missing."""
+    """Report a skipped jvm test as failed (with ``NO_SKIPS`` any skipped test), unless data or a GPU is missing."""
     report = yield
     may_be_skipped = "shared_data" in getattr(item, "fixturenames", ()) or item.get_closest_marker("gpu")
-    if report.skipped and item.get_closest_marker("jvm") and not may_be_skipped:
+    must_run = item.get_closest_marker("jvm") or os.environ.get("NO_SKIPS")
+    if report.skipped and must_run and not may_be_skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid}: a test marked jvm must not be skipped ({reason})"
+        report.longrepr = f"{item.nodeid}: must not be skipped ({reason})"
     return report
 
 

@@ -1,4 +1,4 @@
-"""The rule that a skipped Java test is a failure, tested in a separate test session."""
+"""The rules that make a skipped test a failure, tested in a separate test session."""
 
 from __future__ import annotations
 
@@ -28,11 +28,18 @@ def test_without_data(shared_data):
 
 @pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["alone", "two"])
 @pytest.mark.parametrize(
-    ("mark", "status", "closing"), [("jvm", 1, "1 failed, 1 skipped, 1 error"), ("slow", 0, "3 skipped")]
+    ("mark", "no_skips", "status", "closing"),
+    [
+        ("jvm", "", 1, "1 failed, 1 skipped, 1 error"),
+        ("slow", "", 0, "3 skipped"),
+        ("slow", "1", 1, "1 failed, 1 skipped, 1 error"),
+    ],
 )
 def test_skipped_java_test_is_a_failure(
-    tmp_path: Path, root: Path, python: Any, mark: str, status: int, closing: str, workers: tuple[str, ...]
-) -> None:
+    tmp_path: Path, root: Path, python: Any, mark: str, no_skips: str, status: int, closing: str,
+    workers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("NO_SKIPS", no_skips)
     folder = tmp_path / "checkout" / "tests"
     folder.mkdir(parents=True)
     shutil.copy(root / "tests" / "conftest.py", folder)
@@ -41,4 +48,4 @@ def test_skipped_java_test_is_a_failure(
     session = python("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:faulthandler", *workers, cwd=folder.parent)
     assert session.returncode == status, session.stdout
     assert f"{closing} in" in session.stdout.splitlines()[-1]
-    assert ("a test marked jvm must not be skipped" in session.stdout) is bool(status)
+    assert (": must not be skipped (no Java here)" in session.stdout) is bool(status)

@@ -52,7 +52,21 @@ def test_ci_runs_the_slow_tests_too(folder: Path, root: Path) -> None:
     slow, bf16 = make(folder, "-n", "test-slow").stdout.splitlines()[-2:]
     assert slow.endswith("-m 'slow and not published'")
     assert bf16.startswith("LEARNED_SPARSE_DTYPE=bf16 .venv/bin/python -m pytest ")
-    assert (root / ".ci" / "run").read_text(encoding="utf-8").endswith("make test\nexec make test-slow\n")
+    assert "\nmake test\nmake test-slow\n" in (root / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_another_python_has_its_own_environment(folder: Path) -> None:
+    """As ``.ci/run`` asks for it, where Python 3.12 is there."""
+    lines = make(folder, "-n", "test-jvm", "PYTHON=python3.12", "VENV=.venv-3.12").stdout.splitlines()
+    assert any(line.startswith("python3.12 -m venv .venv-3.12 ") for line in lines)
+    assert lines[-1].startswith(".venv-3.12/bin/python -m pytest ")
+    assert "-m 'jvm and not slow and not published'" in lines[-1]
+
+
+def test_engines_that_are_missing_are_failures(folder: Path) -> None:
+    *_, install, tests = make(folder, "-n", "test-neighbours").stdout.splitlines()
+    assert "'.[neighbours]'" in install
+    assert tests.startswith("NO_SKIPS=1 .venv/bin/python -m pytest tests/learned_sparse/export ")
 
 
 def test_gpu_tests_need_a_gpu(folder: Path) -> None:

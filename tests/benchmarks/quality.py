@@ -2,7 +2,8 @@
 
 Each contender trains the same start weights on the same queries and hard negatives, in as many steps of the same batch
 as it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with equally many
-trials for each. Then other seeds are trained, and the test splits are searched once. Steps that are done are kept.
+trials for each. The best contender of each group on dev is trained with more seeds, ours also for longer, and the test
+splits are searched once. Steps that are done are kept.
 ``python -m tests.benchmarks.report`` writes the table into README.md.
 """
 
@@ -26,7 +27,9 @@ import yaml
 from eval.measures import evaluate
 from learned_sparse.collections import load_collection, read_run
 from learned_sparse.core import LearnedSparseError, atomic_write, positive, read_json, run_main, write_json
+from tests.benchmarks import harness
 
+PACKAGES = ("torch", "transformers", "sentence-transformers")
 TRAINED = ("msmarco-mini", "squad-sent")
 TESTS = (("msmarco-mini", "test"), ("squad-sent", "test"), ("scifact", "test"), ("vaswani", "test"))
 MEASURE = "nDCG@10"
@@ -34,38 +37,54 @@ BATCH, NEGATIVES = 16, 2
 SEEDS = (0, 1, 2)
 RATES = (1e-4, 2e-4)
 """Learning rates of the dev trials of each contender."""
-QUERIES = 3000
-"""Training queries of each collection, drawn once."""
+QUERIES = 6000
+"""Training queries of each collection, drawn once; msmarco-mini has 5,980."""
 POOL = 3000
 """Documents of each collection for the dev trials, drawn once, beside the relevant ones."""
 CANDIDATES = {"bm25": 4, "student": 4}
 """Hard negatives of each query that the teacher scores, drawn from the first DEPTH hits of each searcher."""
 DEPTH = 50
-TEACHER_STEPS = 300
-PROBES = (4, 20)
+TEACHER_STEPS = 400
+RERANKED = 20
+"""Hits of BM25 for each dev query that the teacher re-ranks, to see what it knows."""
+PROBES = (3, 9)
 """Steps of two short trainings; the difference of their CPU times gives the time of a step."""
+LONGER = 4
+"""How many times the minutes our own contenders are trained for besides, with each seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One way of training; ``recipe`` changes our recipe, ``loss`` names that of sentence-transformers."""
+    """One way of training; ``recipe`` changes our recipe, ``loss`` names that of sentence-transformers.
+
+    The best of each ``group`` on dev queries is searched for test queries.
+    """
 
     title: str
+    group: str
     recipe: Mapping[str, Any] | None = None
     loss: str | None = None
     teacher: bool = False
 
 
 CONTENDERS = {
-    "plain": Contender(title="ours: plain", recipe={}),
+    "plain": Contender(title="ours: plain", group="plain", recipe={}),
     "distilled": Contender(
-        title="ours: distilled", teacher=True,
+        title="ours: distilled", group="distilled", teacher=True,
         recipe={"stages": [{"name": "ranking", "distillation": {"kl": 1.0}}]},
     ),
-    "peer": Contender(title="sentence-transformers: SpladeLoss, MultipleNegativesRanking", loss="ranking"),
-    "peer-cached": Contender(title="sentence-transformers: CachedSpladeLoss, MultipleNegativesRanking", loss="cached"),
-    "peer-kl": Contender(title="sentence-transformers: SpladeLoss, DistillKLDiv", loss="kl", teacher=True),
-    "peer-margin": Contender(title="sentence-transformers: SpladeLoss, MarginMSE", loss="margin", teacher=True),
+    "peer": Contender(
+        title="sentence-transformers: SpladeLoss, MultipleNegativesRanking", group="peer", loss="ranking",
+    ),
+    "peer-cached": Contender(
+        title="sentence-transformers: CachedSpladeLoss, MultipleNegativesRanking", group="peer", loss="cached",
+    ),
+    "peer-kl": Contender(
+        title="sentence-transformers: SpladeLoss, DistillKLDiv", group="peer distilled", loss="kl", teacher=True,
+    ),
+    "peer-margin": Contender(
+        title="sentence-transformers: SpladeLoss, MarginMSE", group="peer distilled", loss="margin", teacher=True,
+    ),
 }  # fmt: skip
 
 
@@ -209,15 +228,18 @@ class Work:
 
     # -- training ------------------------------------------------------------------------------------------------------
 
-    def recipe(self, contender: str, rate: float, steps: int, seed: int) -> dict[str, Any]:
-        """Our recipe of a contender: for sentence-transformers it names the same data."""
-        run = "candidates" if CONTENDERS[contender].teacher else "bm25"
+    def recipe(self, contender: str, rate: float, steps: int, seed: int, *, probe: bool = False) -> dict[str, Any]:
+        """Our recipe of a contender: for sentence-transformers it names the same data.
+
+        A probe measures time before there is a teacher: it takes BM25's hits for candidates, with scores of 0.
+        """
+        run = "candidates" if CONTENDERS[contender].teacher and not probe else "bm25"
         data = []
         for name in TRAINED:
             source = {"collection": str(self.collection(name)), "split": "train"}
             source["run"] = str(self.folder / "runs" / f"{run}.{name}.train.trec")
             if CONTENDERS[contender].teacher:
-                source["scores"] = str(self.folder / "scores" / f"{name}.tsv")
+                source["scores"] = str(self.zeros(name) if probe else self.folder / "scores" / f"{name}.tsv")
             data.append(source)
         stage: dict[str, Any] = {
             "name": "ranking", "steps": steps, "batch_size": BATCH, "learning_rate": rate,
@@ -232,6 +254,18 @@ class Work:
             "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": data, "stages": [stage],
             "negatives": {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": DEPTH},
         }  # fmt: skip
+
+    def zeros(self, name: str) -> Path:
+        """Scores of 0 for BM25's hits and the relevant documents of the training queries."""
+        path = self.folder / "rates" / f"{name}.tsv"
+        if not path.exists():
+            run, lines = read_run(self.bm25_run(name, "train")), []
+            for query, relevant in load_collection(self.collection(name)).qrels("train").items():
+                documents = dict.fromkeys([*relevant, *(document for document, _ in run.get(query, ()))])
+                lines += [f"{query}\t{document}\t0\n" for document in documents]
+            with atomic_write(path) as file:
+                file.write("".join(lines).encode())
+        return path
 
     def start(self) -> Path:
         """The start weights of all: one step at a learning rate of almost 0."""
@@ -248,13 +282,13 @@ class Work:
         return self.command("encoders.train", "--recipe", path, "--output", folder, "--quiet", "--overwrite")
 
     def train(
-        self, contender: str, rate: float, steps: int, seed: int, folder: Path | None = None
+        self, contender: str, rate: float, steps: int, seed: int, probe: Path | None = None
     ) -> tuple[Path, float]:
-        """A trained model, and the CPU seconds of its training (0 if it was there)."""
-        folder = folder or self.folder / "models" / f"{contender}.{rate:g}.{seed}"
+        """A trained model, and the CPU seconds of its training (0 if it was there); ``probe``: folder of a probe."""
+        folder = probe or self.folder / "models" / f"{contender}.{rate:g}.{steps}.{seed}"
         if folder.exists() and not (folder / "training" / "state").exists() and (folder / "config.json").exists():
             return folder, 0.0
-        recipe = self.recipe(contender, rate, steps, seed)
+        recipe = self.recipe(contender, rate, steps, seed, probe=probe is not None)
         loss = CONTENDERS[contender].loss
         if loss is None:
             return folder, self.ours(recipe, folder)
@@ -263,8 +297,8 @@ class Work:
             file.write(yaml.safe_dump(recipe).encode())
         return folder, self.command("tests.benchmarks.quality_peer", path, loss, self.start(), folder)
 
-    def steps(self, contender: str) -> int:
-        """Steps in the given minutes of one core, from the CPU time of two short trainings."""
+    def steps(self, contender: str, times: int = 1) -> int:
+        """Steps in the given minutes of one core, ``times`` as long, from the CPU time of two short trainings."""
         path = self.folder / "rates" / f"{contender}.json"
         if not path.exists():
             seconds = []
@@ -274,7 +308,7 @@ class Work:
                 seconds.append(self.train(contender, RATES[0], steps, 0, folder)[1])
                 shutil.rmtree(folder)
             write_json(path, {"seconds_per_step": (seconds[1] - seconds[0]) / (PROBES[1] - PROBES[0])})
-        return max(2, round(60 * self.minutes / float(read_json(path)["seconds_per_step"])))
+        return max(2, round(60 * self.minutes * times / float(read_json(path)["seconds_per_step"])))
 
     # -- the teacher ---------------------------------------------------------------------------------------------------
 
@@ -323,49 +357,87 @@ class Work:
             )  # fmt: skip
         return path
 
+    def reranked(self, teacher: Path) -> dict[str, float]:
+        """Means of the measure on dev queries: of BM25, and of its first hits re-ranked by the teacher."""
+        path = self.folder / "reranked.json"
+        if not path.exists():
+            means = []
+            for name in TRAINED:
+                output = self.folder / "reranked" / name
+                self.command(
+                    "eval.rerank", "--collection", self.collection(name), "--split", "dev", "--run",
+                    f"bm25={self.bm25_run(name, 'dev')}", "--cross-encoder", teacher, "--depth", RERANKED,
+                    "--max-length", 160, "--output", output,
+                )  # fmt: skip
+                (run,) = output.glob("*.txt")
+                means.append([mean(self.scores(path, name, "dev")) for path in (self.bm25_run(name, "dev"), run)])
+            bm25, teacher_means = (sum(column) / len(means) for column in zip(*means, strict=True))
+            write_json(path, {"BM25": bm25, "teacher": teacher_means})
+        return dict(read_json(path))
+
     # -- the comparison ------------------------------------------------------------------------------------------------
 
     def trial(self, contender: str, rate: float) -> float:
         """Mean over the trained collections of the measure on dev queries, in the pools."""
         model, _ = self.train(contender, rate, self.steps(contender), SEEDS[0])
-        means = []
-        for name in TRAINED:
-            values = self.scores(self.run(model, name, "dev", pool=True), name, "dev")
-            means.append(sum(values.values()) / len(values))
+        means = [mean(self.scores(self.run(model, name, "dev", pool=True), name, "dev")) for name in TRAINED]
         return sum(means) / len(means)
 
     def result(self) -> dict[str, Any]:
         """Do everything that is missing; settings, trials, and the scores of all test queries."""
         self.each(self.bm25_run, [(name, "train") for name in TRAINED])
         self.start()
-        steps = {"plain": self.steps("plain")}
-        first = self.train("plain", RATES[0], steps["plain"], SEEDS[0])[0]
-        teacher = self.teacher()
+        steps = {name: self.steps(name) for name in CONTENDERS}  # one after the other: of a quiet machine
+
+        def student() -> Path:
+            model = self.train("plain", RATES[0], steps["plain"], SEEDS[0])[0]
+            for name in TRAINED:
+                self.run(model, name, "train")
+            return model
+
+        teacher, first = self.each(lambda function: function(), [(self.teacher,), (student,)])
         self.each(lambda name: self.teach(name, teacher, first), [(name,) for name in TRAINED])
-        for contender in CONTENDERS:  # one after the other: a rate is that of a quiet machine
-            steps[contender] = self.steps(contender)
         trials = [(contender, rate) for contender in CONTENDERS for rate in RATES]
         dev = dict(zip(trials, self.each(self.trial, trials), strict=True))
         chosen = {name: max((dev[name, rate], rate) for rate in RATES)[1] for name in CONTENDERS}
-        models = [(name, seed) for seed in SEEDS for name in CONTENDERS]
-        scores = dict(zip(models, self.each(lambda n, s: self.tested(n, chosen[n], steps[n], s), models), strict=True))
+        groups = dict.fromkeys(each.group for each in CONTENDERS.values())
+        final = [
+            max((dev[name, chosen[name]], name) for name, each in CONTENDERS.items() if each.group == group)[1]
+            for group in groups
+        ]
+        rows = {name: (name, steps[name]) for name in final}
+        longer = {f"{name}, {LONGER} times the minutes": name for name in final if CONTENDERS[name].loss is None}
+        rows |= {title: (name, self.steps(name, LONGER)) for title, name in longer.items()}
+        models = [(row, seed) for row in rows for seed in SEEDS]
+        scores = self.each(
+            lambda row, seed: self.tested(rows[row][0], chosen[rows[row][0]], rows[row][1], seed), models
+        )
+        tests = dict(zip(models, scores, strict=True))
         bm25 = {f"{name} {split}": self.scores(self.bm25_run(name, split), name, split) for name, split in TESTS}
         return {
             "toy": self.toy, "titles": {name: each.title for name, each in CONTENDERS.items()},
-            "minutes": self.minutes, "measure": MEASURE, "steps": steps,
+            "minutes": self.minutes, "measure": MEASURE,
+            "steps": {**steps, **{row: number for row, (_, number) in rows.items()}},
             "sizes": {
-                "batch": BATCH, "hard_negatives": NEGATIVES, "training_queries": self.few(QUERIES) * len(TRAINED),
-                "teacher_steps": TEACHER_STEPS,
+                "batch": BATCH, "hard_negatives": NEGATIVES, "teacher_steps": TEACHER_STEPS,
+                "training_queries": sum(len(load_collection(self.collection(name)).qrels("train")) for name in TRAINED),
             },
+            "reranked": self.reranked(teacher),
             "dev": {name: {f"{rate:g}": dev[name, rate] for rate in RATES} for name in CONTENDERS},
             "learning_rate": chosen, "trained": [f"{name} test" for name in TRAINED], "bm25": bm25,
-            "tests": {name: [scores[name, seed] for seed in SEEDS] for name in CONTENDERS},
+            "tests": {row: [tests[row, seed] for seed in SEEDS] for row in rows},
+            "environment": {"machine": harness.environment(), "versions": harness.installed(*PACKAGES)},
         }  # fmt: skip
 
     def tested(self, contender: str, rate: float, steps: int, seed: int) -> dict[str, dict[str, float]]:
         """The measure of each test query, by collection and split."""
         model, _ = self.train(contender, rate, steps, seed)
         return {f"{name} {split}": self.scores(self.run(model, name, split), name, split) for name, split in TESTS}
+
+
+def mean(values: Mapping[str, float]) -> float:
+    """Mean over queries."""
+    return sum(values.values()) / len(values)
 
 
 if __name__ == "__main__":

@@ -16,32 +16,39 @@ Scores = Mapping[str, Mapping[str, float]]
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """BM25 and all contenders: steps, dev, means of the tests, and the difference of the reference from each."""
+    """BM25 and all contenders: steps, dev, means of the tests, and differences from BM25 and from the reference."""
     columns = list(result["bm25"])
-    reference = result["tests"][REFERENCE]
-    gain = f"{result['titles'][REFERENCE]} minus this, 95 %"
+    tests: dict[str, Sequence[Scores]] = {"BM25": [result["bm25"]], **result["tests"]}
     lines = [
-        f"| {result['measure']} | steps | dev | {' | '.join(columns)} | {gain} |",
-        f"|---|--:|--:|{'--:|' * len(columns)}--:|",
+        f"| {result['measure']} | steps | dev | {' | '.join(columns)} | minus BM25 | {REFERENCE} minus this |",
+        f"|---|--:|--:|{'--:|' * len(columns)}--:|--:|",
     ]
-    rows = {"BM25": [result["bm25"]], **{title: result["tests"][name] for name, title in result["titles"].items()}}
-    names = {title: name for name, title in result["titles"].items()}
-    for title, seeds in rows.items():
-        name = names.get(title)
-        steps = "" if name is None else f"{result['steps'][name]:,}"
-        dev = "" if name is None else f"{max(result['dev'][name].values()):.3f}"
-        means = " | ".join(_mean(seeds, column) for column in columns)
-        gain = "" if name == REFERENCE else "{:+.3f} ({:+.3f} to {:+.3f})".format(
-            *difference(reference, seeds, result["trained"])
-        )  # fmt: skip
-        lines.append(f"| {title} | {steps} | {dev} | {means} | {gain} |")
-    sizes = result["sizes"]
+    for row in dict.fromkeys(["BM25", *result["titles"], *result["tests"]]):
+        name, _, longer = row.partition(", ")
+        title = result["titles"].get(name, row) + (f", {longer}" if longer else "")
+        steps = f"{result['steps'][row]:,}" if row in result["steps"] else ""
+        dev = f"{max(result['dev'][row].values()):.3f}" if row in result["dev"] else ""
+        cells = [title, steps, dev, *[""] * len(columns), "", ""]
+        if row in tests:
+            cells[3:-2] = [_mean(tests[row], column) for column in columns]
+            pairs = (("BM25", row, "BM25"), (REFERENCE, REFERENCE, row))
+            cells[-2:] = [
+                "" if row == itself
+                else "{:+.3f} ({:+.3f} to {:+.3f})".format(*difference(tests[one], tests[two], result["trained"]))
+                for itself, one, two in pairs
+            ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    sizes, reranked = result["sizes"], result["reranked"]
     text = (
-        f"Each model: {result['minutes']:g} minutes of one core, {sizes['training_queries']:,} training queries, "
-        f"batches of {sizes['batch']} queries with {sizes['hard_negatives']} hard negatives, the better of "
-        f"{len(result['dev'][REFERENCE])} learning rates on dev queries (in pools of documents), {len(reference)} "
-        f"seeds. The difference is the mean of {' and '.join(result['trained'])}; its interval resamples seeds and "
-        "queries. The time of the teacher and of its scores is not counted: all distilled rows use the same scores."
+        f"Each model: {result['minutes']:g} minutes of one core (where it says so, longer), "
+        f"{sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
+        f"{sizes['hard_negatives']} hard negatives. *Dev*: the better of {len(result['dev'][REFERENCE])} learning "
+        "rates, in pools of documents; of both rows of sentence-transformers without a teacher, and of both with one, "
+        f"the better on dev is tested. Tests: whole collections, {len(result['tests'][REFERENCE])} seeds (mean, "
+        f"standard deviation). Differences: means of {' and '.join(result['trained'])}; their 95 % intervals resample "
+        f"seeds and queries. The teacher ({sizes['teacher_steps']} steps) re-ranks BM25's first hits of dev queries "
+        f"from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}; its time is not counted: all distilled rows use "
+        "the same scores."
     )
     return "\n".join([*lines, "", text])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
-from tests.benchmarks import quality_table, run, versions
+from tests.benchmarks import quality_table, run, scale, versions
 from tests.benchmarks.harness import ROOT
 from tests.benchmarks.targets import TARGETS, Target
 
@@ -31,7 +31,9 @@ def main(argv: list[str] | None = None) -> int:
         readme = with_section(readme, QUALITY, quality_table.markdown(read_result(quality)), options.readme)
     texts = {
         options.readme: readme,
-        options.results / "README.md": full(results) + compared(options.results / "versions.json"),
+        options.results / "README.md": full(results)
+        + by_itself(options.results / "versions.json", "tests.benchmarks.versions --before DIR", versions.markdown)
+        + by_itself(options.results / "scale.json", "tests.benchmarks.scale", scale.markdown),
     }
     for path, text in texts.items():
         if options.check:
@@ -110,13 +112,13 @@ def full(results: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compared(path: Path) -> str:
-    """Section on two versions of this project, if ``tests.benchmarks.versions`` wrote its result."""
+def by_itself(path: Path, command: str, markdown: Callable[[Any], str]) -> str:
+    """Section of a benchmark that ``tests.benchmarks.run`` does not run, if its result is there."""
     if not path.is_file():
         return ""
     result = read_json(path)
-    head = "\n## versions\n\nWritten by `python -m tests.benchmarks.versions --before DIR`.\n\n"
-    return f"{head}{versions.markdown(result)}\n\n{machine({**result, 'seconds': 0})}\n"
+    head = f"\n## {path.stem}\n\nMeasured by `python -m {command}`.\n\n"
+    return f"{head}{markdown(result)}\n\n{machine(result)}\n"
 
 
 def _line(target: Target, result: Mapping[str, Any] | None) -> str:

@@ -14,7 +14,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,12 @@ def main(argv: list[str] | None = None) -> int:
             write_vectors(folder / "vectors", documents)
             for workers in options.workers:
                 rows += [measured(step, folder, model, documents, workers) for step in ("encode", "index", "search")]
-    environment = {"machine": harness.environment(), "versions": harness.installed("ray", "torch", "pyserini")}
+    result = {
+        "rows": rows, "environment": harness.environment(), "versions": harness.installed("ray", "torch", "pyserini"),
+    }  # fmt: skip
     if options.output:
-        write_json(options.output, {"rows": rows, **environment})
-    print(table(rows))
+        write_json(options.output, result)
+    print(markdown(result))
     return 0
 
 
@@ -171,13 +173,32 @@ def write_vectors(folder: Path, documents: int) -> None:
     ).save(folder)  # fmt: skip
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows in Markdown."""
-    lines = [f"| {' | '.join(COLUMNS)} |", "|--:|---|---|" + "--:|" * (len(COLUMNS) - 3)]
-    values = (
-        [f"{row[name]:,}" if isinstance(row[name], int | float) else row[name] for name in COLUMNS] for row in rows
+def markdown(result: Mapping[str, Any]) -> str:
+    """The rows, and how memory grows from the smallest to the largest collection."""
+    rows = result["rows"]
+    about = (
+        f"Encoding: a model of one layer, texts of {WORDS} words. Index and search: synthetic vectors of {TERMS} "
+        f"terms, {QUERIES} queries of {QUERY_TERMS} terms, {HITS:,} hits; with Ray as a set of shards. *Seconds* are "
+        "those of the whole process; *per second* is documents, or queries, without its start."
     )
-    return "\n".join([*lines, *(f"| {' | '.join(line)} |" for line in values)])
+    lines = [
+        about,
+        "",
+        f"| {' | '.join(COLUMNS)} |",
+        "|--:|---|---|" + "--:|" * (len(COLUMNS) - 3),
+    ]
+    for row in rows:
+        values = [f"{row[name]:,}" if isinstance(row[name], int | float) else row[name] for name in COLUMNS]
+        lines.append(f"| {' | '.join(values)} |")
+    small, large = (bound(row["documents"] for row in rows) for bound in (min, max))
+    memory = {(row["documents"], row["engine"], row["step"]): row["memory, MB"] for row in rows}
+    growth = [
+        f"{step}, {engine}: {memory[large, engine, step] - megabytes:+,} MB"
+        for (documents, engine, step), megabytes in memory.items()
+        if documents == small
+    ]
+    lines += ["", f"Memory for {large:,} documents minus that for {small:,}: {'; '.join(growth)}."]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

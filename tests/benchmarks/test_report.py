@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from tests.benchmarks import encoding, report, run
+from tests.benchmarks import encoding, quality_table, report, run
 from tests.benchmarks.agreement import agreement, require_same, spread
 from tests.benchmarks.targets import TARGETS, Measurement, Target
 
@@ -143,3 +143,55 @@ def test_agreement_of_vectors() -> None:
     with pytest.raises(RuntimeError, match="nothing to compare"):
         agreement(ours, {"a": {"x": 3}})
     assert spread({"a": {"x": 1}, "b": {"y": 1}}) == 0.0
+
+
+def test_a_million_documents_have_a_section(paths: tuple[Path, Path]) -> None:
+    rows = [
+        {
+            "documents": documents, "engine": engine, "step": "index", "seconds": 1.5, "per second": 2000.0,
+            "memory, MB": memory, "disk, MB": 3,
+        }
+        for documents, engine, memory in [
+            (10_000, "one process", 500), (10_000, "Ray, 2 workers", 900), (1_000_000, "one process", 640),
+            (1_000_000, "Ray, 2 workers", 890),
+        ]
+    ]  # fmt: skip
+    (paths[0] / "scale.json").write_text(json.dumps({**ABOUT, "rows": rows}))
+    call(paths)
+    text = (paths[0] / "README.md").read_text()
+    assert "## scale\n\nMeasured by `python -m tests.benchmarks.scale`." in text
+    assert "| 1,000,000 | one process | index | 1.5 | 2,000.0 | 640 | 3 |" in text
+    assert (
+        "1,000,000 documents minus that for 10,000: index, one process: +140 MB; index, Ray, 2 workers: -10 MB." in text
+    )
+
+
+def test_quality_at_equal_minutes() -> None:
+    """Contenders that were not tested have dev scores only; differences are those of the trained collections."""
+    bm25 = {"a test": {f"q{number}": 0.5 for number in range(40)}, "z test": {"q": 0.75}}
+
+    def seeds(*means: float) -> list[dict[str, dict[str, float]]]:
+        return [{"a test": dict.fromkeys(bm25["a test"], mean), "z test": {"q": 0.25}} for mean in means]
+
+    result = {
+        "measure": "nDCG@10", "minutes": 8,
+        "titles": {"plain": "ours: plain", "distilled": "ours: distilled", "peer": "P"},
+        "steps": {"plain": 100, "distilled": 90, "peer": 30, "distilled, 4 times the minutes": 360},
+        "dev": {name: {"0.0001": 0.4, "0.0002": 0.45} for name in ("plain", "distilled", "peer")},
+        "sizes": {"batch": 16, "hard_negatives": 2, "training_queries": 12000, "teacher_steps": 400},
+        "reranked": {"BM25": 0.5, "teacher": 0.875}, "trained": ["a test"], "bm25": bm25,
+        "tests": {
+            "plain": seeds(0.5, 0.5, 0.5), "distilled": seeds(0.55, 0.6, 0.65),
+            "distilled, 4 times the minutes": seeds(0.7, 0.7, 0.7),
+        },
+    }  # fmt: skip
+    lines = quality_table.markdown(result).splitlines()
+    assert lines[0] == "| nDCG@10 | steps | dev | a test | z test | minus BM25 | distilled minus this |"
+    assert lines[2] == "| BM25 |  |  | 0.500 | 0.750 |  | +0.100 (+0.050 to +0.150) |"
+    assert lines[3].startswith(
+        "| ours: plain | 100 | 0.450 | 0.500 ± 0.000 | 0.250 ± 0.000 | +0.000 (+0.000 to +0.000) |"
+    )
+    assert lines[4].endswith("| 0.600 ± 0.050 | 0.250 ± 0.000 | +0.100 (+0.050 to +0.150) |  |")
+    assert lines[5] == "| P | 30 | 0.450 |  |  |  |  |"
+    assert lines[6].startswith("| ours: distilled, 4 times the minutes | 360 |  | 0.700 ± 0.000 |")
+    assert "re-ranks BM25's first hits of dev queries from 0.500 to 0.875" in lines[-1]
