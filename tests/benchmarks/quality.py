@@ -2,8 +2,8 @@
 
 Each contender trains the same start weights on the same queries and hard negatives, in as many steps of the same batch
 as it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with equally many
-trials for each. The best contender of each group on dev is trained with more seeds, ours also for longer, and the test
-splits are searched once. Steps that are done are kept.
+trials for each. The best contender of each group on dev is trained with more seeds, one of ours also for longer; then
+the test splits are searched once. Collections are whole. Steps that are done are kept.
 ``python -m tests.benchmarks.report`` writes the table into README.md.
 """
 
@@ -39,8 +39,6 @@ RATES = (1e-4, 2e-4)
 """Learning rates of the dev trials of each contender."""
 QUERIES = 6000
 """Training queries of each collection, drawn once; msmarco-mini has 5,980."""
-POOL = 3000
-"""Documents of each collection for the dev trials, drawn once, beside the relevant ones."""
 CANDIDATES = {"bm25": 4, "student": 4}
 """Hard negatives of each query that the teacher scores, drawn from the first DEPTH hits of each searcher."""
 DEPTH = 50
@@ -49,8 +47,8 @@ RERANKED = 20
 """Hits of BM25 for each dev query that the teacher re-ranks, to see what it knows."""
 PROBES = (3, 9)
 """Steps of two short trainings; the difference of their CPU times gives the time of a step."""
-LONGER = 4
-"""How many times the minutes our own contenders are trained for besides, with each seed."""
+LONGER = ("distilled", 4)
+"""The contender that is trained for longer besides, and how many times the minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +108,7 @@ class Work:
     def __init__(self, folder: Path, data: Path, minutes: float, jobs: int, *, toy: bool) -> None:
         self.folder, self.minutes, self.jobs, self.toy = folder, minutes, jobs, toy
         folder.mkdir(parents=True, exist_ok=True)
-        settings = {"minutes": minutes, "toy": toy, "queries": self.few(QUERIES), "pool": self.few(POOL)}
+        settings = {"minutes": minutes, "toy": toy, "queries": self.few(QUERIES)}
         self.keep("settings.json", settings)
         for name in dict.fromkeys((*TRAINED, *(name for name, _ in TESTS))):
             self.sample(data / name)
@@ -134,7 +132,7 @@ class Work:
         return self.folder / "data" / name
 
     def sample(self, source: Path) -> None:
-        """Link the collection ``source``; draw its training queries, and the pool of the dev trials."""
+        """Copy the collection ``source`` with training queries that are drawn."""
         if not (source / "corpus.jsonl").is_file():
             raise LearnedSparseError(f"{source}: no corpus.jsonl; --data names the folder with the collections")
         folder = self.collection(source.name)
@@ -144,11 +142,10 @@ class Work:
         temporary = folder.with_name(f".{source.name}")
         shutil.rmtree(temporary, ignore_errors=True)
         (temporary / "qrels").mkdir(parents=True)
-        (temporary / "pool" / "qrels").mkdir(parents=True)
         corpus = (source / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
         if self.toy:
             corpus = corpus[:300]
-        identifiers = {json.loads(line)["_id"]: line for line in corpus}
+        identifiers = {json.loads(line)["_id"] for line in corpus}
         for path in sorted((source / "qrels").glob("*.tsv")):
             header, *lines = path.read_text("utf-8").splitlines(keepends=True)
             lines = [line for line in lines if line.split("\t")[1] in identifiers]
@@ -157,14 +154,6 @@ class Work:
                 queries = sorted(draw.sample(queries, min(self.few(QUERIES), len(queries))))
             chosen = [line for line in lines if line.split("\t")[0] in set(queries)]
             (temporary / "qrels" / path.name).write_text(header + "".join(chosen), encoding="utf-8")
-            if path.stem == "dev":
-                relevant = {line.split("\t")[1] for line in chosen}
-                others = sorted(identifiers.keys() - relevant)
-                pool = relevant | set(draw.sample(others, min(self.few(POOL), len(others))))
-                texts = "".join(line for identifier, line in identifiers.items() if identifier in pool)
-                (temporary / "pool" / "corpus.jsonl").write_text(texts, encoding="utf-8")
-                shutil.copy(temporary / "qrels" / path.name, temporary / "pool" / "qrels")
-                shutil.copy(source / "queries.jsonl", temporary / "pool" / "queries.jsonl")
         (temporary / "corpus.jsonl").write_text("".join(corpus), encoding="utf-8")
         shutil.copy(source / "queries.jsonl", temporary / "queries.jsonl")
         temporary.rename(folder)
@@ -204,12 +193,11 @@ class Work:
             )  # fmt: skip
         return run
 
-    def run(self, model: Path, name: str, split: str, *, pool: bool = False) -> Path:
+    def run(self, model: Path, name: str, split: str) -> Path:
         """The run of a model: documents encoded, all exact products."""
-        collection = self.collection(name) / "pool" if pool else self.collection(name)
-        kind = f"{name}-pool" if pool else name
-        run = self.folder / "runs" / f"{model.name}.{kind}.{split}.trec"
-        vectors = self.folder / "vectors" / model.name / kind
+        collection = self.collection(name)
+        run = self.folder / "runs" / f"{model.name}.{name}.{split}.trec"
+        vectors = self.folder / "vectors" / model.name / name
         if not run.exists():
             if not vectors.exists():
                 self.command(
@@ -378,9 +366,9 @@ class Work:
     # -- the comparison ------------------------------------------------------------------------------------------------
 
     def trial(self, contender: str, rate: float) -> float:
-        """Mean over the trained collections of the measure on dev queries, in the pools."""
+        """Mean over the trained collections of the measure on dev queries."""
         model, _ = self.train(contender, rate, self.steps(contender), SEEDS[0])
-        means = [mean(self.scores(self.run(model, name, "dev", pool=True), name, "dev")) for name in TRAINED]
+        means = [mean(self.scores(self.run(model, name, "dev"), name, "dev")) for name in TRAINED]
         return sum(means) / len(means)
 
     def result(self) -> dict[str, Any]:
@@ -406,8 +394,8 @@ class Work:
             for group in groups
         ]
         rows = {name: (name, steps[name]) for name in final}
-        longer = {f"{name}, {LONGER} times the minutes": name for name in final if CONTENDERS[name].loss is None}
-        rows |= {title: (name, self.steps(name, LONGER)) for title, name in longer.items()}
+        longer, times = LONGER
+        rows[f"{longer}, {times} times the minutes"] = longer, self.steps(longer, times)
         models = [(row, seed) for row in rows for seed in SEEDS]
         scores = self.each(
             lambda row, seed: self.tested(rows[row][0], chosen[rows[row][0]], rows[row][1], seed), models

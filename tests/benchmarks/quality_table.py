@@ -43,7 +43,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"Each model: {result['minutes']:g} minutes of one core (where it says so, longer), "
         f"{sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
         f"{sizes['hard_negatives']} hard negatives. *Dev*: the better of {len(result['dev'][REFERENCE])} learning "
-        "rates, in pools of documents; of both rows of sentence-transformers without a teacher, and of both with one, "
+        "rates, whole collections; of both rows of sentence-transformers without a teacher, and of both with one, "
         f"the better on dev is tested. Tests: whole collections, {len(result['tests'][REFERENCE])} seeds (mean, "
         f"standard deviation). Differences: means of {' and '.join(result['trained'])}; their 95 % intervals resample "
         f"seeds and queries. The teacher ({sizes['teacher_steps']} steps) re-ranks BM25's first hits of dev queries "
