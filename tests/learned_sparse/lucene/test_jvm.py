@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,21 @@ def test_heap_by_option_and_by_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert "-Xmx5g" in jvm.jvm_options(choice, "5g")
     monkeypatch.delenv(jvm.HEAP_VARIABLE)
     assert not [option for option in jvm.jvm_options(choice) if option.startswith("-Xmx")]
+
+
+def test_further_options_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = jvm.JavaChoice(Path(), "21", "PATH", False)
+    monkeypatch.setenv(jvm.OPTIONS_VARIABLE, "-XX:+UseZGC  -Xlog:gc")
+    assert jvm.jvm_options(choice, "2g")[-3:] == ["-Xmx2g", "-XX:+UseZGC", "-Xlog:gc"]
+
+
+@pytest.mark.jvm
+def test_an_option_that_java_does_not_know(python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(jvm.OPTIONS_VARIABLE, "-XX:wings")
+    code = "from learned_sparse import core, lucene; core.run_main(lambda _: lucene.start_jvm() and 0)"
+    done = python("-c", code)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith(f"; check the options in {jvm.OPTIONS_VARIABLE}: -XX:wings")
 
 
 def test_children_find_the_same_java_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
