@@ -76,7 +76,7 @@ def test_one_training_each_is_near_the_paired_t_test() -> None:
 
 def test_the_interval_is_near_scipys_bootstrap() -> None:
     rng = np.random.default_rng(3)
-    values = rng.choice([0.0, 0.0, 0.5, 1.0], 300)
+    values = np.asarray(rng.choice([0.0, 0.0, 0.5, 1.0], 300), np.float64)
     expected = scipy.stats.bootstrap((values,), np.mean, rng=np.random.default_rng(4)).confidence_interval
     found = estimate_difference(values[None, :], np.zeros((1, 300)))
     assert found.interval == pytest.approx(tuple(expected), abs=0.005)
