@@ -48,4 +48,4 @@ def test_skipped_java_test_is_a_failure(
     session = python("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:faulthandler", *workers, cwd=folder.parent)
     assert session.returncode == status, session.stdout
     assert f"{closing} in" in session.stdout.splitlines()[-1]
-    assert (": must not be skipped (no Java here)" in session.stdout) is bool(status)
+    assert (": must not be skipped (Skipped: no Java here)" in session.stdout) is bool(status)

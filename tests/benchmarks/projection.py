@@ -31,8 +31,8 @@ TERAFLOPS, SHARE = 312.0, 0.35
 """bf16 peak of an A100, and the share of it that is reached: 0.34 to 0.41 on CPUs with fast bf16."""
 ONE_STATE = 16
 """Bytes of a parameter in training: fp32 weight, gradient, and Adam's two moments."""
-JSON_BYTES, INDEX_BYTES = 14.0, 1.6
-"""Bytes of a posting: in JSON lines, and in a large index of Lucene."""
+JSON_BYTES, INDEX_BYTES = 14.0, 2.3
+"""Bytes of a posting: in JSON lines, and in Lucene's index of the million documents of ``tests.benchmarks.scale``."""
 
 
 @dataclass(frozen=True, kw_only=True)

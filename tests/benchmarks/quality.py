@@ -18,7 +18,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from eval.measures import evaluate
 from learned_sparse.collections import load_collection, read_run
 from learned_sparse.core import LearnedSparseError, atomic_write, positive, read_json, run_main, write_json
 from tests.benchmarks import harness
+from tests.benchmarks.quality_contenders import CONTENDERS
 
 PACKAGES = ("torch", "transformers", "sentence-transformers")
 TRAINED = ("msmarco-mini", "squad-sent")
@@ -49,41 +49,6 @@ PROBES = (3, 9)
 """Steps of two short trainings; the difference of their CPU times gives the time of a step."""
 LONGER = ("distilled", 4)
 """The contender that is trained for longer besides, and how many times the minutes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contender:
-    """One way of training; ``recipe`` changes our recipe, ``loss`` names that of sentence-transformers.
-
-    The best of each ``group`` on dev queries is searched for test queries.
-    """
-
-    title: str
-    group: str
-    recipe: Mapping[str, Any] | None = None
-    loss: str | None = None
-    teacher: bool = False
-
-
-CONTENDERS = {
-    "plain": Contender(title="ours: plain", group="plain", recipe={}),
-    "distilled": Contender(
-        title="ours: distilled", group="distilled", teacher=True,
-        recipe={"stages": [{"name": "ranking", "distillation": {"kl": 1.0}}]},
-    ),
-    "peer": Contender(
-        title="sentence-transformers: SpladeLoss, MultipleNegativesRanking", group="peer", loss="ranking",
-    ),
-    "peer-cached": Contender(
-        title="sentence-transformers: CachedSpladeLoss, MultipleNegativesRanking", group="peer", loss="cached",
-    ),
-    "peer-kl": Contender(
-        title="sentence-transformers: SpladeLoss, DistillKLDiv", group="peer distilled", loss="kl", teacher=True,
-    ),
-    "peer-margin": Contender(
-        title="sentence-transformers: SpladeLoss, MarginMSE", group="peer distilled", loss="margin", teacher=True,
-    ),
-}  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -179,7 +179,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     about = (
         f"Encoding: a model of one layer, texts of {WORDS} words. Index and search: synthetic vectors of {TERMS} "
         f"terms, {QUERIES} queries of {QUERY_TERMS} terms, {HITS:,} hits; with Ray as a set of shards. *Seconds* are "
-        "those of the whole process; *per second* is documents, or queries, without its start."
+        "those of the whole process; *per second* is documents, or queries, without its start. Indexing lets Java use "
+        "1 GB (`--heap 1g`), which it fills as collections grow; a search maps its index into memory."
     )
     lines = [
         about,
