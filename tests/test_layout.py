@@ -135,5 +135,5 @@ def test_every_folder_is_a_package() -> None:
     assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
 
 
-def test_tests_are_no_packages() -> None:
-    assert [short(path) for path in TESTS if path.name == "__init__.py"] == []
+def test_only_the_folder_of_all_tests_is_a_package() -> None:
+    assert [short(path) for path in TESTS if path.name == "__init__.py"] == ["tests/__init__.py"]
