@@ -54,7 +54,7 @@ test-slow: $(ready)
 	LEARNED_SPARSE_DTYPE=bf16 $(bin)/python -m pytest --numprocesses $(WORKERS) -m 'not jvm and not published' $(numbers)
 
 test-rehearsals: $(ready)
-	RELIABILITY=full $(bin)/python -m pytest tests/eval/reproduce/test_rehearsal.py -m slow -k every_row --numprocesses $(WORKERS)
+	RELIABILITY=full $(bin)/python -m pytest tests/eval/reproduce/test_rehearsal.py -m slow --numprocesses $(WORKERS)
 
 test-neighbours: $(ready)
 	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[neighbours]'
@@ -80,7 +80,7 @@ test-browser: $(ready)
 check: $(ready)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
-	$(bin)/mypy
+	$(bin)/mypy --num-workers $(WORKERS)
 	$(bin)/lint-imports
 	$(bin)/python -m tests.checks.layout
 	$(bin)/python -m tests.checks.portability
