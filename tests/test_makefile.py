@@ -52,7 +52,7 @@ def test_ci_runs_the_slow_tests_too(folder: Path, root: Path) -> None:
     slow, bf16 = make(folder, "-n", "test-slow").stdout.splitlines()[-2:]
     assert slow.endswith("-m 'slow and not published'")
     assert bf16.startswith("LEARNED_SPARSE_DTYPE=bf16 .venv/bin/python -m pytest ")
-    assert "\nmake test\nmake test-slow " in (root / ".ci" / "run").read_text(encoding="utf-8")
+    assert "\nmake test\nmake test-slow\n" in (root / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_another_python_has_its_own_environment(folder: Path) -> None:
