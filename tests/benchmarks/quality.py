@@ -90,8 +90,6 @@ class Work:
         write_json(path, value)
         return value
 
-    # -- data ----------------------------------------------------------------------------------------------------------
-
     def collection(self, name: str) -> Path:
         """The folder of a collection with the training queries that were drawn."""
         return self.folder / "data" / name
@@ -221,11 +219,15 @@ class Work:
         return path
 
     def start(self) -> Path:
-        """The start weights of all: one step at a learning rate of almost 0."""
+        """The start weights of all, for sentence-transformers: one step at a learning rate of almost 0."""
         folder = self.folder / "models" / "start"
         if not folder.exists():
             self.ours(self.recipe("plain", 1e-12, 1, 0), folder)
-        return folder
+        exported = folder.with_name("start-for-peers")
+        if not exported.exists():
+            words = ("--to", "sentence-transformers", "--output", exported, "--license", "apache-2.0")
+            self.command("encoders.export", "--checkpoint", folder, *words)
+        return exported
 
     def ours(self, recipe: Mapping[str, Any], folder: Path) -> float:
         """Train a recipe of ours; CPU seconds."""
