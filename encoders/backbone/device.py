@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from encoders.backbone.hidden_states import HiddenStates
 from encoders.backbone.masked_lm import Tower
@@ -91,19 +92,26 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Non
 
 @contextmanager
 def tensor_cores(precision: str, device: torch.device) -> Iterator[None]:
-    """On CUDA devices, float32 matrix products in TF32 (10 bits of mantissa) unless ``precision`` is ``fp32-strict``.
+    """Settings of the process for training in ``precision`` on ``device``; restored at the end.
 
-    Other devices have no TF32. The setting of the process is restored at the end.
+    On CUDA devices, float32 matrix products in TF32 (10 bits of mantissa) unless ``precision`` is ``fp32-strict``. On
+    CPUs in bf16, attention as two matrix products: the backward pass of torch's fused attention takes six times as long.
     """
-    before = torch.get_float32_matmul_precision()
+    before = torch.get_float32_matmul_precision(), torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+    attention: AbstractContextManager[None] = nullcontext()
     if precision == "fp32-strict":
         torch.set_float32_matmul_precision("highest")
     elif device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+    elif (device.type, precision) == ("cpu", "bf16"):
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(enabled=True)  # else the products are float32
+        attention = sdpa_kernel(SDPBackend.MATH)
     try:
-        yield
+        with attention:
+            yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(enabled=before[1])
 
 
 def random_state(device: torch.device) -> Tensor:

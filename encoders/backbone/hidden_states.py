@@ -17,6 +17,7 @@ from encoders.backbone.pretrained import (
     TowerKind,
     backbone_folder,
     check_finite,
+    in_length_groups,
     keep_layers,
     load_pretrained,
     longest_input,
@@ -67,7 +68,7 @@ class HiddenStates(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor | tuple[Tensor, ...]:
         """States of the one layer, or of each of ``layers`` in order; those of padding have no meaning."""
-        states = self._states(input_ids, attention_mask)
+        states = in_length_groups(self._states, input_ids, attention_mask)
         return states[0] if len(states) == 1 else states
 
     def _states(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:

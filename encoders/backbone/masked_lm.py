@@ -14,6 +14,7 @@ from encoders.backbone.pretrained import (
     OUTPUT_BIAS,
     TowerKind,
     backbone_folder,
+    in_length_groups,
     load_pretrained,
     longest_input,
     pretrained_config,
@@ -73,7 +74,8 @@ class Tower(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Hidden states before the decoder, ``(batch, tokens, hidden)``; those of padding have no meaning."""
-        return _logits(self.model, input_ids, attention_mask)
+        (states,) = in_length_groups(lambda ids, mask: (_logits(self.model, ids, mask),), input_ids, attention_mask)
+        return states
 
     def new_parameters(self) -> list[nn.Parameter]:
         """Randomly initialised parameters: none, because an added head starts as lexical matching."""

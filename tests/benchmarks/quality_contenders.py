@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from encoders.backbone import training_precision
+
+PRECISION = training_precision("auto", torch.device("cpu"))
+"""Of all trainings: bf16 where this machine computes it."""
+MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
+"""glibc keeps freed memory: a step of sentence-transformers takes 3 seconds instead of 7, ours the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:

@@ -15,6 +15,7 @@ from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEnc
 
 from encoders.training import Recipe, Stage, examples_in_order, load_recipe
 from learned_sparse.core import new_folder, run_main
+from tests.benchmarks.quality_contenders import PRECISION
 
 LOSSES: dict[str, Callable[[SparseEncoder], Any]] = {
     "ranking": losses.SparseMultipleNegativesRankingLoss,
@@ -68,7 +69,7 @@ def _arguments(recipe: Recipe, stage: Stage, states: Path) -> SparseEncoderTrain
         output_dir=str(states), max_steps=stage.steps, seed=recipe.seed, per_device_train_batch_size=stage.batch_size,
         learning_rate=stage.learning_rate, warmup_steps=stage.warm_up_steps, weight_decay=stage.weight_decay,
         max_grad_norm=stage.max_gradient_norm or 0.0, use_cpu=True, save_strategy="no", report_to="none",
-        disable_tqdm=True, dataloader_drop_last=True,
+        disable_tqdm=True, dataloader_drop_last=True, bf16=PRECISION == "bf16",
     )  # fmt: skip
 
 
