@@ -95,7 +95,7 @@ def tensor_cores(precision: str, device: torch.device) -> Iterator[None]:
     """Settings of the process for training in ``precision`` on ``device``; restored at the end.
 
     On CUDA devices, float32 matrix products in TF32 (10 bits of mantissa) unless ``precision`` is ``fp32-strict``. On
-    CPUs in bf16, attention as two matrix products: the backward pass of torch's fused attention takes six times as long.
+    CPUs in bf16, attention as two matrix products: torch's fused attention takes six times as long backwards.
     """
     before = torch.get_float32_matmul_precision(), torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
     attention: AbstractContextManager[None] = nullcontext()

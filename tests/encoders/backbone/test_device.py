@@ -110,6 +110,21 @@ def test_tensor_cores(precision: str, name: str, expected: str) -> None:
         torch.set_float32_matmul_precision(before)
 
 
+@pytest.mark.parametrize(("precision", "fused"), [("bf16", False), ("fp32", True)])
+def test_attention_on_a_cpu(precision: str, fused: bool) -> None:
+    data_type = torch.bfloat16 if precision == "bf16" else torch.float32
+    query = torch.randn(2, 2, 8, 16, dtype=data_type, requires_grad=True)
+
+    def operations() -> set[str]:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            torch.nn.functional.scaled_dot_product_attention(query, query, query).sum().backward()
+        return {event.key for event in profile.key_averages() if "flash" in event.key}
+
+    with tensor_cores(precision, CPU):
+        assert bool(operations()) == fused
+    assert operations()  # as before
+
+
 @pytest.mark.parametrize(
     ("has_bf16", "name", "expected"), [(True, "cuda", "bf16"), (False, "cuda:1", "fp16"), (True, "mps", "fp32")]
 )

@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from encoders.backbone import Tower
+from encoders.backbone import Tower, pretrained
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS, VOCABULARY, save_tiny
 
@@ -43,6 +43,38 @@ def test_hidden_states_times_decoder_are_the_models_logits(kind: str, request: p
         expected = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()(**inputs).logits
     real = inputs["attention_mask"].bool()
     torch.testing.assert_close(logits(Tower.load(folder), inputs)[real], expected[real])
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_texts_of_a_training_step_run_in_groups_of_similar_length(
+    side: str, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [*range(1, 30), 0]
+    mask = torch.tensor([[1] * length + [0] * (32 - length) for length in lengths])
+    mask = mask if side == "right" else mask.flip(1)
+    inputs = torch.randint(5, 40, mask.shape, generator=torch.Generator().manual_seed(0)), mask
+    tower = Tower.load(tiny_bert).eval().double()
+    sizes: list[tuple[int, int]] = []
+    tower.model.register_forward_pre_hook(
+        lambda *call: sizes.append(tuple(call[2]["input_ids"].shape)), with_kwargs=True
+    )
+
+    def states_and_gradients() -> list[torch.Tensor]:
+        states = tower(*inputs)
+        assert states.shape[:2] == mask.shape
+        tower.zero_grad()
+        loss = (states * mask[:, :, None]).square().sum()
+        loss.backward()
+        gradients = [each.grad for each in tower.parameters() if each.grad is not None]
+        return [states.detach()[mask.bool()], *gradients]
+
+    grouped = states_and_gradients()
+    assert sizes == ([(15, 14), (15, 29)] if side == "right" else [(15, 32), (15, 32)])
+    monkeypatch.setattr(pretrained, "_GROUP", 100)
+    sizes.clear()
+    together = states_and_gradients()
+    assert sizes == [(30, 32)]
+    torch.testing.assert_close(grouped, together)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
