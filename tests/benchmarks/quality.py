@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,12 @@ from eval.measures import evaluate
 from learned_sparse.collections import load_collection, read_run
 from learned_sparse.core import LearnedSparseError, atomic_write, positive, read_json, run_main, write_json
 from tests.benchmarks import harness
-from tests.benchmarks.quality_contenders import CONTENDERS, MEMORY, PRECISION
+from tests.benchmarks.quality_contenders import BATCH, CONTENDERS, MEMORY, NEGATIVES, PRECISION, recipe_of
 
 PACKAGES = ("torch", "transformers", "sentence-transformers")
 TRAINED = ("msmarco-mini", "squad-sent")
 TESTS = (("msmarco-mini", "test"), ("squad-sent", "test"), ("scifact", "test"), ("vaswani", "test"))
 MEASURE = "nDCG@10"
-BATCH, NEGATIVES = 16, 2
 SEEDS = (0, 1, 2)
 RATES = (1e-4, 2e-4)
 """Learning rates of the dev trials of each contender."""
@@ -42,13 +42,13 @@ QUERIES = 4000
 CANDIDATES = {"bm25": 4, "student": 4}
 """Hard negatives of each query that the teacher scores, drawn from the first DEPTH hits of each searcher."""
 DEPTH = 50
-TEACHER_STEPS = 400
+TEACHER_STEPS, TEACHER_LENGTH = 250, 128
 RERANKED = 20
 """Hits of BM25 for each dev query that the teacher re-ranks, to see what it knows."""
 PROBES = (2, 7)
 """Steps of two short trainings; the difference of their CPU times gives the time of a step."""
-LONGER = ("distilled", 4)
-"""The contender that is trained for longer besides, with one seed, and how many times the minutes."""
+LONGER = "distilled"
+"""The contender that is trained for longer besides, with one seed."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,12 +57,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("work", type=Path, help="folder of all steps, kept between calls")
     parser.add_argument("--data", type=Path, required=True, help="folder with the collections in BEIR's layout")
     parser.add_argument("--minutes", type=float, default=8.0, help="training of each model on one core (default 8)")
+    parser.add_argument("--longer", type=float, default=0, help="also train one for so many times the minutes (0: no)")
     parser.add_argument("--jobs", type=positive, default=2, help="commands at a time, of one thread each (default 2)")
     parser.add_argument("--toy", action="store_true", help="a few steps and documents, to try the script")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "quality.json")
     options = parser.parse_args(argv)
     work = Work(options.work.resolve(), options.data.resolve(), options.minutes, options.jobs, toy=options.toy)
-    write_json(options.output, work.result())
+    write_json(options.output, work.result(options.longer))
     print(f"{options.output}: written")
     return 0
 
@@ -184,27 +185,16 @@ class Work:
 
         A probe measures time before there is a teacher: it takes BM25's hits for candidates, with scores of 0.
         """
-        run = "candidates" if CONTENDERS[contender].teacher and not probe else "bm25"
+        kind = CONTENDERS[contender]
+        run = "candidates" if kind.teacher and not probe else "bm25"
         data = []
         for name in TRAINED:
             source = {"collection": str(self.collection(name)), "split": "train"}
             source["run"] = str(self.folder / "runs" / f"{run}.{name}.train.trec")
-            if CONTENDERS[contender].teacher:
+            if kind.teacher:
                 source["scores"] = str(self.zeros(name) if probe else self.folder / "scores" / f"{name}.tsv")
             data.append(source)
-        stage: dict[str, Any] = {
-            "name": "ranking", "steps": steps, "batch_size": BATCH, "learning_rate": rate,
-            "warm_up_steps": max(1, steps // 10), "rank": {"loss": "in_batch", "others_hard_negatives": True},
-            "regularizer": {
-                "kind": "flops", "lambda_query": 3e-4, "lambda_document": 3e-4, "ramp_steps": max(1, steps // 3),
-            },
-        }  # fmt: skip
-        for changes in (CONTENDERS[contender].recipe or {}).get("stages", ()):
-            stage |= changes
-        return {
-            "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": data, "stages": [stage],
-            "negatives": {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": DEPTH},
-        }  # fmt: skip
+        return recipe_of(contender, rate, steps, seed, data, DEPTH)
 
     def zeros(self, name: str) -> Path:
         """Scores of 0 for BM25's hits and the relevant documents of the training queries."""
@@ -252,15 +242,16 @@ class Work:
             file.write(yaml.safe_dump(recipe).encode())
         return folder, self.command("tests.benchmarks.quality_peer", path, loss, self.start(), folder)
 
-    def steps(self, contender: str, times: int = 1) -> int:
+    def steps(self, contender: str, times: float = 1) -> int:
         """Steps in the given minutes of one core, ``times`` as long, from the CPU time of two short trainings."""
-        path = self.folder / "rates" / f"{contender}.json"
+        measured = CONTENDERS[contender].timed_as or contender
+        path = self.folder / "rates" / f"{measured}.json"
         if not path.exists():
             seconds = []
             for steps in PROBES:
-                folder = self.folder / "models" / f"probe-{contender}"
+                folder = self.folder / "models" / f"probe-{measured}"
                 shutil.rmtree(folder, ignore_errors=True)
-                seconds.append(self.train(contender, RATES[0], steps, 0, folder)[1])
+                seconds.append(self.train(measured, RATES[0], steps, 0, folder)[1])
                 shutil.rmtree(folder)
             write_json(path, {"seconds_per_step": (seconds[1] - seconds[0]) / (PROBES[1] - PROBES[0])})
         return max(2, round(60 * self.minutes * times / float(read_json(path)["seconds_per_step"])))
@@ -274,7 +265,7 @@ class Work:
             recipe = self.recipe("plain", 0, 1, 0)
             values = {
                 "kind": "cross-encoder", "model": "quality-teacher", "backbone": "minilm", "data": recipe["data"],
-                "negatives": dict(recipe["negatives"], per_query=3), "batch_size": BATCH, "max_length": 160,
+                "negatives": dict(recipe["negatives"], per_query=3), "batch_size": BATCH, "max_length": TEACHER_LENGTH,
                 "steps": self.few(TEACHER_STEPS) if not self.toy else 2, "learning_rate": 1e-4, "precision": PRECISION,
                 "warm_up_steps": 1 if self.toy else TEACHER_STEPS // 10,
             }  # fmt: skip
@@ -308,7 +299,7 @@ class Work:
             self.command(
                 "encoders.teach", "--collection", self.collection(name), "--split", "train", "--run",
                 self.candidates(name, student), "--depth", sum(CANDIDATES.values()), "--cross-encoder", teacher,
-                "--max-length", 160, "--dtype", "auto", "--output", path, "--resume",
+                "--max-length", TEACHER_LENGTH, "--dtype", "auto", "--output", path, "--resume",
             )  # fmt: skip
         return path
 
@@ -322,7 +313,7 @@ class Work:
                 self.command(
                     "eval.rerank", "--collection", self.collection(name), "--split", "dev", "--run",
                     f"bm25={self.bm25_run(name, 'dev')}", "--cross-encoder", teacher, "--depth", RERANKED,
-                    "--max-length", 160, "--output", output,
+                    "--max-length", TEACHER_LENGTH, "--output", output,
                 )  # fmt: skip
                 (run,) = output.glob("*.txt")
                 means.append([mean(self.scores(path, name, "dev")) for path in (self.bm25_run(name, "dev"), run)])
@@ -338,11 +329,12 @@ class Work:
         means = [mean(self.scores(self.run(model, name, "dev"), name, "dev")) for name in TRAINED]
         return sum(means) / len(means)
 
-    def result(self) -> dict[str, Any]:
+    def result(self, longer: float) -> dict[str, Any]:
         """Do everything that is missing; settings, trials, and the scores of all test queries."""
         self.each(self.bm25_run, [(name, "train") for name in TRAINED])
         self.start()
-        steps = dict(zip(CONTENDERS, self.each(self.steps, [(name,) for name in CONTENDERS]), strict=True))
+        self.each(self.steps, [(name,) for name, each in CONTENDERS.items() if each.timed_as is None])
+        steps = {name: self.steps(name) for name in CONTENDERS}
 
         def student() -> Path:
             model = self.train("plain", RATES[0], steps["plain"], SEEDS[0])[0]
@@ -350,9 +342,11 @@ class Work:
                 self.run(model, name, "train")
             return model
 
-        teacher, first = self.each(lambda function: function(), [(self.teacher,), (student,)])
-        self.each(lambda name: self.teach(name, teacher, first), [(name,) for name in TRAINED])
         trials = [(contender, rate) for contender in CONTENDERS for rate in RATES]
+        early = [(name, rate) for name, rate in trials[1:] if not CONTENDERS[name].teacher]  # trials[0] is the student
+        beside = [(partial(self.trial, *each),) for each in early]
+        teacher, first, *_ = self.each(lambda function: function(), [(self.teacher,), (student,), *beside])
+        self.each(lambda name: self.teach(name, teacher, first), [(name,) for name in TRAINED])
         dev = dict(zip(trials, self.each(self.trial, trials), strict=True))
         chosen = {name: max((dev[name, rate], rate) for rate in RATES)[1] for name in CONTENDERS}
         groups = dict.fromkeys(each.group for each in CONTENDERS.values())
@@ -360,8 +354,7 @@ class Work:
             max((dev[name, chosen[name]], name) for name, each in CONTENDERS.items() if each.group == group)[1]
             for group in groups
         ]
-        longer, times = LONGER
-        rows = {f"{longer}, {times} times the minutes": (longer, self.steps(longer, times))}
+        rows = {f"{LONGER}, {longer:g} times the minutes": (LONGER, self.steps(LONGER, longer))} if longer else {}
         rows |= {name: (name, steps[name]) for name in final}
         models = [(row, seed) for row in rows for seed in (SEEDS if row in final else SEEDS[:1])]  # the longest first
         scores = self.each(

@@ -1,15 +1,16 @@
-"""What ``tests.benchmarks.quality`` compares: two ways of training of ours, four of sentence-transformers."""
+"""What ``tests.benchmarks.quality`` compares: our ways of training, and those of sentence-transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from encoders.backbone import training_precision
 
+BATCH, NEGATIVES = 16, 2
 PRECISION = training_precision("auto", torch.device("cpu"))
 """Of all trainings: bf16 where this machine computes it."""
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
@@ -18,23 +19,38 @@ MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "800
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One way of training; ``recipe`` changes our recipe, ``loss`` names that of sentence-transformers.
+    """One way of training: ours, or with ``loss`` that of sentence-transformers.
 
     The best of each ``group`` on dev queries is searched for test queries.
     """
 
     title: str
     group: str
-    recipe: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of our architecture."""
+    stage: Mapping[str, Any] = field(default_factory=dict)
+    """Of our training."""
     loss: str | None = None
     teacher: bool = False
+    timed_as: str | None = None
+    """The contender whose step takes as long: measured once, so that noise favours neither."""
+
+    @property
+    def lambda_query(self) -> float:
+        """Weight of the regulariser of queries: none for bags of words, as in SPLADE-doc."""
+        return 0.0 if self.settings else 3e-4
+
+
+def _bag_of_words(weighting: str, title: str, **stage: Any) -> Contender:
+    settings = {"query": "bag-of-words", "query_weighting": weighting}
+    return Contender(title=f"ours: plain, {title}", group=weighting, settings=settings, stage=stage)
 
 
 CONTENDERS = {
-    "plain": Contender(title="ours: plain", group="plain", recipe={}),
+    "plain": Contender(title="ours: plain", group="plain"),
     "distilled": Contender(
-        title="ours: distilled", group="distilled", teacher=True,
-        recipe={"stages": [{"name": "ranking", "distillation": {"kl": 1.0}}]},
+        title="ours: distilled", group="distilled", teacher=True, stage={"distillation": {"kl": 1.0}},
+        timed_as="plain",
     ),
     "peer": Contender(
         title="sentence-transformers: SpladeLoss, MultipleNegativesRanking", group="peer", loss="ranking",
@@ -44,8 +60,33 @@ CONTENDERS = {
     ),
     "peer-kl": Contender(
         title="sentence-transformers: SpladeLoss, DistillKLDiv", group="peer distilled", loss="kl", teacher=True,
+        timed_as="peer",
     ),
     "peer-margin": Contender(
         title="sentence-transformers: SpladeLoss, MarginMSE", group="peer distilled", loss="margin", teacher=True,
+        timed_as="peer",
     ),
+    "boolean-queries": _bag_of_words("binary", "queries without an encoder, weight 1"),
+    "idf-queries": _bag_of_words("idf", "queries without an encoder, IDF"),
+    "learned-queries": _bag_of_words("learned", "queries without an encoder, learned", head_learning_rate=1e-3),
 }  # fmt: skip
+
+
+def recipe_of(
+    contender: str, rate: float, steps: int, seed: int, data: Sequence[Mapping[str, str]], depth: int
+) -> dict[str, Any]:
+    """Our recipe of a contender; sentence-transformers takes the same values from it."""
+    kind = CONTENDERS[contender]
+    stage: dict[str, Any] = {
+        "name": "ranking", "steps": steps, "batch_size": BATCH, "learning_rate": rate,
+        "warm_up_steps": max(1, steps // 10), "rank": {"loss": "in_batch", "others_hard_negatives": True},
+        "regularizer": {
+            "kind": "flops", "lambda_query": kind.lambda_query, "lambda_document": 3e-4,
+            "ramp_steps": max(1, steps // 3),
+        }, **kind.stage,
+    }  # fmt: skip
+    return {
+        "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": list(data), "stages": [stage],
+        "negatives": {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": depth},
+        "settings": dict(kind.settings),
+    }  # fmt: skip

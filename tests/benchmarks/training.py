@@ -14,7 +14,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.backbone import Tower, cpu_has_bf16, load_tokenizer
+from encoders.backbone import Tower, autocast, cpu_has_bf16, load_tokenizer, tensor_cores
 from encoders.checkpoints import Vocabulary
 from encoders.head import Pooling
 from encoders.models.splade import Splade, SpladeSettings
@@ -116,7 +116,7 @@ def step(
 ) -> Callable[[], dict[str, Any]]:
     """A training step (forward, loss, backward, gradient norm, AdamW) that returns loss, norm and terms per text.
 
-    ``bf16``: the forward pass is autocast, as ``precision: bf16`` of a recipe does.
+    ``bf16``: the forward pass is that of ``precision: bf16`` in a recipe.
     """
     pooling, shift = CASES[case]
     ids = token_ids(Path(folder), texts, tokens)
@@ -124,7 +124,8 @@ def step(
 
     def run_step() -> dict[str, Any]:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        precision, device = "bf16" if bf16 else "fp32", torch.device("cpu")
+        with tensor_cores(precision, device), autocast(precision, device):
             weights = forward(ids, torch.ones_like(ids))
         loss = contrastive(weights.float())
         loss.backward()
