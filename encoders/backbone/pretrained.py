@@ -141,9 +141,9 @@ def in_length_groups(
 ) -> tuple[Tensor, ...]:
     """``forward(input_ids, attention_mask)``; in training on a CPU, for texts of similar length at a time.
 
-    Results are ``(texts, tokens, size)``. The examples of a step differ in length, and half of what a transformer
-    computes of them would be padding. (Encoders sort their texts; a GPU takes one large batch faster.) Each group is
-    cut to its longest text; the states of the padding that is cut off are 0.
+    Results are ``(texts, tokens, size)``. The texts of a step differ in length: in one group, half of the tokens were
+    padding. Each group is cut to its longest text; the states of the padding that is cut off are 0. Outside training
+    the caller sorts texts by length. On GPUs all texts stay together: small batches were not measured there.
     """
     texts, tokens = input_ids.shape
     if input_ids.device.type != "cpu" or not torch.is_grad_enabled() or texts < 2 * _GROUP:
