@@ -231,7 +231,7 @@ class Work:
     ) -> tuple[Path, float]:
         """A trained model, and the CPU seconds of its training (0 if it was there); ``probe``: folder of a probe."""
         folder = probe or self.folder / "models" / f"{contender}.{rate:g}.{steps}.{seed}"
-        if folder.exists() and not (folder / "training" / "state").exists() and (folder / "config.json").exists():
+        if any((folder / name).exists() for name in ("training/finished.json", "config.json")):  # ours, theirs
             return folder, 0.0
         recipe = self.recipe(contender, rate, steps, seed, probe=probe is not None)
         loss = CONTENDERS[contender].loss
