@@ -11,6 +11,8 @@ import torch
 from encoders.backbone import training_precision
 
 BATCH, NEGATIVES = 16, 2
+DISTILLED = "distilled"
+"""The group whose best contender the others are compared with."""
 PRECISION = training_precision("auto", torch.device("cpu"))
 """Of all trainings: bf16 where this machine computes it."""
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
@@ -30,6 +32,10 @@ class Contender:
     """Of our architecture."""
     stage: Mapping[str, Any] = field(default_factory=dict)
     """Of our training."""
+    negatives: Mapping[str, Any] = field(default_factory=dict)
+    """Of our training; hits of BM25 are the negatives unless ``mined``."""
+    mined: bool = False
+    """Whether hits of a first student are among the negatives."""
     loss: str | None = None
     teacher: bool = False
     timed_as: str | None = None
@@ -48,9 +54,14 @@ def _bag_of_words(weighting: str, title: str, **stage: Any) -> Contender:
 
 CONTENDERS = {
     "plain": Contender(title="ours: plain", group="plain"),
+    "mined": Contender(title="ours: plain, own negatives", group="plain", mined=True, timed_as="plain"),
     "distilled": Contender(
-        title="ours: distilled", group="distilled", teacher=True, stage={"distillation": {"kl": 1.0}},
-        timed_as="plain",
+        title="ours: distilled, KL", group=DISTILLED, teacher=True, mined=True, timed_as="plain",
+        stage={"distillation": {"kl": 0.1}}, negatives={"margin": 3.0},
+    ),
+    "distilled-margin": Contender(
+        title="ours: distilled, MarginMSE", group=DISTILLED, teacher=True, mined=True, timed_as="plain",
+        stage={"distillation": {"margin_mse": 0.02}}, negatives={"margin": 3.0},
     ),
     "peer": Contender(
         title="sentence-transformers: SpladeLoss, MultipleNegativesRanking", group="peer", loss="ranking",
@@ -60,11 +71,11 @@ CONTENDERS = {
     ),
     "peer-kl": Contender(
         title="sentence-transformers: SpladeLoss, DistillKLDiv", group="peer distilled", loss="kl", teacher=True,
-        timed_as="peer",
+        mined=True, timed_as="peer",
     ),
     "peer-margin": Contender(
         title="sentence-transformers: SpladeLoss, MarginMSE", group="peer distilled", loss="margin", teacher=True,
-        timed_as="peer",
+        mined=True, timed_as="peer",
     ),
     "boolean-queries": _bag_of_words("binary", "queries without an encoder, weight 1"),
     "idf-queries": _bag_of_words("idf", "queries without an encoder, IDF"),
@@ -87,6 +98,6 @@ def recipe_of(
     }  # fmt: skip
     return {
         "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": list(data), "stages": [stage],
-        "negatives": {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": depth},
+        "negatives": {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": depth, **kind.negatives},
         "settings": dict(kind.settings),
     }  # fmt: skip

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 RESAMPLES = 2000
-REFERENCE = "distilled"
-"""The contender that the others are compared with."""
 Scores = Mapping[str, Mapping[str, float]]
 """Measure of each query, by collection."""
 
@@ -18,9 +16,10 @@ Scores = Mapping[str, Mapping[str, float]]
 def markdown(result: Mapping[str, Any]) -> str:
     """BM25 and all contenders: steps, dev, means of the tests, and differences from BM25 and from the reference."""
     columns = list(result["bm25"])
+    reference: str = result["reference"]
     tests: dict[str, Sequence[Scores]] = {"BM25": [result["bm25"]], **result["tests"]}
     lines = [
-        f"| {result['measure']} | steps | dev | {' | '.join(columns)} | minus BM25 | {REFERENCE} minus this |",
+        f"| {result['measure']} | steps | dev | {' | '.join(columns)} | minus BM25 | distilled minus this |",
         f"|---|--:|--:|{'--:|' * len(columns)}--:|--:|",
     ]
     for row in dict.fromkeys(["BM25", *result["titles"], *result["tests"]]):
@@ -31,7 +30,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         cells = [title, steps, dev, *[""] * len(columns), "", ""]
         if row in tests:
             cells[3:-2] = [_mean(tests[row], column) for column in columns]
-            pairs = (("BM25", row, "BM25"), (REFERENCE, REFERENCE, row))
+            pairs = (("BM25", row, "BM25"), (reference, reference, row))
             cells[-2:] = [
                 "" if row == itself
                 else "{:+.3f} ({:+.3f} to {:+.3f})".format(*difference(tests[one], tests[two], result["trained"]))
@@ -42,13 +41,13 @@ def markdown(result: Mapping[str, Any]) -> str:
     text = (
         f"Each model: {result['minutes']:g} minutes of one core (where it says so, longer), "
         f"{sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
-        f"{sizes['hard_negatives']} hard negatives. *Dev*: the better of {len(result['dev'][REFERENCE])} learning "
-        "rates, whole collections; of both rows of sentence-transformers without a teacher, and of both with one, "
-        f"the better on dev is tested. Tests: whole collections, {len(result['tests'][REFERENCE])} seeds (mean, "
-        f"standard deviation). Differences: means of {' and '.join(result['trained'])}; their 95 % intervals resample "
-        f"seeds and queries. The teacher ({sizes['teacher_steps']} steps) re-ranks BM25's first hits of dev queries "
-        f"from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}; its time is not counted: all distilled rows use "
-        "the same scores."
+        f"{sizes['hard_negatives']} hard negatives. *Dev*: the better of {len(result['dev'][reference])} learning "
+        "rates, whole collections; of two rows that are ours or sentence-transformers', both with or both without "
+        f"a teacher, the better on dev is tested. Tests: whole collections, {len(result['tests'][reference])} seeds "
+        f"(mean, standard deviation). Differences: means of {' and '.join(result['trained'])}; their 95 % intervals "
+        f"resample seeds and queries. The teacher ({sizes['teacher_steps']} steps) re-ranks BM25's first hits of dev "
+        f"queries from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}; its time is not counted: all distilled "
+        "rows use the same scores."
     )
     return "\n".join([*lines, "", text])
 

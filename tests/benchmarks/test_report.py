@@ -174,7 +174,7 @@ def test_quality_at_equal_minutes() -> None:
         return [{"a test": dict.fromkeys(bm25["a test"], mean), "z test": {"q": 0.25}} for mean in means]
 
     result = {
-        "measure": "nDCG@10", "minutes": 8,
+        "measure": "nDCG@10", "minutes": 8, "reference": "distilled",
         "titles": {"plain": "ours: plain", "distilled": "ours: distilled", "peer": "P"},
         "steps": {"plain": 100, "distilled": 90, "peer": 30, "distilled, 4 times the minutes": 360},
         "dev": {name: {"0.0001": 0.4, "0.0002": 0.45} for name in ("plain", "distilled", "peer")},
