@@ -1,4 +1,4 @@
-"""The bootstrap over trainings and queries: interval, level and power in simulations, and SciPy's interval."""
+"""The bootstrap over trainings and queries: its level and power in simulations, compared with SciPy and statsmodels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import scipy.stats
+from statsmodels.stats.power import TTestPower
 
 from eval.measures import Estimate, Values, estimate_difference, query_weights
 
@@ -72,6 +73,14 @@ def test_one_training_each_is_near_the_paired_t_test() -> None:
     assert found.interval == pytest.approx((low, high), abs=0.05 * (high - low))  # the bootstrap's standard error: 2 %
     assert found.p_value() == pytest.approx(expected.pvalue, abs=0.02)
     assert found.p_value(-0.02) == pytest.approx(scipy.stats.ttest_1samp(better[0] - worse[0], -0.02).pvalue, abs=0.02)
+
+
+@pytest.mark.parametrize("queries", [50, 500])
+def test_the_detectable_difference_is_near_that_of_statsmodels(queries: int) -> None:
+    differences = np.random.default_rng(5).normal(0.0, 0.3, (1, queries))
+    of_one_deviation = TTestPower().solve_power(nobs=queries, alpha=0.05, power=0.8)
+    found = estimate_difference(differences, np.zeros((1, queries)))
+    assert found.detectable == pytest.approx(of_one_deviation * differences.std(ddof=1), rel=0.06)
 
 
 def test_the_interval_is_near_scipys_bootstrap() -> None:

@@ -1,4 +1,4 @@
-"""P-values compared with values by hand and SciPy, Holm's correction, and the comparison of two runs."""
+"""P-values by hand and compared with SciPy, Holm's correction with statsmodels, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
 
 from eval.measures import compare, confidence_interval, differences, p_value, p_values
 from eval.measures.scores import holm
@@ -79,6 +80,13 @@ def test_one_query_has_no_interval() -> None:
 def test_holm_by_hand(raw: dict[str, float], corrected: dict[str, float]) -> None:
     assert holm(raw) == pytest.approx(corrected)
     assert list(holm(raw)) == list(raw)
+
+
+@pytest.mark.parametrize("number", [1, 2, 7, 40])
+def test_holm_equals_that_of_statsmodels(number: int) -> None:
+    raw = {str(i): float(value) for i, value in enumerate(np.random.default_rng(number).beta(0.3, 2.0, number))}
+    expected = multipletests(list(raw.values()), method="holm")[1]
+    assert list(holm(raw).values()) == pytest.approx(list(expected), abs=1e-12)
 
 
 def test_p_values_are_corrected_for_each_measure() -> None:
