@@ -90,6 +90,9 @@ class Description:
     """What to know before comparing scores."""
 
 
+sysconfig.get_config_vars()  # made here: in Python 3.11 two threads that make them at the same time get half of them
+
+
 def description_folders() -> list[Path]:
     """Existing folders of YAML files: beside the package in a checkout, and where pip installs data files."""
     above = Path(__file__).resolve().parent.parent.parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,16 +51,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _dataset(recipe: Recipe, stage: Stage, loss: str) -> Dataset:
-    """The examples of all steps, in the order of our own training; ``label`` is what the loss learns from a teacher."""
+    """The examples of all steps, in the order of our own training; ``label`` is what the loss learns from a teacher.
+
+    The teacher has not scored the random documents of a query with too few negatives. Our losses leave them out; those
+    of sentence-transformers need a number and get the lowest score of all.
+    """
     count = stage.steps * stage.batch_size
+    examples = list(examples_in_order(recipe.data, recipe.negatives, count, recipe.seed))
+    lowest = min((score for each in examples for score in each.scores if not math.isnan(score)), default=0.0)
     rows: list[dict[str, Any]] = []
-    for example in examples_in_order(recipe.data, recipe.negatives, count, recipe.seed):
+    for example in examples:
+        scores = [lowest if math.isnan(score) else score for score in example.scores]
         row: dict[str, Any] = {"query": example.query, "positive": example.positive}
         row |= {f"negative_{number}": text for number, text in enumerate(example.negatives, 1)}
         if loss == "kl":
-            row["label"] = list(example.scores)
+            row["label"] = scores
         elif loss == "margin":
-            row["label"] = [example.scores[0] - score for score in example.scores[1:]]
+            row["label"] = [scores[0] - score for score in scores[1:]]
         rows.append(row)
     return Dataset.from_list(rows)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path, PureWindowsPath
 
@@ -98,6 +100,16 @@ def test_descriptions_are_found_beside_the_package_and_where_pip_puts_them(
         file.parent.mkdir(parents=True)
         file.touch()
         assert descriptions() == {"one": file}
+
+
+def test_the_first_two_collections_may_be_loaded_by_two_threads() -> None:
+    """Python's settings are made while the module is imported: threads that make them together get half of them."""
+    code = (
+        "import sysconfig; from learned_sparse.collections import load_collection; "
+        "sysconfig._getuserbase = None; print(load_collection('scifact').description.name)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("scifact\n", 0), done.stderr
 
 
 @pytest.mark.parametrize("name", ["scifact", "msmarco-v1-passage"])
