@@ -161,11 +161,10 @@ class Work:
         run = self.folder / "runs" / f"{model.name}.{name}.{split}.trec"
         vectors = self.folder / "vectors" / model.name / name
         if not run.exists():
-            if not vectors.exists():
-                self.command(
-                    "learned_sparse.encode", "--model", "splade", "--checkpoint", model, "--collection", collection,
-                    "--output", vectors, "--max-length", 128,
-                )  # fmt: skip
+            self.command(
+                "learned_sparse.encode", "--model", "splade", "--checkpoint", model, "--collection", collection,
+                "--output", vectors, "--max-length", 128, "--resume",
+            )  # fmt: skip
             self.command(
                 "learned_sparse.search", "--backend", "exact", "--vectors", vectors, "--collection", collection,
                 "--split", split, "--output", run, "--hits", 1000 if split != "train" else DEPTH,
@@ -222,7 +221,8 @@ class Work:
         path = self.folder / "recipes" / f"{folder.name}.yaml"
         with atomic_write(path) as file:
             file.write(yaml.safe_dump(dict(recipe)).encode())
-        return self.command("encoders.train", "--recipe", path, "--output", folder, "--quiet", "--overwrite")
+        again = "--overwrite" if "kind" in recipe else "--resume"  # cross-encoders are trained in one go
+        return self.command("encoders.train", "--recipe", path, "--output", folder, "--quiet", again)
 
     def train(
         self, contender: str, rate: float, steps: int, seed: int, probe: Path | None = None
