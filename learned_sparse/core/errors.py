@@ -178,7 +178,7 @@ def _message(error: Exception) -> str | None:
     """The message about an error that is the user's to solve."""
     if "java.lang.OutOfMemoryError" in str(error):
         return "Java ran out of memory; give it more with --heap or LEARNED_SPARSE_JAVA_HEAP"
-    lack = "out of memory|can't allocate memory|can't start new thread"
+    lack = "out of memory|can't allocate memory|can't start new thread|could not create a primitive$"  # oneDNN's
     if isinstance(error, MemoryError) or re.search(lack, str(error)):
         return "ran out of memory; free memory, or use a smaller --batch-size or fewer --threads"
     number, file = error_number(error) or 0, getattr(error, "filename", None)

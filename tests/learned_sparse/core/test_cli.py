@@ -100,6 +100,7 @@ def exit_status(error: BaseException) -> int | str | None:
         (MemoryError(), 2, f"error: {OUT_OF_MEMORY}\n"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), 2, f"error: {OUT_OF_MEMORY}\n"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 2, f"error: {OUT_OF_MEMORY}\n"),
+        (RuntimeError("could not create a primitive"), 2, f"error: {OUT_OF_MEMORY}\n"),  # oneDNN
         (
             RuntimeError("JVM exception occurred: Java heap space java.lang.OutOfMemoryError"),
             2,
