@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("work", type=Path, help="folder of all steps, kept between calls")
     parser.add_argument("--data", type=Path, required=True, help="folder with the collections in BEIR's layout")
     parser.add_argument("--minutes", type=float, default=8.0, help="training of each model on one core (default 8)")
-    parser.add_argument("--longer", type=float, default=0, help="also train our best for so many times the minutes")
+    parser.add_argument("--longer", type=float, default=0, help="train ours, distilled, also for so many times")
     parser.add_argument("--jobs", type=positive, default=2, help="commands at a time, of one thread each (default 2)")
     parser.add_argument("--toy", action="store_true", help="a few steps and documents, to try the script")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "quality.json")
@@ -183,7 +183,7 @@ class Work:
         A probe measures time before there is a teacher: it takes BM25's hits for candidates, with scores of 0.
         """
         kind = CONTENDERS[contender]
-        run = "candidates" if kind.mined and not probe else "bm25"
+        run = "candidates" if kind.teacher and not probe else "bm25"
         data = []
         for name in TRAINED:
             source = {"collection": str(self.collection(name)), "split": "train"}
@@ -341,7 +341,7 @@ class Work:
             return model
 
         trials = [(contender, rate) for contender in CONTENDERS for rate in RATES]
-        early = [(name, rate) for name, rate in trials[1:] if not CONTENDERS[name].mined]  # trials[0] is the student
+        early = [(name, rate) for name, rate in trials[1:] if not CONTENDERS[name].teacher]  # trials[0] is the student
         beside = [(partial(self.trial, *each),) for each in early]
         teacher, first, *_ = self.each(lambda function: function(), [(self.teacher,), (student,), *beside])
         self.each(lambda name: self.teach(name, teacher, first), [(name,) for name in TRAINED])
@@ -352,8 +352,8 @@ class Work:
             max((dev[name, chosen[name]], name) for name, each in CONTENDERS.items() if each.group == group)[1]
             for group in groups
         ]
-        best = final[list(groups).index(DISTILLED)]
-        rows = {f"{best}, {longer:g} times the minutes": (best, self.steps(best, longer))} if longer else {}
+        longest = {f"{DISTILLED}, {longer:g} times the minutes": (DISTILLED, self.steps(DISTILLED, longer))}
+        rows = longest if longer else {}
         rows |= {name: (name, steps[name]) for name in final}
         models = [(row, seed) for row in rows for seed in (SEEDS if row in final else SEEDS[:1])]  # the longest first
         scores = self.each(
@@ -362,7 +362,7 @@ class Work:
         tests = dict(zip(models, scores, strict=True))
         bm25 = {f"{name} {split}": self.scores(self.bm25_run(name, split), name, split) for name, split in TESTS}
         return {
-            "toy": self.toy, "reference": best, "titles": {name: each.title for name, each in CONTENDERS.items()},
+            "toy": self.toy, "reference": DISTILLED, "titles": {name: each.title for name, each in CONTENDERS.items()},
             "minutes": self.minutes, "measure": MEASURE,
             "steps": {**steps, **{row: number for row, (_, number) in rows.items()}},
             "sizes": {

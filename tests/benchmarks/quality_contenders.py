@@ -12,7 +12,7 @@ from encoders.backbone import training_precision
 
 BATCH, NEGATIVES = 16, 2
 DISTILLED = "distilled"
-"""The group whose best contender the others are compared with."""
+"""The contender that the others are compared with, and that may be trained for longer."""
 PRECISION = training_precision("auto", torch.device("cpu"))
 """Of all trainings: bf16 where this machine computes it."""
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"}
@@ -35,11 +35,10 @@ class Contender:
     stage: Mapping[str, Any] = field(default_factory=dict)
     """Of our training."""
     negatives: Mapping[str, Any] = field(default_factory=dict)
-    """Of our training; hits of BM25 are the negatives unless ``mined``."""
-    mined: bool = False
-    """Whether hits of a first student are among the negatives."""
+    """Of our training."""
     loss: str | None = None
     teacher: bool = False
+    """Whether it has the teacher's scores, and hits of a first student among its negatives instead of BM25's alone."""
     timed_as: str | None = None
     """The contender whose step takes as long: measured once, so that noise favours neither."""
 
@@ -56,8 +55,8 @@ def _bag_of_words(weighting: str, title: str, **stage: Any) -> Contender:
 
 CONTENDERS = {
     "plain": Contender(title="ours: plain", group="plain"),
-    "distilled": Contender(
-        title="ours: distilled", group=DISTILLED, teacher=True, mined=True, timed_as="plain",
+    DISTILLED: Contender(
+        title="ours: distilled", group="distilled", teacher=True, timed_as="plain",
         stage={"distillation": {"kl": 0.3}}, negatives=FILTER,
     ),
     "peer": Contender(
@@ -68,11 +67,11 @@ CONTENDERS = {
     ),
     "peer-kl": Contender(
         title="sentence-transformers: SpladeLoss, DistillKLDiv", group="peer distilled", loss="kl", teacher=True,
-        mined=True, timed_as="peer", negatives=FILTER,
+        timed_as="peer", negatives=FILTER,
     ),
     "peer-margin": Contender(
         title="sentence-transformers: SpladeLoss, MarginMSE", group="peer distilled", loss="margin", teacher=True,
-        mined=True, timed_as="peer", negatives=FILTER,
+        timed_as="peer", negatives=FILTER,
     ),
     "boolean-queries": _bag_of_words("binary", "queries without an encoder, weight 1"),
     "idf-queries": _bag_of_words("idf", "queries without an encoder, IDF"),
