@@ -18,6 +18,7 @@ from learned_sparse.core import CommandParser, LearnedSparseError, home, locked,
 from learned_sparse.distribute import Commands, Engine, add_engine_options
 
 if TYPE_CHECKING:
+    from eval.reproduce.leaderboard import Cells
     from eval.reproduce.plan import Plan
     from eval.reproduce.runner import Runner
 
@@ -35,6 +36,7 @@ Each step is a command of its own (training, encoding, indexing, searching, meas
 same inputs and settings is skipped, a killed step is resumed, and a step whose settings have changed is run again.
 Existing results at their usual paths, as make demo leaves them, are checked and kept. The output of each step is in
 reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
+With --keep, cells that the results have from another home folder or machine are not run here.
 The exit status is 1 if one of the chosen cells failed or is worse than the matrix expects.
 
 --rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections in
@@ -67,6 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--resources belongs to --engine ray; give that too")
     if options.rates and not options.rehearse:
         raise LearnedSparseError("--rates is for --rehearse")
+    from eval.reproduce.leaderboard import kept_cells
     from eval.reproduce.matrix import load_matrix
     from eval.reproduce.plan import make_plan
 
@@ -83,15 +86,17 @@ def main(argv: list[str] | None = None) -> int:
     if options.display_commands:
         _print_commands(plan)
         return 0
-    if options.dry_run:
-        _print_steps(plan)
-        return 0
     whole = make_plan(matrix, name, data, threads=options.threads, lenient=True)
     chosen = {(cell.row, cell.column) for cell in plan.cells}
     output = options.output or RESULTS / name
-    _check_results(whole, output, chosen)
+    kept = kept_cells(whole, output) if options.keep else {}
+    plan = plan.without(kept)
+    if options.dry_run:
+        _print_steps(plan, [pair for pair in kept if pair in chosen])
+        return 0
+    _check_results(whole, output, chosen, kept)
     failed = _run(plan, options, engine)
-    return _write(whole, output, chosen, _command_line(options)) or int(failed)
+    return _write(whole, output, chosen, _command_line(options), kept) or int(failed)
 
 
 def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool:
@@ -119,10 +124,12 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool
     return bool(runner.failed)
 
 
-def _print_steps(plan: Plan) -> None:
+def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
     from eval.reproduce.runner import Runner
     from eval.reproduce.steps import changes, marker_of
 
+    for row, column in kept:
+        print(f"kept        {row}, {column}: measured before")
     runner = Runner(plan.steps, lambda _: None)
     errors: set[str] = set()
     for step in plan.steps:
@@ -172,23 +179,23 @@ def _print_commands(plan: Plan) -> None:
         print("\n".join([f"# {cell.row}, {cell.column}{seed}", *commands_by_hand(plan, cell), ""]))
 
 
-def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str) -> int:
+def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str, kept: Cells) -> int:
     """Write the results and the pages; returns 1 if one of the ``chosen`` cells failed or is worse than expected."""
     from eval.report import write_report
     from eval.reproduce.leaderboard import exit_status, write_leaderboard
 
     with locked(output):
-        status = exit_status(write_leaderboard(plan, output, command), chosen)
+        status = exit_status(write_leaderboard(plan, output, command, kept), chosen)
         write_report(output)
     print(f"written: {output}")
     print(f"next: open {output / 'index.html'} in a browser")
     return status
 
 
-def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]]) -> None:
+def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept: Cells) -> None:
     """Raise if writing the results of ``plan`` to ``folder`` would lose measured cells, or those of another matrix.
 
-    ``chosen`` cells (row and column) are run first.
+    ``chosen`` cells (row and column) are run first, ``kept`` ones are written again.
     """
     from eval.reproduce.leaderboard import RESULTS as FILE
     from eval.reproduce.steps import status_of
@@ -202,11 +209,12 @@ def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]]) -> No
     before_done = [(cell["row"], cell["column"]) for cell in before["cells"] if cell["status"] == "done"]
     done = {(cell.row, cell.column) for cell in plan.cells if status_of(cell.steps)[0] == "done"}
     known = {(row, column) for row in plan.matrix.rows for column in plan.matrix.columns}
-    lost = [pair for pair in before_done if pair in known - chosen - done]
+    lost = [pair for pair in before_done if pair in known - chosen - done - kept.keys()]
     if lost:
         raise LearnedSparseError(
             f"{folder}: has {len(before_done)} measured cells; neither chosen nor done in {home()}: {len(lost)} "
-            f"(the first: {', '.join(lost[0])}); {way_out}, or run the whole matrix"
+            f"(the first: {', '.join(lost[0])}); {way_out}, run the whole matrix, or keep what was measured with "
+            "the same inputs and settings (--keep)"
         )
 
 
@@ -232,6 +240,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--row", metavar="ROW", help="only these rows", **several)  # type: ignore[arg-type]
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
     add_bad_line_option(add, default=None)
+    add(
+        "--keep",
+        action="store_true",
+        help="run only cells that the results do not have with the same inputs and settings",
+    )
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
     add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
     add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,7 @@ from eval.reproduce.builder import (
 )
 from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training, seeds_of, slug
 from eval.reproduce.steps import Step, ordered
-from learned_sparse.core import (
-    LearnedSparseError,
-    did_you_mean,
-    home,
-    run_file,
-)
+from learned_sparse.core import LearnedSparseError, did_you_mean, home, run_file
 
 if TYPE_CHECKING:
     from encoders.training import Recipe
@@ -72,6 +67,12 @@ class Plan:
     steps: tuple[Step, ...]
     cells: tuple[CellPlan, ...]
 
+    def without(self, pairs: Collection[tuple[str, str]]) -> Plan:
+        """The plan of the cells whose row and column are not in ``pairs``."""
+        cells = tuple(cell for cell in self.cells if (cell.row, cell.column) not in pairs)
+        steps = tuple(ordered(step for cell in cells for step in cell.steps))
+        return dataclasses.replace(self, cells=cells, steps=steps)
+
 
 def make_plan(
     matrix: Matrix,
@@ -101,8 +102,7 @@ def make_plan(
                 if not lenient:
                     raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in _cells(builder, key, targets))
-    steps = tuple(ordered(step for cell in cells for step in cell.steps))
-    return Plan(name=name, matrix=matrix, data=data, steps=steps, cells=cells)
+    return Plan(name=name, matrix=matrix, data=data, steps=(), cells=cells).without(())
 
 
 def _target(builder: Builder, column: Column) -> Target:

@@ -15,6 +15,8 @@ COSTS = (
 
 Index and times are of Lucene, or of the exact searcher in rows with ``backend: exact``.
 """
+TIMES = ("ms/query", "mean ms/query", "p99 ms/query", "mean ms/query with encoding", "documents/s")
+"""Costs that depend on the machine."""
 NON_INFERIORITY = 0.01
 """Loss that "not lower" tolerates: of a measure in its unit, of a cost as a fraction. Ours."""
 AT_EQUAL = "less at equal"

@@ -22,6 +22,8 @@ class Side:
     trainings: Sequence[Mapping[str, Mapping[str, float]]] = ()
     """Measure → query → value of each training, or of the only run; empty for a published row."""
     costs: Mapping[str, float | None] = field(default_factory=dict)
+    timed_on: str = ""
+    """Processors that the costs were measured on."""
 
     def values(self, measure: str, queries: Sequence[str]) -> Values:
         """Scores ``(trainings, queries)``; a published mean stands for every query."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eval.measures import SIGNIFICANT, holm
-from eval.reproduce.claims.claim import COSTS, Claim, amount, claim_text
+from eval.reproduce.claims.claim import COSTS, TIMES, Claim, amount, claim_text
 from eval.reproduce.claims.curves import find_at_equal_quality
 from eval.reproduce.claims.findings import Finding, Side, find_cost, find_measure
 
@@ -118,6 +118,11 @@ def _measured(claim: Claim, sides: Sequence[Side]) -> bool:
 
 def _find(claim: Claim, column: str, sides: Sides, curves: Curves) -> Finding | None:
     """Our numbers for a claim on a column; None if one is missing."""
+    machines = sorted({sides(row, column).timed_on for row in _rows(claim, curves)} - {""})
+    if claim.quantity in TIMES and len(machines) > 1:
+        return Finding(
+            difference=None, asked=claim.asked(0.0), problem=f"timed on different machines: {' and '.join(machines)}"
+        )
     if claim.quality is not None:
         first, second = ([sides(row, column) for row in curves[name]] for name in (claim.better, claim.worse))
         return find_at_equal_quality(claim, first, second)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from eval.reproduce import leaderboard as leaderboard_module
 from eval.reproduce import steps as steps_module
 from eval.reproduce.claims import COSTS, MEANINGS, Claim, find_measure, judge
 from eval.reproduce.leaderboard import (
@@ -24,14 +23,13 @@ from eval.reproduce.leaderboard import (
     measured_cells,
     write_leaderboard,
 )
+from eval.reproduce.leaderboard import cells as cells_module
 from eval.reproduce.matrix import Column, Matrix, Row, fill_data
 from eval.reproduce.plan import CellPlan, Plan
-from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
+from eval.reproduce.steps import Step
 from learned_sparse.collections import data_root
 from learned_sparse.core import home, write_json
 
-Values = Mapping[str, list[float]]
-"""Measure → value of each query."""
 BM25 = {"MRR@10": [0.5, 0.25, 0.0, 1.0, 0.5, 0.2], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
 FIRST = {"MRR@10": [1.0, 0.5, 0.5, 1.0, 1.0, 0.5], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
 SECOND = {"MRR@10": [1.0, 0.5, 0.25, 0.5, 1.0, 0.25], "R@100": [1.0, 1.0, 0.5, 1.0, 1.0, 0.0]}
@@ -63,52 +61,6 @@ MATRIX = Matrix(
 )
 
 
-@pytest.fixture
-def cell(tmp_home: Path) -> Callable[..., CellPlan]:
-    """A function that makes a cell and the output files of its steps; with ``broken``, the last step failed."""
-
-    def make(
-        row: str, values: Values | None, *, column: str = "toy", seed: int | None = None, broken: bool = False,
-        **costs: float,
-    ) -> CellPlan:  # fmt: skip
-        name = f"{row}-{seed}".lower()
-        data = tmp_home.parent / "data"
-
-        def step(kind: Kind, content: Any, *words: str, needs: tuple[Step, ...] = ()) -> Step:
-            path = home() / kind / column / f"{name}.json"
-            result = Step(
-                kind=kind, title=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
-                name=f"{kind}/{column}/{name}", writes=(path,), data=data,
-            )  # fmt: skip
-            if content is None:
-                return result
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(content), encoding="utf-8")
-            mark_done(result, result.inputs, 5.0, alone=seed != 2)
-            return result
-
-        scores = {
-            name: {f"q{i}": value for i, value in enumerate(per_query)} for name, per_query in (values or {}).items()
-        }
-        means = {name: round(sum(per_query.values()) / len(per_query), 4) for name, per_query in scores.items()}
-        encoded = step("encode", {"some": "vectors"}, "--collection", str(data / "toy"))
-        run = {"name": name, "scores": means, "per_query": scores}
-        evaluated = step("evaluate", {"runs": [run]} if values else None, needs=(encoded,))
-        content = {name: costs.get(name.split("/")[0]) for name in COSTS if name != "documents/s"}
-        counted = step(
-            "costs", {"costs": content, "documents": 120} if costs and not broken else None, needs=(encoded,)
-        )
-        if broken:
-            mark_failed(counted, f"{home()}/costs: no room", 1.0)
-        return CellPlan(
-            row=row, column=column, seed=seed, run=home() / "run.txt", collection="toy",
-            steps=(encoded, evaluated, *((counted,) if costs or broken else ())), evaluated=evaluated.writes[0],
-            costs=counted.writes[0] if costs else None, checkpoint=f"checkpoint-{seed}",
-        )  # fmt: skip
-
-    return make
-
-
 @dataclasses.dataclass(frozen=True)
 class Written:
     """Both files of a leaderboard, their folder, and the cells by row and column."""
@@ -125,7 +77,7 @@ class Written:
 @pytest.fixture
 def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     """A leaderboard with cells of every kind."""
-    monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {"of": checkpoint.name})
+    monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {"of": checkpoint.name})
     for seed in (1, 2):
         path = home() / "reproduce" / "times" / "encode" / "toy" / f"ours-{seed}.json"
         write_json(path, {"documents": 120, "seconds": 4.0})
@@ -217,7 +169,7 @@ def test_cells_are_means_over_seeds(written: Written) -> None:
 def test_an_average_weighs_columns_equally(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {})
+    monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {})
     rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade"), "half": Row(model="ours", columns=("toy",))}
     matrix = dataclasses.replace(MATRIX, rows=rows, averages={"mean": ("toy", "other")}, claims=(
         Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", columns=("mean",), margin=0.0),
@@ -266,7 +218,7 @@ def test_published_scores_are_unchanged(written: Written) -> None:
     assert cells["SPLADE", "toy"] == {
         "row": "SPLADE", "column": "toy", "status": "published", "scores": SPLADE, "spread": None, "expected": None,
         "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None, "seconds": None,
-        "provenance": [],
+        "provenance": [], "timed_on": "", "key": None,
     }  # fmt: skip
     assert cells["SPLADE", "other"]["status"] == "absent"
 
@@ -284,7 +236,7 @@ def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
 def test_cells_outside_the_columns_of_a_row_are_left_out(
     cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaderboard_module, "training_budget", lambda checkpoint: {})
+    monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {})
     rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade", columns=("toy",))}
     cells = (cell("BM25", BM25, seed=None), cell("ours", FIRST))
     matrix = dataclasses.replace(MATRIX, rows=rows, claims=())

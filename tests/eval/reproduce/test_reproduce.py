@@ -295,13 +295,31 @@ def test_results_are_never_replaced_by_fewer(copied: Toy, tmp_path: Path) -> Non
     shutil.rmtree(copied.home)
     (line,) = copied.run("--row", "BM25", status=2)
     assert line.startswith(f"error: {copied.results}: has 2 measured cells; neither chosen nor done in ")
-    assert ": 1 (the first: tiny, toy); name another folder with --output, or run the whole matrix" in line
+    assert ": 1 (the first: tiny, toy); name another folder with --output, run the whole matrix, or keep " in line
+    assert line.endswith("(--keep)")
     assert not (copied.home / "indexes").exists()
     assert (copied.results / "results.json").read_bytes() == before
     another = copied.matrix.rename(copied.folder / "another.yaml")
     where = ["--matrix", str(another), "--data", str(copied.data), "--output", str(copied.results)]
     (line,) = copied.start("eval.reproduce", *where, status=2)
     assert line == f"error: {copied.results}: has the results of the matrix 'toy'; name another folder with --output"
+
+
+@pytest.mark.jvm
+def test_measured_cells_are_kept_on_another_machine(copied: Toy) -> None:
+    before = (copied.results / "results.json").read_bytes()
+    shutil.rmtree(copied.home)
+    lines = copied.run("--keep")
+    assert lines[0].startswith("Toy: 0 cells, 0 steps, 0 done")
+    assert (copied.results / "results.json").read_bytes() == before
+    copied.change(tiny={"encode": {"k": 3}})
+    lines = copied.run("--keep", "--dry-run")
+    assert [line for line in lines if line.startswith("kept")] == ["kept        BM25, toy: measured before"]
+    assert lines[-1].startswith("Toy: 1 cells, ")
+    assert any(line.startswith("to do       train") for line in lines)
+    (line,) = copied.run("--keep", "--row", "BM25", status=2)
+    assert ": 1 (the first: tiny, toy); " in line  # with other settings, it would be lost
+    assert (copied.results / "results.json").read_bytes() == before
 
 
 def test_results_are_below_the_current_folder(

@@ -1,0 +1,64 @@
+"""Handmade cells of leaderboards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.reproduce.claims import COSTS
+from eval.reproduce.plan import CellPlan
+from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
+from learned_sparse.core import home
+
+Values = Mapping[str, list[float]]
+"""Measure → value of each query."""
+
+
+@pytest.fixture
+def cell(tmp_home: Path) -> Callable[..., CellPlan]:
+    """A function that makes a cell and the output files of its steps; with ``broken``, the last step failed."""
+
+    def make(
+        row: str, values: Values | None, *, column: str = "toy", seed: int | None = None, broken: bool = False,
+        **costs: float,
+    ) -> CellPlan:  # fmt: skip
+        name = f"{row}-{seed}".lower()
+        data = tmp_home.parent / "data"
+
+        def step(kind: Kind, content: Any, *words: str, needs: tuple[Step, ...] = ()) -> Step:
+            path = home() / kind / column / f"{name}.json"
+            result = Step(
+                kind=kind, title=kind, module=f"eval.{kind}", arguments=(*words, "--output", str(path)), needs=needs,
+                name=f"{kind}/{column}/{name}", writes=(path,), data=data,
+            )  # fmt: skip
+            if content is None:
+                return result
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(content), encoding="utf-8")
+            mark_done(result, result.inputs, 5.0, alone=seed != 2)
+            return result
+
+        scores = {
+            name: {f"q{i}": value for i, value in enumerate(per_query)} for name, per_query in (values or {}).items()
+        }
+        means = {name: round(sum(per_query.values()) / len(per_query), 4) for name, per_query in scores.items()}
+        encoded = step("encode", {"some": "vectors"}, "--collection", str(data / "toy"))
+        run = {"name": name, "scores": means, "per_query": scores}
+        evaluated = step("evaluate", {"runs": [run]} if values else None, needs=(encoded,))
+        content = {name: costs.get(name.split("/")[0]) for name in COSTS if name != "documents/s"}
+        counted = step(
+            "costs", {"costs": content, "documents": 120} if costs and not broken else None, needs=(encoded,)
+        )
+        if broken:
+            mark_failed(counted, f"{home()}/costs: no room", 1.0)
+        return CellPlan(
+            row=row, column=column, seed=seed, run=home() / "run.txt", collection="toy",
+            steps=(encoded, evaluated, *((counted,) if costs or broken else ())), evaluated=evaluated.writes[0],
+            costs=counted.writes[0] if costs else None, checkpoint=f"checkpoint-{seed}",
+        )  # fmt: skip
+
+    return make
