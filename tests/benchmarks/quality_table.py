@@ -48,7 +48,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"resample seeds and queries. The teacher ({sizes['teacher_steps']} steps) re-ranks BM25's first hits of dev "
         f"queries from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}; its time is not counted: all distilled "
         "rows use the same scores. The kind of distillation of ours was found in nine earlier trials, six on dev "
-        "queries and three on training queries that are not used here; sentence-transformers' losses are its own."
+        "queries and three on training queries that are not used here; sentence-transformers' losses are its own. "
+        f"{' and '.join(result['machines'])}, {result['precision']}."
     )
     return "\n".join([*lines, "", text])
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from learned_sparse.core import LearnedSparseError
+from tests.benchmarks import harness
 from tests.benchmarks.forward_profile import part_of, shares
 from tests.benchmarks.passages import cut, described, passages
+from tests.benchmarks.quality_work import Parts
 from tests.benchmarks.roofline import operations_of
 
 HEAD, ENCODER = "head, matrix product", "encoder, matrix products"
@@ -65,3 +69,23 @@ def test_the_part_of_each_operator(operator: str, shapes: list[list[int]], part:
 
 def test_shares_add_up() -> None:
     assert shares({"a": 1.0, "b": 3.0}) == {"b": 0.75, "a": 0.25}
+
+
+def test_measurements_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine goes on with the file alone."""
+    path = tmp_path / "parts.json"
+    for processor in ("first", "second"):
+        monkeypatch.setattr(harness, "environment", lambda processor=processor: {"cpu": processor})
+        parts = Parts(path, {"minutes": 6})
+        assert parts.once("shared", lambda processor=processor: processor) == "first"
+        assert parts.once(f"of {processor}", lambda: {"a test": {"q": 0.5}}) == {"a test": {"q": 0.5}}
+    assert Parts(path, {"minutes": 6}).machines == ["first", "second"]
+    with pytest.raises(LearnedSparseError, match=r"parts.json: has \{'minutes': 6\}, this call \{'minutes': 7\}; use"):
+        Parts(path, {"minutes": 7})
+
+
+def test_a_failed_measurement_is_made_again(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "parts.json", {})
+    with pytest.raises(ZeroDivisionError):
+        parts.once("ratio", lambda: 1 / 0)
+    assert parts.once("ratio", lambda: 2.0) == 2.0

@@ -179,7 +179,8 @@ def test_quality_at_equal_minutes() -> None:
         "steps": {"plain": 100, "distilled": 90, "peer": 30, "distilled, 4 times the minutes": 360},
         "dev": {name: {"0.0001": 0.4, "0.0002": 0.45} for name in ("plain", "distilled", "peer")},
         "sizes": {"batch": 16, "hard_negatives": 2, "training_queries": 12000, "teacher_steps": 400},
-        "reranked": {"BM25": 0.5, "teacher": 0.875}, "trained": ["a test"], "bm25": bm25,
+        "machines": ["A", "B"], "precision": "bf16", "reranked": {"BM25": 0.5, "teacher": 0.875},
+        "trained": ["a test"], "bm25": bm25,
         "tests": {
             "plain": seeds(0.5, 0.5, 0.5), "distilled": seeds(0.55, 0.6, 0.65),
             "distilled, 4 times the minutes": seeds(0.7, 0.7, 0.7),
@@ -195,3 +196,4 @@ def test_quality_at_equal_minutes() -> None:
     assert lines[5] == "| P | 30 | 0.450 |  |  |  |  |"
     assert lines[6].startswith("| ours: distilled, 4 times the minutes | 360 |  | 0.700 ± 0.000 |")
     assert "re-ranks BM25's first hits of dev queries from 0.500 to 0.875" in lines[-1]
+    assert lines[-1].endswith(" A and B, bf16.")
