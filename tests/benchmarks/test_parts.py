@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,7 +78,7 @@ def test_measurements_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for processor in ("first", "second"):
         monkeypatch.setattr(harness, "environment", lambda processor=processor: {"cpu": processor})
         parts = Parts(path, {"minutes": 6})
-        assert parts.once("shared", lambda processor=processor: processor) == "first"
+        assert parts.once("shared", partial(str, processor)) == "first"
         assert parts.once(f"of {processor}", lambda: {"a test": {"q": 0.5}}) == {"a test": {"q": 0.5}}
     assert Parts(path, {"minutes": 6}).machines == ["first", "second"]
     with pytest.raises(LearnedSparseError, match=r"parts.json: has \{'minutes': 6\}, this call \{'minutes': 7\}; use"):
