@@ -14,9 +14,9 @@ from encoders.backbone.device import (
     cpu_has_bf16,
     default_batch_size,
     limit_threads,
+    process_settings,
     random_state,
     set_random_state,
-    tensor_cores,
     to_device,
     training_precision,
 )
@@ -56,11 +56,11 @@ __all__ = [
     "load_tokenizer",
     "longest_input",
     "minilm_folder",
+    "process_settings",
     "quiet",
     "random_state",
     "save_random_bert",
     "set_random_state",
-    "tensor_cores",
     "to_device",
     "training_precision",
 ]

@@ -91,7 +91,7 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Non
 
 
 @contextmanager
-def tensor_cores(precision: str, device: torch.device) -> Iterator[None]:
+def process_settings(precision: str, device: torch.device) -> Iterator[None]:
     """Settings of the process for training in ``precision`` on ``device``; restored at the end.
 
     On CUDA devices, float32 matrix products in TF32 (10 bits of mantissa) unless ``precision`` is ``fp32-strict``. On

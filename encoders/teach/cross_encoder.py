@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from encoders.backbone import backbone_folder, choose_device, quiet, tensor_cores
+from encoders.backbone import backbone_folder, choose_device, process_settings, quiet
 from encoders.checkpoints import as_json, locate
 from encoders.teach.recipe import CrossEncoderRecipe
 from encoders.training import examples_in_order
@@ -88,6 +88,6 @@ def _fit(
         train_dataset=datasets.Dataset.from_dict({"query": queries, "document": documents, "label": labels}),
         loss=BinaryCrossEntropyLoss(model, pos_weight=torch.tensor(float(recipe.negatives.count))),
     )  # fmt: skip
-    with tensor_cores(recipe.precision, model.device):
+    with process_settings(recipe.precision, model.device):
         trainer.train()
     model.save_pretrained(str(folder))

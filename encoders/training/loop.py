@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from encoders.backbone import random_state, tensor_cores
+from encoders.backbone import process_settings, random_state
 from encoders.checkpoints import tokenizer_sha256
 from encoders.encoding import save_checkpoint
 from encoders.training.data import (
@@ -111,7 +111,7 @@ def run_recipe(
     is_main = session.processes.is_main_process
     with (
         locked(output) if is_main else nullcontext(),
-        tensor_cores(session.precision, session.device),
+        process_settings(session.precision, session.device),
         Stopping(max_seconds, session) as stopping,
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile

@@ -14,7 +14,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from encoders.backbone import Tower, autocast, cpu_has_bf16, load_tokenizer, tensor_cores
+from encoders.backbone import Tower, autocast, cpu_has_bf16, load_tokenizer, process_settings
 from encoders.checkpoints import Vocabulary
 from encoders.head import Pooling
 from encoders.models.splade import Splade, SpladeSettings
@@ -125,7 +125,7 @@ def step(
     def run_step() -> dict[str, Any]:
         optimizer.zero_grad(set_to_none=True)
         precision, device = "bf16" if bf16 else "fp32", torch.device("cpu")
-        with tensor_cores(precision, device), autocast(precision, device):
+        with process_settings(precision, device), autocast(precision, device):
             weights = forward(ids, torch.ones_like(ids))
         loss = contrastive(weights.float())
         loss.backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -167,6 +168,8 @@ def test_python_runs_out_of_memory(
     name: str, world: World, server: Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     case, failed = case_named(world, name), 0
+    if name == "train":  # oneDNN in bf16 with AMX can crash when it gets no memory
+        case = dataclasses.replace(case, name="train-fp32", arguments=(*case.arguments, "--set", "precision=fp32"))
     for megabytes in (16, 64):
         folder = tmp_path / str(megabytes)
         folder.mkdir()

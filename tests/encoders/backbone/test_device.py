@@ -14,9 +14,9 @@ from encoders.backbone import (
     choose_device,
     device,
     limit_threads,
+    process_settings,
     random_state,
     set_random_state,
-    tensor_cores,
     to_device,
 )
 from learned_sparse.core import LearnedSparseError
@@ -99,11 +99,11 @@ def test_autocast() -> None:
         ("fp32-strict", "cpu", "highest"),
     ],
 )
-def test_tensor_cores(precision: str, name: str, expected: str) -> None:
+def test_process_settings(precision: str, name: str, expected: str) -> None:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        with tensor_cores(precision, torch.device(name)):
+        with process_settings(precision, torch.device(name)):
             assert torch.get_float32_matmul_precision() == expected
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
@@ -120,7 +120,7 @@ def test_attention_on_a_cpu(precision: str, fused: bool) -> None:
             torch.nn.functional.scaled_dot_product_attention(query, query, query).sum().backward()
         return {event.key for event in profile.key_averages() if "flash" in event.key}
 
-    with tensor_cores(precision, CPU):
+    with process_settings(precision, CPU):
         assert bool(operations()) == fused
     assert operations()  # as before
 

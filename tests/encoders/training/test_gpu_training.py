@@ -77,7 +77,7 @@ def test_strict_fp32_equals_the_cpu(tiny_recipe: Recipes, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_tensor_cores_are_near_the_cpu(precision: str, tiny_recipe: Recipes, tmp_path: Path) -> None:
+def test_lower_precision_is_near_the_cpu(precision: str, tiny_recipe: Recipes, tmp_path: Path) -> None:
     recipe = tiny_recipe({"steps": 2, "dropout": False}, precision=precision)
     expected = losses(tiny_recipe({"steps": 2, "dropout": False}), tmp_path / "cpu", "cpu")
     assert losses(recipe, tmp_path / "gpu") == pytest.approx(expected, rel=0.1)
