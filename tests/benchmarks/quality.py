@@ -2,9 +2,9 @@
 
 Each contender trains the same start weights on the same queries and hard negatives, in as many steps of the same batch
 as it makes in ``--minutes`` of one core (measured first). Learning rates are chosen on dev queries, with equally many
-trials for each. The best contender of each group on dev is trained with more seeds, one of ours also for longer; then
-the test splits are searched once. Collections are whole. ``python -m tests.benchmarks.report`` writes the table into
-README.md.
+trials for each. The best contender of each group on dev is trained with more seeds, one of ours also for longer; the
+test splits are searched with these models only. Collections are whole. ``python -m tests.benchmarks.report`` writes the
+table into README.md.
 
 All takes hours. Steps that are done are kept in WORK. Each measurement is also written to ``--parts``: with that file
 alone, another machine with the same precision goes on.
@@ -13,6 +13,7 @@ alone, another machine with the same precision goes on.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ from tests.benchmarks.quality_work import (
     mean,
 )  # fmt: skip
 
+Tests = dict[str, dict[str, float]]
+"""The measure of each test query, by collection and split."""
 PACKAGES = ("torch", "transformers", "sentence-transformers")
 
 
@@ -76,44 +79,55 @@ def result(work: Work, longer: float) -> dict[str, Any]:
     work.start()
     work.each(work.steps, [(name,) for name, each in CONTENDERS.items() if each.timed_as is None])
     steps = {name: work.steps(name) for name in CONTENDERS}
-    trials = [(contender, rate) for contender in CONTENDERS for rate in RATES]
-    first = DISTILLED, RATES[0]  # it makes the teacher's scores, beside trials that need none
-    order = sorted(trials, key=lambda each: (each != first, CONTENDERS[each[0]].teacher))
-    work.each(partial(trial, work), order)
-    dev = {each: trial(work, *each) for each in trials}
-    chosen = {name: max((dev[name, rate], rate) for rate in RATES)[1] for name in CONTENDERS}
-    groups = dict.fromkeys(each.group for each in CONTENDERS.values())
-    final = [
-        max((dev[name, chosen[name]], name) for name, each in CONTENDERS.items() if each.group == group)[1]
-        for group in groups
-    ]
-    longest = {f"{DISTILLED}, {longer:g} times the minutes": (DISTILLED, work.steps(DISTILLED, longer))}
-    rows = longest if longer else {}
-    rows |= {name: (name, steps[name]) for name in final}
-    models = [(row, seed) for row in rows for seed in (SEEDS if row in final else SEEDS[:1])]  # the longest first
-    scores = work.each(lambda row, seed: tested(work, rows[row][0], chosen[rows[row][0]], rows[row][1], seed), models)
-    tests = dict(zip(models, scores, strict=True))
+    groups = dict.fromkeys(CONTENDERS[name].group for name in (DISTILLED, *CONTENDERS))
+    rows = [(group, 1.0) for group in groups] + ([(CONTENDERS[DISTILLED].group, longer)] if longer else [])
+    tests = dict(work.each(partial(tested_row, work), rows))
+    dev = {name: {rate: trial(work, name, rate) for rate in RATES} for name in CONTENDERS}
     bm25 = {f"{name} {split}": work.scores(work.bm25_run(name, split), name, split) for name, split in TESTS}
     return {
         "toy": work.toy, "reference": DISTILLED, "titles": {name: each.title for name, each in CONTENDERS.items()},
         "minutes": work.minutes, "measure": MEASURE,
-        "steps": {**steps, **{row: number for row, (_, number) in rows.items()}},
+        "steps": {**steps, **({longer_row(longer): work.steps(DISTILLED, longer)} if longer else {})},
         "sizes": {
             "batch": BATCH, "hard_negatives": NEGATIVES, "teacher_steps": TEACHER_STEPS,
             "training_queries": sum(len(load_collection(work.collection(name)).qrels("train")) for name in TRAINED),
         },
         "reranked": work.parts.once("re-ranked", work.reranked),
-        "dev": {name: {f"{rate:g}": dev[name, rate] for rate in RATES} for name in CONTENDERS},
-        "learning_rate": chosen, "trained": [f"{name} test" for name in TRAINED], "bm25": bm25,
-        "tests": {row: [tests[each] for each in models if each[0] == row] for row in rows},
+        "dev": {name: {f"{rate:g}": score for rate, score in scores.items()} for name, scores in dev.items()},
+        "learning_rate": {name: best(scores) for name, scores in dev.items()},
+        "trained": [f"{name} test" for name in TRAINED], "bm25": bm25, "tests": tests,
         "machines": work.parts.machines, "precision": PRECISION, "versions": harness.installed(*PACKAGES),
     }  # fmt: skip
 
 
-def tested(work: Work, contender: str, rate: float, steps: int, seed: int) -> dict[str, dict[str, float]]:
-    """The measure of each test query, by collection and split."""
+def tested_row(work: Work, group: str, times: float) -> tuple[str, list[Tests]]:
+    """A row's name and its tests: the best of ``group`` on dev queries, trained ``times`` the minutes."""
+    dev = {name: {rate: trial(work, name, rate) for rate in RATES} for name in of_group(group)}
+    name = max(dev, key=lambda each: max(dev[each].values()))
+    seeds = SEEDS[: CONTENDERS[name].seeds] if times == 1 else SEEDS[:1]
+    steps = work.steps(name, times)
+    return name if times == 1 else longer_row(times), [tested(work, name, best(dev[name]), steps, s) for s in seeds]
 
-    def measure() -> dict[str, dict[str, float]]:
+
+def of_group(group: str) -> list[str]:
+    """Names of a group's contenders."""
+    return [name for name, each in CONTENDERS.items() if each.group == group]
+
+
+def best(dev: Mapping[float, float]) -> float:
+    """The learning rate with the best dev score; of equal ones the larger."""
+    return max((score, rate) for rate, score in dev.items())[1]
+
+
+def longer_row(times: float) -> str:
+    """Name of the row that is trained longer."""
+    return f"{DISTILLED}, {times:g} times the minutes"
+
+
+def tested(work: Work, contender: str, rate: float, steps: int, seed: int) -> Tests:
+    """The tests of one model."""
+
+    def measure() -> Tests:
         model, _ = work.train(contender, rate, steps, seed)
         return {f"{name} {split}": work.scores(work.run(model, name, split), name, split) for name, split in TESTS}
 

@@ -183,10 +183,9 @@ class Work:
         data = []
         for name in TRAINED:
             source = {"collection": str(self.collection(name)), "split": "train"}
-            run = self.candidates(name) if kind.teacher and not probe else self.bm25_run(name, "train")
-            source["run"] = str(run)
             if kind.teacher:
                 source["scores"] = str(self.zeros(name) if probe else self.teach(name))
+            source["run"] = str(self.candidates(name) if kind.teacher and not probe else self.bm25_run(name, "train"))
             data.append(source)
         return recipe_of(contender, rate, steps, seed, data, DEPTH)
 
