@@ -13,7 +13,7 @@ alone, another machine with the same precision goes on.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from tests.benchmarks.quality_work import (
     mean,
 )  # fmt: skip
 
+GROUPS = tuple(dict.fromkeys(CONTENDERS[name].group for name in (DISTILLED, *CONTENDERS)))
+"""The one that takes longest first."""
 Tests = dict[str, dict[str, float]]
 """The measure of each test query, by collection and split."""
 PACKAGES = ("torch", "transformers", "sentence-transformers")
@@ -48,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder with the collections in BEIR's layout")
     parser.add_argument("--minutes", type=float, default=8.0, help="training of each model on one core (default 8)")
     parser.add_argument("--longer", type=float, default=0, help="train ours, distilled, also for so many times")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, default=GROUPS, help=f"{DISTILLED} and these groups")
     parser.add_argument("--jobs", type=positive, default=2, help="commands at a time, of one thread each (default 2)")
     parser.add_argument("--toy", action="store_true", help="a few steps and documents, to try the script")
     parser.add_argument("--parts", type=Path, help="file of finished measurements (default: parts.json in WORK)")
@@ -57,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     settings = {"minutes": options.minutes, "toy": options.toy, "queries": queries, "precision": PRECISION}
     parts = Parts(options.parts or options.work / "parts.json", settings)
     work = Work(options.work.resolve(), options.data.resolve(), parts, options.minutes, options.jobs, toy=options.toy)
-    write_json(options.output, result(work, options.longer))
+    write_json(options.output, result(work, options.only, options.longer))
     print(f"{options.output}: written")
     return 0
 
@@ -73,19 +76,22 @@ def trial(work: Work, contender: str, rate: float) -> float:
     return float(work.parts.once(f"dev of {contender}, learning rate {rate:g}", measure))
 
 
-def result(work: Work, longer: float) -> dict[str, Any]:
-    """Do everything that is missing; settings, trials, and the scores of all test queries."""
+def result(work: Work, groups: Sequence[str], longer: float) -> dict[str, Any]:
+    """Do everything that is missing of ``groups``; settings, trials, and the scores of all test queries."""
+    groups = [group for group in GROUPS if group in groups or group == CONTENDERS[DISTILLED].group]
+    names = [name for name in CONTENDERS if CONTENDERS[name].group in groups]
     work.each(work.bm25_run, [(name, "train") for name in TRAINED])
     work.start()
-    work.each(work.steps, [(name,) for name, each in CONTENDERS.items() if each.timed_as is None])
-    steps = {name: work.steps(name) for name in CONTENDERS}
-    groups = dict.fromkeys(CONTENDERS[name].group for name in (DISTILLED, *CONTENDERS))
+    work.each(work.steps, [(name,) for name in dict.fromkeys(CONTENDERS[name].timed_as or name for name in names)])
+    steps = {name: work.steps(name) for name in names}
+    timed_on = work.parts.once("processor of the seconds per step", lambda: harness.environment()["cpu"])
     rows = [(group, 1.0) for group in groups] + ([(CONTENDERS[DISTILLED].group, longer)] if longer else [])
     tests = dict(work.each(partial(tested_row, work), rows))
-    dev = {name: {rate: trial(work, name, rate) for rate in RATES} for name in CONTENDERS}
+    dev = {name: {rate: trial(work, name, rate) for rate in RATES} for name in names}
     bm25 = {f"{name} {split}": work.scores(work.bm25_run(name, split), name, split) for name, split in TESTS}
     return {
-        "toy": work.toy, "reference": DISTILLED, "titles": {name: each.title for name, each in CONTENDERS.items()},
+        "toy": work.toy, "reference": DISTILLED, "order": names,
+        "titles": {name: CONTENDERS[name].title for name in names}, "timed_on": timed_on,
         "minutes": work.minutes, "measure": MEASURE,
         "steps": {**steps, **({longer_row(longer): work.steps(DISTILLED, longer)} if longer else {})},
         "sizes": {

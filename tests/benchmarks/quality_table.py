@@ -22,12 +22,14 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"| {result['measure']} | steps | dev | {' | '.join(columns)} | minus BM25 | distilled minus this |",
         f"|---|--:|--:|{'--:|' * len(columns)}--:|--:|",
     ]
-    for row in dict.fromkeys(["BM25", *result["titles"], *result["tests"]]):
+    dev = {"BM25": result["reranked"]["BM25"], **{row: max(scores.values()) for row, scores in result["dev"].items()}}
+    longer_rows = [(row.partition(", ")[0], row) for row in tests if ", " in row]
+    rows = [row for each in result["order"] for row in (each, *(row for name, row in longer_rows if name == each))]
+    for row in ["BM25", *rows]:
         name, _, longer = row.partition(", ")
         title = result["titles"].get(name, row) + (f", {longer}" if longer else "")
         steps = f"{result['steps'][row]:,}" if row in result["steps"] else ""
-        dev = f"{max(result['dev'][row].values()):.3f}" if row in result["dev"] else ""
-        cells = [title, steps, dev, *[""] * len(columns), "", ""]
+        cells = [title, steps, f"{dev[row]:.3f}" if row in dev else "", *[""] * len(columns), "", ""]
         if row in tests:
             cells[3:-2] = [_mean(tests[row], column) for column in columns]
             pairs = (("BM25", row, "BM25"), (reference, reference, row))
@@ -39,8 +41,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     sizes, reranked = result["sizes"], result["reranked"]
     text = (
-        f"Each model: {result['minutes']:g} minutes of one core (where it says so, longer), "
-        f"{sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
+        f"Each model: the steps of {result['minutes']:g} minutes on one core of {result['timed_on']} (where it says "
+        f"so, longer), {sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
         f"{sizes['hard_negatives']} hard negatives. *Dev*: the better of {len(result['dev'][reference])} learning "
         "rates, whole collections; of two rows of sentence-transformers, both with or both without a teacher, the "
         f"better on dev is tested. Tests: whole collections, {len(result['tests'][reference])} seeds (mean, standard "

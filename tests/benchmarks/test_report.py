@@ -175,6 +175,7 @@ def test_quality_at_equal_minutes() -> None:
 
     result = {
         "measure": "nDCG@10", "minutes": 8, "reference": "distilled",
+        "order": ["plain", "distilled", "peer"], "timed_on": "A processor",
         "titles": {"plain": "ours: plain", "distilled": "ours: distilled", "peer": "P"},
         "steps": {"plain": 100, "distilled": 90, "peer": 30, "distilled, 4 times the minutes": 360},
         "dev": {name: {"0.0001": 0.4, "0.0002": 0.45} for name in ("plain", "distilled", "peer")},
@@ -188,12 +189,13 @@ def test_quality_at_equal_minutes() -> None:
     }  # fmt: skip
     lines = quality_table.markdown(result).splitlines()
     assert lines[0] == "| nDCG@10 | steps | dev | a test | z test | minus BM25 | distilled minus this |"
-    assert lines[2] == "| BM25 |  |  | 0.500 | 0.750 |  | +0.100 (+0.050 to +0.150) |"
+    assert lines[2] == "| BM25 |  | 0.500 | 0.500 | 0.750 |  | +0.100 (+0.050 to +0.150) |"
     assert lines[3].startswith(
         "| ours: plain | 100 | 0.450 | 0.500 ± 0.000 | 0.250 ± 0.000 | +0.000 (+0.000 to +0.000) |"
     )
     assert lines[4].endswith("| 0.600 ± 0.050 | 0.250 ± 0.000 | +0.100 (+0.050 to +0.150) |  |")
-    assert lines[5] == "| P | 30 | 0.450 |  |  |  |  |"
-    assert lines[6].startswith("| ours: distilled, 4 times the minutes | 360 |  | 0.700 ± 0.000 |")
+    assert lines[5].startswith("| ours: distilled, 4 times the minutes | 360 |  | 0.700 ± 0.000 |")
+    assert lines[6] == "| P | 30 | 0.450 |  |  |  |  |"
     assert "re-ranks BM25's first hits of dev queries from 0.500 to 0.875" in lines[-1]
+    assert "the steps of 8 minutes on one core of A processor" in lines[-1]
     assert lines[-1].endswith(" A and B, bf16.")
