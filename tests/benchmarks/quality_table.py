@@ -15,7 +15,7 @@ Scores = Mapping[str, Mapping[str, float]]
 
 def markdown(result: Mapping[str, Any]) -> str:
     """BM25 and all contenders: steps, dev, means of the tests, and differences from BM25 and from the reference."""
-    columns = list(result["bm25"])
+    columns = sorted(result["bm25"], key=lambda name: (name not in result["trained"], name))
     reference: str = result["reference"]
     tests: dict[str, Sequence[Scores]] = {"BM25": [result["bm25"]], **result["tests"]}
     lines = [
@@ -35,26 +35,41 @@ def markdown(result: Mapping[str, Any]) -> str:
             pairs = (("BM25", row, "BM25"), (reference, reference, row))
             cells[-2:] = [
                 "" if row == itself
-                else "{:+.3f} ({:+.3f} to {:+.3f})".format(*difference(tests[one], tests[two], result["trained"]))
+                else _signed(tests[one], tests[two], result["trained"])
                 for itself, one, two in pairs
             ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
-    sizes, reranked = result["sizes"], result["reranked"]
-    text = (
-        f"Each model: the steps of {result['minutes']:g} minutes on one core of {result['timed_on']} (where it says "
-        f"so, longer), {sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
-        f"{sizes['hard_negatives']} hard negatives. *Dev*: the better of {len(result['dev'][reference])} learning "
-        "rates, whole collections; of two rows of sentence-transformers, both with or both without a teacher, the "
-        f"better on dev is tested. Tests: whole collections, {len(result['tests'][reference])} seeds (mean, standard "
-        "deviation; a row without a deviation has one seed). Differences: means of "
-        f"{' and '.join(result['trained'])}; their 95 % intervals "
-        f"resample seeds and queries. The teacher ({sizes['teacher_steps']} steps) re-ranks BM25's first hits of dev "
-        f"queries from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}; its time is not counted: all distilled "
-        "rows use the same scores. The kind of distillation of ours was found in nine earlier trials, six on dev "
-        "queries and three on training queries that are not used here; sentence-transformers' losses are its own. "
-        f"{' and '.join(result['machines'])}, {result['precision']}."
+    singly = "; ".join(
+        f"{row}: " + ", ".join(f"{name} {_signed(tests[row], tests['BM25'], [name])}" for name in result["trained"])
+        for row in (reference, *(row for name, row in longer_rows if name == reference))
     )
-    return "\n".join([*lines, "", text])
+    sizes, reranked = result["sizes"], result["reranked"]
+    trained = " and ".join(result["trained"])
+    seeds = len(result["tests"][reference])
+    peers = (
+        " Of two rows of sentence-transformers, both with or both without a teacher, the better on dev is tested. "
+        "Its losses have their own settings."
+    )
+    shown = peers if any(name.startswith("peer") for name in result["order"]) else ""
+    text = (
+        f"- Budget: the steps of {result['minutes']:g} minutes on one core of {result['timed_on']}, more where the row "
+        f"says so. {sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
+        f"{sizes['hard_negatives']} hard negatives.\n"
+        f"- Dev: the better of {len(result['dev'][reference])} learning rates.\n"
+        f"- Tests: whole collections; mean and standard deviation of {seeds} seeds, or one seed without a deviation.\n"
+        f"- Differences: means of {trained}; 95 % intervals over seeds and queries.\n"
+        f"- Teacher: {sizes['teacher_steps']} steps on the same queries. It re-ranks BM25's first hits of dev queries "
+        f"from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}. Its time is not counted; distilled rows share its "
+        "scores.\n"
+        "- Settings: our kind of distillation was chosen in nine earlier trials, six on dev queries and three on "
+        f"training queries that are not used here.{shown}\n"
+        f"- Measured on: {' and '.join(result['machines'])}, {result['precision']}."
+    )
+    return "\n".join([*lines, "", f"Above BM25 on each collection: {singly}.", "", text])
+
+
+def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> str:
+    return "{:+.3f} ({:+.3f} to {:+.3f})".format(*difference(first, second, collections))
 
 
 def difference(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> tuple[float, ...]:

@@ -196,6 +196,13 @@ def test_quality_at_equal_minutes() -> None:
     assert lines[4].endswith("| 0.600 ± 0.050 | 0.250 ± 0.000 | +0.100 (+0.050 to +0.150) |  |")
     assert lines[5].startswith("| ours: distilled, 4 times the minutes | 360 |  | 0.700 ± 0.000 |")
     assert lines[6] == "| P | 30 | 0.450 |  |  |  |  |"
-    assert "re-ranks BM25's first hits of dev queries from 0.500 to 0.875" in lines[-1]
-    assert "the steps of 8 minutes on one core of A processor" in lines[-1]
+    assert "re-ranks BM25's first hits of dev queries from 0.500 to 0.875" in lines[-3]
+    assert lines[7:9] == [
+        "",
+        (
+            "Above BM25 on each collection: distilled: a test +0.100 (+0.050 to +0.150); "
+            "distilled, 4 times the minutes: a test +0.200 (+0.200 to +0.200)."
+        ),
+    ]
+    assert "the steps of 8 minutes on one core of A processor" in lines[10]
     assert lines[-1].endswith(" A and B, bf16.")
