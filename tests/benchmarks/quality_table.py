@@ -14,7 +14,12 @@ Scores = Mapping[str, Mapping[str, float]]
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """BM25 and all contenders: steps, dev, means of the tests, and differences from BM25 and from the reference."""
+    """All contenders, also those that are not tested, and how they were measured."""
+    return f"{summary(result, result['order'])}\n\n{_conditions(result)}"
+
+
+def summary(result: Mapping[str, Any], contenders: Sequence[str] | None = None) -> str:
+    """BM25 and the tested contenders: steps, dev, means of the tests, differences from BM25 and from the reference."""
     columns = sorted(result["bm25"], key=lambda name: (name not in result["trained"], name))
     reference: str = result["reference"]
     tests: dict[str, Sequence[Scores]] = {"BM25": [result["bm25"]], **result["tests"]}
@@ -24,7 +29,11 @@ def markdown(result: Mapping[str, Any]) -> str:
     ]
     dev = {"BM25": result["reranked"]["BM25"], **{row: max(scores.values()) for row, scores in result["dev"].items()}}
     longer_rows = [(row.partition(", ")[0], row) for row in tests if ", " in row]
-    rows = [row for each in result["order"] for row in (each, *(row for name, row in longer_rows if name == each))]
+    rows = [
+        row
+        for each in contenders or filter(tests.__contains__, result["order"])
+        for row in (each, *(row for name, row in longer_rows if name == each))
+    ]
     for row in ["BM25", *rows]:
         name, _, longer = row.partition(", ")
         title = result["titles"].get(name, row) + (f", {longer}" if longer else "")
@@ -43,19 +52,23 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"{row}: " + ", ".join(f"{name} {_signed(tests[row], tests['BM25'], [name])}" for name in result["trained"])
         for row in (reference, *(row for name, row in longer_rows if name == reference))
     )
+    return "\n".join([*lines, "", f"Above BM25 on each collection: {singly}."])
+
+
+def _conditions(result: Mapping[str, Any]) -> str:
     sizes, reranked = result["sizes"], result["reranked"]
     trained = " and ".join(result["trained"])
-    seeds = len(result["tests"][reference])
+    seeds = len(result["tests"][result["reference"]])
     peers = (
         " Of two rows of sentence-transformers, both with or both without a teacher, the better on dev is tested. "
         "Its losses have their own settings."
     )
     shown = peers if any(name.startswith("peer") for name in result["order"]) else ""
-    text = (
+    return (
         f"- Budget: the steps of {result['minutes']:g} minutes on one core of {result['timed_on']}, more where the row "
         f"says so. {sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
         f"{sizes['hard_negatives']} hard negatives.\n"
-        f"- Dev: the better of {len(result['dev'][reference])} learning rates.\n"
+        f"- Dev: the better of {len(result['dev'][result['reference']])} learning rates.\n"
         f"- Tests: whole collections; mean and standard deviation of {seeds} seeds, or one seed without a deviation.\n"
         f"- Differences: means of {trained}; 95 % intervals over seeds and queries.\n"
         f"- Teacher: {sizes['teacher_steps']} steps on the same queries. It re-ranks BM25's first hits of dev queries "
@@ -65,7 +78,6 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"training queries that are not used here.{shown}\n"
         f"- Measured on: {' and '.join(result['machines'])}, {result['precision']}."
     )
-    return "\n".join([*lines, "", f"Above BM25 on each collection: {singly}.", "", text])
 
 
 def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> str:

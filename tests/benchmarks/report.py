@@ -27,13 +27,17 @@ def main(argv: list[str] | None = None) -> int:
         options.readme.read_text("utf-8"), (BEGIN, END), summary(results, readme=True), options.readme
     )
     quality = options.results / "quality.json"
+    compared = ""
     if quality.is_file():
-        readme = with_section(readme, QUALITY, quality_table.markdown(read_result(quality)), options.readme)
+        readme = with_section(readme, QUALITY, quality_table.summary(read_result(quality)), options.readme)
+        head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR --longer 4`."
+        compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
     texts = {
         options.readme: readme,
         options.results / "README.md": full(results)
         + by_itself(options.results / "versions.json", "tests.benchmarks.versions --before DIR", versions.markdown)
-        + by_itself(options.results / "scale.json", "tests.benchmarks.scale", scale.markdown),
+        + by_itself(options.results / "scale.json", "tests.benchmarks.scale", scale.markdown)
+        + compared,
     }
     for path, text in texts.items():
         if options.check:

@@ -206,3 +206,4 @@ def test_quality_at_equal_minutes() -> None:
     ]
     assert "the steps of 8 minutes on one core of A processor" in lines[10]
     assert lines[-1].endswith(" A and B, bf16.")
+    assert quality_table.summary(result).splitlines() == [*lines[:6], *lines[7:9]]
