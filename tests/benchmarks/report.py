@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     compared = ""
     if quality.is_file():
         readme = with_section(readme, QUALITY, quality_table.summary(read_result(quality)), options.readme)
-        head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR --longer 4`."
+        head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR`."
         compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
     texts = {
         options.readme: readme,
