@@ -177,12 +177,16 @@ def code(text: str) -> str:
 
 
 def facts(results: Results) -> list[str]:
-    """Size of the matrix, and counts of cells and of comparisons with expected scores by outcome."""
+    """The verdict on each paper's first claim, the size of the matrix, and counts by outcome."""
     cells = results.content["cells"]
     published = {row["name"] for row in results.rows if row["kind"] == "published"}
     statuses = Counter(cell["status"] for cell in cells if cell["status"] != "absent" or cell["row"] not in published)
     expected = Counter(word for cell in cells for word in (cell.get("verdicts") or {}).values())
-    lines = [f"{len(results.rows)} rows × {len(results.columns)} columns: {_counts(statuses, _STATUSES)}"]
+    lines = [
+        f"{paper}: {verdict(claim['verdict'])} ({claim['claim']}, {claim['column']})"
+        for paper, claim, _ in results.papers()
+    ]
+    lines.append(f"{len(results.rows)} rows × {len(results.columns)} columns: {_counts(statuses, _STATUSES)}")
     if expected:
         words = ("equal", "within tolerance", "worse", "better")
         lines.append(f"against expected scores: {_counts(expected, dict(zip(words, words, strict=True)))}")

@@ -14,7 +14,7 @@ import pytest
 
 from eval.measures import write_texts
 from eval.report.pages import html, query_files
-from eval.report.results import Results
+from eval.report.results import Results, verdict
 from tests.eval.report import report_results
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -69,6 +69,9 @@ key($("#queries svg"), "ArrowRight");
 state.tip = $("#queries .tip").textContent;
 state.hostile = document.querySelectorAll("#hostile").length;
 state.wide = [document.documentElement.scrollWidth, innerWidth];
+scrollTo(0, 0);
+const facts = [...document.querySelectorAll(".facts li")];
+state.facts = facts.map((fact) => [fact.textContent, fact.getBoundingClientRect().bottom]);
 parent.postMessage(JSON.stringify(state), "*");
 document.title = JSON.stringify(state);
 """
@@ -192,14 +195,21 @@ def test_another_measure_is_loaded_from_a_file_beside_the_page(results: Results,
     assert f"is better than BM25 {counted}" in state["summary"]
 
 
-def test_on_a_phone_the_page_does_not_scroll_sideways(results: Results, tmp_path: Path) -> None:
+def test_on_a_phone_the_page_opens_with_the_verdicts_and_does_not_scroll_sideways(
+    results: Results, tmp_path: Path
+) -> None:
     (tmp_path / "page.html").write_text(scripted_page(results), encoding="utf-8")
     frame = '<!doctype html><title></title><iframe src="page.html" width="375" height="800"></iframe>'
     script = "<script>onmessage = (event) => (document.title = event.data)</script>"
     (tmp_path / "phone.html").write_text(frame + script, encoding="utf-8")
-    content_width, window_width = _title(dumped(tmp_path / "phone.html", tmp_path))["wide"]
+    state = _title(dumped(tmp_path / "phone.html", tmp_path))
+    content_width, window_width = state["wide"]
     assert window_width == 375
     assert content_width <= window_width
+    assert len(state["facts"]) > len(results.papers())
+    for (paper, claim, _), (text, bottom) in zip(results.papers(), state["facts"], strict=False):
+        assert text == f"{paper}: {verdict(claim['verdict'])} ({claim['claim']}, {claim['column']})"
+        assert bottom < 800
 
 
 def test_hostile_names_are_text_in_a_browser(tmp_path: Path) -> None:
