@@ -85,7 +85,8 @@ def result(work: Work, groups: Sequence[str], longer: float) -> dict[str, Any]:
     steps = {name: work.steps(name) for name in names}
     timed_on = work.parts.once("processor of the seconds per step", lambda: harness.environment()["cpu"])
     longest = [(CONTENDERS[DISTILLED].group, longer)] if longer else []
-    rows = [*longest, *((group, 1.0) for group in groups)]
+    in_turn = sorted(groups, key=lambda group: CONTENDERS[of_group(group)[0]].teacher)  # which others wait for
+    rows = [*longest, *((group, 1.0) for group in in_turn)]
     tests = dict(work.each(partial(tested_row, work), rows))
     dev = {name: {rate: trial(work, name, rate) for rate in RATES} for name in names}
     bm25 = {f"{name} {split}": work.scores(work.bm25_run(name, split), name, split) for name, split in TESTS}
