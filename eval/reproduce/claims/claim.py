@@ -22,7 +22,7 @@ NON_INFERIORITY = 0.01
 AT_EQUAL = "less at equal"
 """The kind of claims that compare curves."""
 ASKED_SHARE = 0.5
-"""Share of the paper's relative effect that a reproduction has to reach. Ours."""
+"""Share of the paper's effect that a reproduction has to reach. Ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Claim:
     """Difference asked for by ``higher`` and ``less``, loss tolerated by ``not lower``: in the unit of a measure (0.01:
     a point of MRR), of a cost as a fraction of that of ``worse`` (0.5: half).
 
-    None: half of the paper's relative effect, or ``NON_INFERIORITY`` for ``not lower``.
+    None: half of the paper's effect (see ``asked``), or ``NON_INFERIORITY`` for ``not lower``.
     """
 
     unequal: str | None = None
@@ -71,9 +71,12 @@ class Claim:
             raise LearnedSparseError(f"{self.kind!r}: margin {self.margin}; give more than 0")
         if self.published is not None:
             better, worse = self.published
-            if worse <= 0 or better < 0 or (self.kind != "not lower" and self.gain(better - worse) <= 0):
+            too_high = not self.relative and max(better, worse) >= 1
+            wrong_way = self.kind != "not lower" and self.gain(better - worse) <= 0
+            if worse <= 0 or better < 0 or too_high or wrong_way:
                 raise LearnedSparseError(
                     f"{self.kind!r}: published {[better, worse]}; give the scores of {self.better!r} and {self.worse!r}"
+                    f"{'' if self.relative else ', measures as fractions of 1'}"
                 )
 
     @property
@@ -81,18 +84,27 @@ class Claim:
         """Whether differences are fractions of the value of ``worse``: those of costs."""
         return self.quantity in COSTS
 
-    @property
-    def published_effect(self) -> float | None:
-        """The paper's difference divided by its score of ``worse``; negative for a cost that is saved."""
-        return None if self.published is None else (self.published[0] - self.published[1]) / self.published[1]
-
     def asked(self, worse: float) -> float:
-        """Difference asked for, or loss tolerated, where our ``worse`` has this value; 0 or more."""
+        """Difference asked for, or loss tolerated, where our ``worse`` has this value; 0 or more.
+
+        Of a cost: half of the fraction that the paper saves. Of a measure: half of the paper's effect on the logarithm
+        of the odds, score / (1 - score). For low scores that is about half of the paper's relative difference; where
+        our scores are high, it can still be reached, as half of a relative difference cannot be.
+
+        >>> claim = Claim(source="", better="SPLADE", worse="BM25", quantity="MRR@10", published=(0.322, 0.184))
+        >>> round(claim.asked(0.01), 4), round(claim.asked(0.184), 4), round(claim.asked(0.865), 4)
+        (0.0044, 0.0626, 0.0379)
+        """
         if self.margin is not None:
             return self.margin
         if self.kind == "not lower":
             return NON_INFERIORITY
-        return ASKED_SHARE * abs(self.published_effect or 0.0) * (1 if self.relative else worse)
+        better_published, worse_published = self.published or (worse, worse)
+        if self.relative:
+            return ASKED_SHARE * abs(better_published - worse_published) / worse_published
+        odds_ratio = better_published * (1 - worse_published) / (worse_published * (1 - better_published))
+        growth = odds_ratio**ASKED_SHARE - 1
+        return abs(worse * (1 - worse) * growth / (1 + worse * growth))
 
     def gain(self, difference: float) -> float:
         """``difference``, positive in the claimed direction."""

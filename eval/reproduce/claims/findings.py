@@ -67,8 +67,8 @@ def find_measure(claim: Claim, better: Values, worse: Values) -> Finding:
 
     >>> import numpy as np
     >>> claim = Claim(source="", better="a", worse="b", quantity="MRR@10", published=(0.6, 0.5))
-    >>> round(find_measure(claim, np.array([[1.0, 0.5]]), np.array([[1.0, 0.25]])).asked, 4)  # 10 % of 0.625
-    0.0625
+    >>> round(find_measure(claim, np.array([[1.0, 0.5]]), np.array([[1.0, 0.25]])).asked, 4)  # odds 5/3 → 5/3 √1.5
+    0.0462
     """
     estimate = estimate_difference(better, worse)
     return Finding(difference=estimate.value, asked=claim.asked(float(worse.mean())), estimate=estimate)

@@ -20,13 +20,12 @@ Word = Literal[
 ]  # fmt: skip
 MEANINGS: dict[Word, str] = {
     "reproduced": (
-        "The difference is at least half of the paper's relative effect (the paper's difference divided by its worse "
-        "score, times our worse score), and its interval is above 0. Where the claim is that nothing is lost, the "
-        "interval is above minus the tolerated loss."
+        "The difference is at least half of the paper's effect, and its interval is above 0. The effect on a cost is "
+        "the fraction saved; the effect on a measure is the ratio of the odds, score / (1 - score), of the paper's two "
+        "scores, and half of it is the square root. Where the claim is that nothing is lost, the interval is above "
+        "minus the tolerated loss."
     ),
-    "direction only": (
-        "The interval is above 0, but the difference is smaller than half of the paper's relative effect."
-    ),
+    "direction only": ("The interval is above 0, but the difference is smaller than half of the paper's effect."),
     "not reproduced at this scale": (
         "The interval holds 0 (no loss claimed: minus the tolerated loss), although this data finds a difference of "
         "the size asked for in at least 80 % of cases."
@@ -40,7 +39,7 @@ MEANINGS: dict[Word, str] = {
 }
 """What each verdict means, for the reader of a page: the only definition.
 
-Our choices: the relative effect and half of it, the level of 5 %, the power of 80 %, and the tolerated loss.
+Our choices: the odds, half of the effect, the level of 5 %, the power of 80 %, and the tolerated loss.
 """
 NOTES = (
     (

@@ -15,8 +15,6 @@ from eval.reproduce.claims import MEANINGS, Claim, Finding, claim_text, find_cos
 from learned_sparse.core import LearnedSparseError, parse
 
 CONTENT = {"source": "", "better": "a", "worse": "b", "quantity": "MRR@10"}
-PUBLISHED = (0.30, 0.25)
-"""A relative effect of 20 %, of which half is asked for."""
 
 
 def claim(kind: str = "higher", quantity: str = "MRR@10", **parts: Any) -> Claim:
@@ -30,7 +28,7 @@ def finding(difference: float, error: float, asked: float) -> Finding:
     )
 
 
-HIGHER = claim(published=list(PUBLISHED))
+HIGHER = claim(published=[0.30, 0.25])
 NOT_LOWER = claim("not lower")
 
 
@@ -90,11 +88,19 @@ def test_a_large_difference_that_holm_does_not_let_pass() -> None:
     )
 
 
-def test_half_of_the_relative_effect_is_asked_for() -> None:
-    """A fifth more than 0.4 in the paper's terms is 0.08; half of it is 0.04."""
+@pytest.mark.parametrize(
+    ("ours", "asked"), [(0.4, 4 / 7 - 0.4), (0.8, 8 / 9 - 0.8), (0.99, 198 / 199 - 0.99), (0.0, 0.0), (1.0, 0.0)]
+)
+def test_half_of_the_effect_is_asked_for(ours: float, asked: float) -> None:
+    """The paper's odds are 1 and 1/4, a ratio of 4; ours have to double, which no score forbids."""
+    better, worse = np.full((3, 20), 0.5), np.full((1, 20), ours)
+    found = find_measure(claim(published=[0.5, 0.2]), better, worse)
+    assert [found.difference, found.asked] == pytest.approx([0.5 - ours, asked])
+    assert find_measure(claim("less", published=[0.2, 0.5]), better, 1 - worse).asked == pytest.approx(asked)
+
+
+def test_what_else_is_asked_for() -> None:
     better, worse = np.full((3, 20), 0.5), np.full((1, 20), 0.4)
-    found = find_measure(HIGHER, better, worse)
-    assert [found.difference, found.asked] == pytest.approx([0.1, 0.04])
     assert find_measure(claim(margin=0.02), better, worse).asked == 0.02
     assert find_measure(NOT_LOWER, better, worse).asked == 0.01
     assert find_cost(claim("less", "FLOPS", published=[0.73, 2.83]), 1.0, 2.0).asked == pytest.approx(0.371025)
@@ -173,6 +179,7 @@ def test_a_claim_is_read_strictly() -> None:
         ({"published": [0.2, 0.1, 0.1]}, "published: expected 2 values, got"),
         ({"published": [0.2, 0.3]}, r"'higher': published \[0.2, 0.3\]; give the scores of 'a' and 'b'"),
         ({"kind": "less", "published": [0.3, 0.2]}, r"'less': published \[0.3, 0.2\]; give the scores of"),
+        ({"published": [32.2, 18.4]}, r"give the scores of 'a' and 'b', measures as fractions of 1"),
     ):
         with pytest.raises(LearnedSparseError, match=message):
             parse(Claim, {**CONTENT, **parts}, "here")

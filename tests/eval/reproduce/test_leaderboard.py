@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -292,7 +293,8 @@ def test_claims_are_judged_where_they_can_be(written: Written) -> None:
     assert [claim["difference"] for claim in claims] == [
         pytest.approx(0.258333), pytest.approx(0.008333), pytest.approx(4 / 6 - 0.340, abs=1e-6),
     ]  # fmt: skip
-    assert claims[0]["asked"] == pytest.approx(0.05 * 2.45 / 6, abs=1e-6)  # half of 10 % of BM25's score
+    odds = 2.45 / 3.55 * math.sqrt((0.22 / 0.78) / (0.2 / 0.8))  # BM25's odds, and half of the paper's effect on them
+    assert claims[0]["asked"] == pytest.approx(odds / (1 + odds) - 2.45 / 6, abs=1e-6)
 
 
 def test_claims_without_a_test(written: Written) -> None:
