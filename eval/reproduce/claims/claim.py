@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -103,7 +104,7 @@ class Claim:
         if self.relative:
             return ASKED_SHARE * abs(better_published - worse_published) / worse_published
         odds_ratio = better_published * (1 - worse_published) / (worse_published * (1 - better_published))
-        growth = odds_ratio**ASKED_SHARE - 1
+        growth = math.pow(odds_ratio, ASKED_SHARE) - 1
         return abs(worse * (1 - worse) * growth / (1 + worse * growth))
 
     def gain(self, difference: float) -> float:
