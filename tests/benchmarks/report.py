@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from eval.report import papers_table
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
 from tests.benchmarks import quality_table, run, scale, versions
@@ -16,6 +17,8 @@ from tests.benchmarks.targets import TARGETS, Target
 
 BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->", "<!-- end of benchmarks -->"
 QUALITY = ("<!-- quality: written by python -m tests.benchmarks.report -->", "<!-- end of quality -->")
+PAPERS = ("<!-- papers: written by python -m tests.benchmarks.report -->", "<!-- end of papers -->")
+LEADERBOARD = ROOT / "eval" / "results" / "small-real"
 _SHOWN = ("torch", "transformers", "sentence-transformers", "pyserini", "pyseismic-lsr")
 
 
@@ -32,6 +35,8 @@ def main(argv: list[str] | None = None) -> int:
         readme = with_section(readme, QUALITY, quality_table.summary(read_result(quality)), options.readme)
         head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR`."
         compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
+    if read_json(LEADERBOARD / "results.json")["claims"]:
+        readme = with_section(readme, PAPERS, papers_table(LEADERBOARD), options.readme)
     texts = {
         options.readme: readme,
         options.results / "README.md": full(results)
