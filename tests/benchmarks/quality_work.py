@@ -29,8 +29,8 @@ MEASURE = "nDCG@10"
 SEEDS = (0, 1, 2)
 RATES = (1e-4, 2e-4)
 """Learning rates of the dev trials of each contender."""
-QUERIES = 4000
-"""Training queries of each collection, drawn once."""
+QUERIES, FEWER_QUERIES = 4000, 1000
+"""Training queries of each collection, drawn once, and for a point of the learning curve."""
 CANDIDATES = {"bm25": 4, "student": 4}
 """Hard negatives of each query that the teacher scores, drawn from the first DEPTH hits of each searcher."""
 DEPTH = 50
@@ -74,16 +74,34 @@ class Parts:
 class Work:
     """The folder of a comparison; every method makes one thing, or finds it there."""
 
-    def __init__(self, folder: Path, data: Path, parts: Parts, minutes: float, jobs: int, *, toy: bool) -> None:
+    def __init__(
+        self, folder: Path, data: Path, parts: Parts, minutes: float, jobs: int, *, toy: bool,
+        queries: int | None = QUERIES, shared: Work | None = None,
+    ) -> None:  # fmt: skip
+        """``queries``: training queries of each collection; ``shared``: has the start weights and the teacher."""
         self.folder, self.parts, self.minutes, self.jobs, self.toy = folder, parts, minutes, jobs, toy
+        self.data, self.queries, self.shared = data, queries, shared or self
+        self.others: dict[int | None, Work] = {}
         self.locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
         """Of what two jobs may need at the same time, by name."""
         for name in dict.fromkeys((*TRAINED, *(name for name, _ in TESTS))):
             self.sample(data / name)
 
-    def few(self, count: int) -> int:
-        """``count``, or a number for a trial of the script."""
-        return few(count, toy=self.toy)
+    def with_queries(self, queries: int | None) -> Work:
+        """The same with other training queries, in a folder of its own."""
+        if queries == self.queries:
+            return self
+        with self.locks["others"]:
+            if queries not in self.others:
+                folder = self.folder / (f"{queries}-queries" if queries else "all-queries")
+                self.others[queries] = Work(
+                    folder, self.data, self.parts, self.minutes, self.jobs, toy=self.toy, queries=queries, shared=self
+                )
+            return self.others[queries]
+
+    def training_queries(self) -> int:
+        """Number of training queries of all collections."""
+        return sum(len(load_collection(self.collection(name)).qrels("train")) for name in TRAINED)
 
     def collection(self, name: str) -> Path:
         """The folder of a collection with the training queries that were drawn."""
@@ -109,7 +127,8 @@ class Work:
             lines = [line for line in lines if line.split("\t")[1] in identifiers]
             queries = sorted({line.split("\t")[0] for line in lines})
             if path.stem == "train":
-                queries = sorted(draw.sample(queries, min(self.few(QUERIES), len(queries))))
+                count = len(queries) if self.queries is None else few(self.queries, toy=self.toy)
+                queries = sorted(draw.sample(queries, min(count, len(queries))))
             chosen = [line for line in lines if line.split("\t")[0] in set(queries)]
             (temporary / "qrels" / path.name).write_text(header + "".join(chosen), encoding="utf-8")
         (temporary / "corpus.jsonl").write_text("".join(corpus), encoding="utf-8")
@@ -203,6 +222,8 @@ class Work:
 
     def start(self) -> Path:
         """The start weights of all, for sentence-transformers: one step at a learning rate of almost 0."""
+        if self.shared is not self:
+            return self.shared.start()
         folder = self.folder / "models" / "start"
         if not folder.exists():
             self.ours(self.recipe("plain", 1e-12, 1, 0), folder)
@@ -257,6 +278,8 @@ class Work:
 
     def teacher(self) -> Path:
         """A cross-encoder trained on the same queries with BM25's negatives."""
+        if self.shared is not self:
+            return self.shared.teacher()
         folder = self.folder / "models" / "teacher"
         with self.locks["teacher"]:
             if not folder.exists():
@@ -275,7 +298,7 @@ class Work:
         path = self.folder / "runs" / f"candidates.{name}.train.trec"
         with self.locks[f"candidates of {name}"]:
             if not path.exists():
-                student, _ = self.train("plain", RATES[0], self.steps("plain"), SEEDS[0])
+                student, _ = self.shared.train("plain", RATES[0], self.steps("plain"), SEEDS[0])
                 draw = random.Random(1)
                 runs = {
                     "bm25": read_run(self.bm25_run(name, "train")),
