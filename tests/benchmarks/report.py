@@ -30,11 +30,13 @@ def main(argv: list[str] | None = None) -> int:
         options.readme.read_text("utf-8"), (BEGIN, END), summary(results, readme=True), options.readme
     )
     quality = options.results / "quality.json"
-    compared = ""
+    compared, drawn = "", {}
     if quality.is_file():
         readme = with_section(readme, QUALITY, quality_table.summary(read_result(quality)), options.readme)
         head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR`."
         compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
+        if read_result(quality)["curve"]:
+            drawn[options.results / quality_table.CURVE_FIGURE] = quality_table.curve_figure(read_result(quality))
     if read_json(LEADERBOARD / "results.json")["claims"]:
         readme = with_section(readme, PAPERS, papers_table(LEADERBOARD), options.readme)
     texts = {
@@ -43,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         + by_itself(options.results / "versions.json", "tests.benchmarks.versions --before DIR", versions.markdown)
         + by_itself(options.results / "scale.json", "tests.benchmarks.scale", scale.markdown)
         + compared,
+        **drawn,
     }
     for path, text in texts.items():
         if options.check:

@@ -181,7 +181,7 @@ def test_quality_at_equal_minutes() -> None:
         "dev": {name: {"0.0001": 0.4, "0.0002": 0.45} for name in ("plain", "distilled", "peer")},
         "sizes": {"batch": 16, "hard_negatives": 2, "training_queries": 12000, "teacher_steps": 400},
         "machines": ["A", "B"], "precision": "bf16", "reranked": {"BM25": 0.5, "teacher": 0.875},
-        "trained": ["a test"], "bm25": bm25,
+        "trained": ["a test"], "bm25": bm25, "curve": [],
         "tests": {
             "plain": seeds(0.5, 0.5, 0.5), "distilled": seeds(0.55, 0.6, 0.65),
             "distilled, 4 times the minutes": seeds(0.7, 0.7, 0.7),
@@ -207,3 +207,28 @@ def test_quality_at_equal_minutes() -> None:
     assert "the steps of 8 minutes on one core of A processor" in lines[10]
     assert lines[-1].endswith(" A and B, bf16.")
     assert quality_table.summary(result).splitlines() == [*lines[:6], *lines[7:9]]
+
+
+def test_the_learning_curve_has_a_table_and_a_line_for_each_number_of_queries() -> None:
+    result = {
+        "measure": "nDCG@10", "reference": "distilled", "titles": {"distilled": "ours: distilled"},
+        "bm25_dev": {"a": 0.5, "b": 0.25},
+        "curve": [
+            {"queries": 8000, "minutes": 32.0, "steps": 1144, "dev": {"a": 0.75, "b": 0.5}},
+            {"queries": 8000, "minutes": 0.5, "steps": 18, "dev": {"a": 0.25, "b": 0.25}},
+            {"queries": 26740, "minutes": 32.0, "steps": 1144, "dev": {"a": 0.8, "b": 0.6}},
+        ],
+    }  # fmt: skip
+    lines = quality_table.curve_table(result).splitlines()
+    assert lines[2:8] == [
+        "| training queries | minutes | steps | a | b | mean |",
+        "|--:|--:|--:|--:|--:|--:|",
+        "| BM25 |  |  | 0.500 | 0.250 | 0.375 |",
+        "| 8,000 | 0.5 | 18 | 0.250 | 0.250 | 0.250 |",
+        "| 8,000 | 32 | 1,144 | 0.750 | 0.500 | 0.625 |",
+        "| 26,740 | 32 | 1,144 | 0.800 | 0.600 | 0.700 |",
+    ]
+    assert lines[-1].endswith("](quality-curve.svg)")
+    figure = quality_table.curve_figure(result)
+    assert [f'id="line-{number}"' in figure for number in range(4)] == [True, True, True, False]
+    assert "26,740 queries" in figure
