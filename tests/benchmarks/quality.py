@@ -118,7 +118,7 @@ def tested_row(work: Work, group: str, times: float, queries: int | None) -> tup
     """A row's name and its tests: the best of ``group`` on dev queries, trained ``times`` the minutes."""
     dev = {name: {rate: trial(work, name, rate) for rate in RATES} for name in of_group(group)}
     name = max(dev, key=lambda each: max(dev[each].values()))
-    seeds = SEEDS[: CONTENDERS[name].seeds] if times == 1 else SEEDS[:1]
+    seeds = SEEDS[:1] if times != 1 and queries == QUERIES else SEEDS[: CONTENDERS[name].seeds]
     steps, work = work.steps(name, times), work.with_queries(queries)
     row = name if times == 1 else longer_row(times, queries)
     return row, [tested(work, name, best(dev[name]), steps, seed) for seed in seeds]
