@@ -23,7 +23,6 @@ from learned_sparse.core import positive, run_main, write_json
 from tests.benchmarks import harness
 from tests.benchmarks.quality_contenders import BATCH, CONTENDERS, DISTILLED, NEGATIVES, PRECISION
 from tests.benchmarks.quality_work import (
-    FEWER_QUERIES,
     MEASURE,
     QUERIES,
     RATES,
@@ -128,7 +127,7 @@ def budgets(longer: float) -> list[tuple[float, int | None]]:
     """Budgets of the learning curve: times the minutes, and training queries of each collection."""
     if not longer:
         return []
-    return [*((longer / 2**halved, QUERIES) for halved in range(4, -1, -1)), (1.0, FEWER_QUERIES), (longer, None)]
+    return [*((longer / parts, QUERIES) for parts in (16, 8, 4, 1)), (longer, None)]
 
 
 def point(work: Work, times: float, queries: int | None) -> dict[str, Any]:

@@ -29,8 +29,8 @@ MEASURE = "nDCG@10"
 SEEDS = (0, 1, 2)
 RATES = (1e-4, 2e-4)
 """Learning rates of the dev trials of each contender."""
-QUERIES, FEWER_QUERIES = 4000, 1000
-"""Training queries of each collection, drawn once, and for a point of the learning curve."""
+QUERIES = 4000
+"""Training queries of each collection, drawn once."""
 CANDIDATES = {"bm25": 4, "student": 4}
 """Hard negatives of each query that the teacher scores, drawn from the first DEPTH hits of each searcher."""
 DEPTH = 50
