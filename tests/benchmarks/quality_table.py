@@ -106,11 +106,17 @@ def _conditions(result: Mapping[str, Any]) -> str:
         " Of two rows of sentence-transformers, both with or both without a teacher, the better on dev is tested. "
         "Its losses have their own settings."
     )
+    added = (
+        " The row with all training queries was added after the tests of our other rows were read, its second and "
+        "third seed after those of the first."
+        if any("all queries" in row for row in result["tests"])
+        else ""
+    )
     shown = peers if any(name.startswith("peer") for name in result["order"]) else ""
     return (
         f"- Budget: the steps of {result['minutes']:g} minutes on one core of {result['timed_on']}, more where the row "
-        f"says so. {sizes['training_queries']:,} training queries, batches of {sizes['batch']} queries with "
-        f"{sizes['hard_negatives']} hard negatives.\n"
+        f"says so. {sizes['training_queries']:,} training queries, or all where the row says so; batches of "
+        f"{sizes['batch']} queries with {sizes['hard_negatives']} hard negatives.\n"
         f"- Dev: the better of {len(result['dev'][result['reference']])} learning rates.\n"
         f"- Tests: whole collections; mean and standard deviation of {seeds} seeds, or one seed without a deviation.\n"
         f"- Differences: means of {trained}; 95 % intervals over seeds and queries.\n"
@@ -118,7 +124,7 @@ def _conditions(result: Mapping[str, Any]) -> str:
         f"from {reranked['BM25']:.3f} to {reranked['teacher']:.3f}. Its time is not counted; distilled rows share its "
         "scores.\n"
         "- Settings: our kind of distillation was chosen in nine earlier trials, six on dev queries and three on "
-        f"training queries that are not used here.{shown}\n"
+        f"training queries that are not used here.{shown}{added}\n"
         f"- Measured on: {' and '.join(result['machines'])}, {result['precision']}."
     )
 
