@@ -67,8 +67,10 @@ def test_number_of_negatives_is_logged(tiny_recipe: Recipes, trained: Trained) -
         {"stage": {"regularizer": REGULARIZER, "optimizer": "adamw", "weight_decay": 0.1, "max_gradient_norm": 1.0}},
         {"negatives": {"kind": "self", "every": 7, "last_rank": 10}},
         {"stage": {"micro_batch_size": 4, "scope": "batch"}},
+        {"precision": "bf16", "gradient_checkpointing": True},
+        {"settings": {"query": "bag-of-words", "query_weighting": "learned"}},
     ],
-    ids=["adamw", "self-mined", "cached"],
+    ids=["adamw", "self-mined", "cached", "bf16, checkpointed layers", "learned query weights"],
 )
 def test_resuming_from_step_10_gives_the_same_step_20(
     tiny_recipe: Recipes, tiny_collection: Path, trained: Trained, stop_after: Any, changes: dict[str, Any]
