@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     compared, drawn = "", {}
     if quality.is_file():
         readme = with_section(readme, QUALITY, quality_table.summary(read_result(quality)), options.readme)
-        head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR`."
+        head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR --longer 4`."
         compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
         if read_result(quality)["curve"]:
             drawn[options.results / quality_table.CURVE_FIGURE] = quality_table.curve_figure(read_result(quality))

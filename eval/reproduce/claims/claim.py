@@ -88,9 +88,9 @@ class Claim:
     def asked(self, worse: float) -> float:
         """Difference asked for, or loss tolerated, where our ``worse`` has this value; 0 or more.
 
-        Of a cost: half of the fraction that the paper saves. Of a measure: half of the paper's effect on the logarithm
-        of the odds, score / (1 - score). For low scores that is about half of the paper's relative difference; where
-        our scores are high, it can still be reached, as half of a relative difference cannot be.
+        For a cost, half of the fraction that the paper saves. For a measure, half of the paper's effect on the odds,
+        score / (1 - score): our odds have to grow by the square root of the ratio of the paper's odds. For low scores
+        that is about half of the paper's relative difference; it never asks for a score above 1.
 
         >>> claim = Claim(source="", better="SPLADE", worse="BM25", quantity="MRR@10", published=(0.322, 0.184))
         >>> round(claim.asked(0.01), 4), round(claim.asked(0.184), 4), round(claim.asked(0.865), 4)

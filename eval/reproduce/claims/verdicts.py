@@ -21,11 +21,11 @@ Word = Literal[
 MEANINGS: dict[Word, str] = {
     "reproduced": (
         "The difference is at least half of the paper's effect, and its interval is above 0. The effect on a cost is "
-        "the fraction saved; the effect on a measure is the ratio of the odds, score / (1 - score), of the paper's two "
-        "scores, and half of it is the square root. Where the claim is that nothing is lost, the interval is above "
-        "minus the tolerated loss."
+        "the fraction saved. The effect on a measure is the ratio of the odds, score / (1 - score), of the paper's two "
+        "scores; half of it is the square root of that ratio. Where the claim is that nothing is lost, the interval is "
+        "above minus the tolerated loss."
     ),
-    "direction only": ("The interval is above 0, but the difference is smaller than half of the paper's effect."),
+    "direction only": "The interval is above 0, but the difference is smaller than half of the paper's effect.",
     "not reproduced at this scale": (
         "The interval holds 0 (no loss claimed: minus the tolerated loss), although this data finds a difference of "
         "the size asked for in at least 80 % of cases."

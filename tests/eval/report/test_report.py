@@ -17,6 +17,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval.report import papers_table
 from eval.report.__main__ import main
 from eval.report.pages import cells_csv, code, html, markdown, page, plain, write_report
 from eval.report.results import COSTS, Results, measure, signed, summary
@@ -74,6 +75,13 @@ def test_every_file_is_written(folder: Path) -> None:
         f"{name}.{extension}" for name in figures for extension in ("svg", "png")
     }
     assert all(f"({name}.svg)" in (folder / "README.md").read_text("utf-8") for name in figures)
+
+
+def test_the_table_of_papers_is_that_of_the_page(folder: Path) -> None:
+    table = papers_table(folder)
+    papers = [line.split(" | ")[0] for line in table.splitlines()[2:]]
+    assert papers == [f"| {paper}" for paper, *_ in Results.load(folder).papers()] != []
+    assert f"\n{table}\n" in (folder / "README.md").read_text("utf-8")
 
 
 def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
