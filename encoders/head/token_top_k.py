@@ -75,8 +75,8 @@ def _first_of_each(cell: Tensor, chosen: Tensor) -> Tensor:
 
 def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Search block by block of rows, in one reused buffer whose width is a multiple of ``_GROUP``."""
-    result, n = accumulator(rows), len(weight)
-    values = torch.empty(len(rows), k, dtype=result, device=rows.device)
+    n, result = len(weight), torch.promote_types(dtype, bias.dtype)
+    values = torch.empty(len(rows), k, dtype=accumulator(rows), device=rows.device)
     columns = torch.empty(len(rows), k, dtype=torch.long, device=rows.device)
     width = -(-n // _GROUP) * _GROUP
     block = _BLOCK_ON_CPU if rows.device.type == "cpu" else _BLOCK_ON_ACCELERATOR
@@ -93,39 +93,50 @@ def _search(rows: Tensor, weight: Tensor, bias: Tensor, k: int, dtype: torch.dty
 
 
 def _largest(padded: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest of each row; a further one shows where equal values lie on both sides of the cut."""
-    values, columns = _unordered(padded, min(k + 1, n))
+    """The ``k`` largest of each row; a further one shows where equal values lie on both sides of the cut.
+
+    A group is every ``width / 32``-th column, so that its maximum is taken along whole rows. Most rows are tied in
+    bf16, which has few distinct values.
+    """
+    folded = padded.view(len(padded), _GROUP, -1)
+    maxima = folded.amax(1)
+    values, columns = _unordered(folded, maxima, min(k + 1, n))
     if n > k:
-        tied = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1)
+        tied = (values[:, k - 1] == values[:, k]).nonzero()
         values, columns = values[:, :k], columns[:, :k]
         if len(tied):
-            lowest = _lowest_columns(padded[tied, :n], values[tied, k - 1 :], k)
-            columns[tied], values[tied] = lowest, padded[tied].gather(1, lowest)
+            lowest = _lowest_columns(folded, maxima, tied, values[tied[:, 0], k - 1 :], k)
+            columns[tied[:, 0]], values[tied[:, 0]] = lowest, padded[tied, lowest]
     columns, order = columns.sort(dim=1)
     values, best = values.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values, columns.gather(1, best)
 
 
-def _unordered(padded: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``torch.topk`` over the groups with the ``count`` largest maxima, which contain the ``count`` largest values.
-
-    A group is every ``width / 32``-th column, so that its maximum is taken along whole rows.
-    """
-    groups = padded.shape[1] // _GROUP
+def _unordered(folded: Tensor, maxima: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """``torch.topk`` over the groups with the ``count`` largest maxima, which contain the ``count`` largest values."""
+    groups = maxima.shape[1]
     if groups <= 2 * count:
-        return padded.topk(count)
-    folded = padded.view(len(padded), _GROUP, groups)
-    best = folded.amax(1).topk(count, sorted=False).indices
+        return folded.flatten(1).topk(count)
+    best = maxima.topk(count, sorted=False).indices
     candidates = folded.gather(2, best[:, None, :].expand(-1, _GROUP, -1)).flatten(1)
     values, index = candidates.topk(count)
     return values, index // count * groups + best.gather(1, index % count)
 
 
-def _lowest_columns(scores: Tensor, border: Tensor, k: int) -> Tensor:
-    """Columns ``(r, k)`` of all scores above each row's ``border`` ``(r, 1)``, and of the first ones equal to it."""
+def _lowest_columns(folded: Tensor, maxima: Tensor, tied: Tensor, border: Tensor, k: int) -> Tensor:
+    """Columns ``(r, k)`` of the rows ``tied`` ``(r, 1)``: all scores above ``border`` ``(r, 1)``, the first equal ones.
+
+    Only groups whose maximum reaches the border are searched.
+    """
+    reaching = maxima[tied[:, 0]] >= border
+    most = int(reaching.sum(1).max())
+    chosen = reaching.int().topk(most, sorted=False).indices.sort(1).values  # so that columns ascend
+    lines = torch.arange(_GROUP, device=folded.device)[:, None]
+    scores = folded[tied[:, :, None], lines, chosen[:, None, :]].flatten(1)
     above, level = scores > border, scores == border
     missing = k - above.sum(1, keepdim=True)
-    return (above | (level & (level.cumsum(1) <= missing))).nonzero()[:, 1].view(len(scores), k)
+    place = (above | (level & (level.cumsum(1) <= missing))).nonzero()[:, 1].view(len(tied), k)
+    return place // most * maxima.shape[1] + chosen.gather(1, place % most)
 
 
 class _TopKPerRow(torch.autograd.Function):

@@ -52,6 +52,17 @@ def test_equals_sorting_all_scores(rows: int, n: int, k: int, integers: bool) ->
         assert torch.equal(top_k_per_row(*tensors, k)[1], reference)
 
 
+@pytest.mark.parametrize(("rows", "n", "k"), SIZES)
+def test_equal_scores_in_bf16(rows: int, n: int, k: int) -> None:
+    """Small integers are exact in bf16, and nearly every row has equal scores on both sides of the cut."""
+    tensors = [tensor.detach() for tensor in inputs(rows, n, integers=True)]
+    values, columns = top_k_per_row(*(tensor.bfloat16() for tensor in tensors), k)
+    expected, reference = sorted_scores(*tensors, k)
+    assert values.dtype == torch.float32
+    assert torch.equal(values, expected)
+    assert torch.equal(columns, reference)
+
+
 @pytest.mark.parametrize("k", [0, 54])
 def test_k_out_of_range(k: int) -> None:
     with pytest.raises(ValueError, match="1 to 53"):
