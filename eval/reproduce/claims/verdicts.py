@@ -20,20 +20,23 @@ Word = Literal[
 ]  # fmt: skip
 MEANINGS: dict[Word, str] = {
     "reproduced": (
-        "The difference is at least half of the paper's effect, and its interval is above 0. The effect on a cost is "
-        "the fraction saved. The effect on a measure is the ratio of the odds, score / (1 - score), of the paper's two "
-        "scores; half of it is the square root of that ratio. Where the claim is that nothing is lost, the interval is "
-        "above minus the tolerated loss."
+        "The difference is significant and at least half of the paper's effect. The effect on a cost is the fraction "
+        "saved. The effect on a measure is the ratio of the odds, score / (1 - score), of the paper's two scores; half "
+        "of it is the square root of that ratio. Where the claim is that nothing is lost, the difference is "
+        "significantly above minus the tolerated loss."
     ),
-    "direction only": "The interval is above 0, but the difference is smaller than half of the paper's effect.",
+    "direction only": "The difference is significant, but smaller than half of the paper's effect.",
     "not reproduced at this scale": (
-        "The interval holds 0 (no loss claimed: minus the tolerated loss), although this data finds a difference of "
-        "the size asked for in at least 80 % of cases."
+        "The difference is not significant, although this data finds a difference of the size asked for in at least "
+        "80 % of cases."
     ),
-    "contradicted": "The interval is below 0, or below minus the tolerated loss: the opposite of the claim.",
+    "contradicted": (
+        "The difference is significant in the opposite direction, or significantly below minus the tolerated loss: "
+        "with these models and data, not with the paper's."
+    ),
     "cannot be judged here": (
-        "The interval holds 0, and the smallest difference that this data finds in 80 % of cases is larger than the "
-        "difference asked for: there are too few queries or trainings to say anything."
+        "The difference is not significant, and the smallest one that this data finds in 80 % of cases is larger than "
+        "the difference asked for: there are too few queries or trainings to say anything."
     ),
     "not measured": "A row of the claim has no result.",
 }
@@ -43,8 +46,9 @@ Our choices: the odds, half of the effect, the level of 5 %, the power of 80 %, 
 """
 NOTES = (
     (
-        f"An interval is above or below 0 where p < {SIGNIFICANT} after Holm's correction over all claims of this "
-        "leaderboard. The intervals printed are 95 % intervals of single differences, without correction."
+        f"Significant: p < {SIGNIFICANT} after Holm's correction over all claims of this leaderboard. The intervals "
+        "printed are 95 % intervals of single differences, without correction: one may be above 0 where the difference "
+        "is not significant."
     ),
     "Intervals and p-values are of a hierarchical bootstrap over trainings and queries, with Student's t.",
     (
@@ -194,7 +198,7 @@ def _judge_tested(claim: Claim, finding: Finding, gain: float, p: float) -> tupl
     if no_loss:
         return "not reproduced at this scale", f"a loss of {amount(claim, asked)} is not ruled out"
     size = f"at least {asked_text}, but" if enough else f"smaller than {asked_text}, and"
-    return "not reproduced at this scale", f"{size} not above 0"
+    return "not reproduced at this scale", f"{size} not significant"
 
 
 def _judge_cost(claim: Claim, finding: Finding, gain: float) -> tuple[Word, str]:

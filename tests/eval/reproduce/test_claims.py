@@ -38,12 +38,12 @@ NOT_LOWER = claim("not lower")
         (HIGHER, 0.08, 0.01, "reproduced", ""),
         (HIGHER, 0.05, 0.01, "reproduced", ""),  # exactly what is asked for
         (HIGHER, 0.03, 0.01, "direction only", "smaller than the 0.05 asked for"),
-        (HIGHER, 0.01, 0.01, "not reproduced at this scale", "smaller than the 0.05 asked for, and not above 0"),
-        (HIGHER, -0.01, 0.01, "not reproduced at this scale", "smaller than the 0.05 asked for, and not above 0"),
+        (HIGHER, 0.01, 0.01, "not reproduced at this scale", "smaller than the 0.05 asked for, and not significant"),
+        (HIGHER, -0.01, 0.01, "not reproduced at this scale", "smaller than the 0.05 asked for, and not significant"),
         (HIGHER, -0.03, 0.01, "contradicted", ""),
         (HIGHER, 0.06, 0.04, "cannot be judged here", "detectable 0.112, asked for 0.05"),
         (HIGHER, -0.01, 0.018, "cannot be judged here", "detectable 0.0504, asked for 0.05"),
-        (HIGHER, -0.01, 0.0178, "not reproduced at this scale", "smaller than the 0.05 asked for, and not above 0"),
+        (HIGHER, -0.01, 0.0178, "not reproduced at this scale", "smaller than the 0.05 asked for, and not significant"),
         (NOT_LOWER, 0.0, 0.003, "reproduced", ""),
         (NOT_LOWER, -0.003, 0.003, "reproduced", ""),  # the interval is above -0.01
         (NOT_LOWER, -0.008, 0.003, "not reproduced at this scale", "a loss of 0.01 is not ruled out"),
@@ -84,7 +84,7 @@ def test_a_large_difference_that_holm_does_not_let_pass() -> None:
     crowd = [(HIGHER, finding(0.0, 0.001, 0.01))] * 40
     assert (judge([(HIGHER, first), *crowd])[0].word, judge([(HIGHER, first), *crowd])[0].reason) == (
         "not reproduced at this scale",
-        "at least the 0.029 asked for, but not above 0",
+        "at least the 0.029 asked for, but not significant",
     )
 
 
