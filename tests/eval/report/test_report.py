@@ -198,7 +198,7 @@ def test_pages_define_each_verdict_and_name_unequal_training() -> None:
     results.content["claims"][0]["unequal"] = "a second network"
     for text in (markdown(results, {}), html(results)):
         assert "unequal training: a second network" in text
-        assert text.count("the opposite of the claim") == 1
+        assert text.count("in the opposite direction") == 1
 
 
 def test_one_line_per_paper_says_whether_it_reproduces() -> None:
