@@ -37,8 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
         if read_result(quality)["curve"]:
             drawn[options.results / quality_table.CURVE_FIGURE] = quality_table.curve_figure(read_result(quality))
-    if read_json(LEADERBOARD / "results.json")["claims"]:
-        readme = with_section(readme, PAPERS, papers_table(LEADERBOARD), options.readme)
+    readme = with_section(readme, PAPERS, papers_table(LEADERBOARD), options.readme)
     texts = {
         options.readme: readme,
         options.results / "README.md": full(results)
