@@ -55,9 +55,9 @@ def test_equals_sorting_all_scores(rows: int, n: int, k: int, integers: bool) ->
 @pytest.mark.parametrize(("rows", "n", "k"), SIZES)
 def test_equal_scores_in_bf16(rows: int, n: int, k: int) -> None:
     """Small integers are exact in bf16, and nearly every row has equal scores on both sides of the cut."""
-    tensors = [tensor.detach() for tensor in inputs(rows, n, integers=True)]
-    values, columns = top_k_per_row(*(tensor.bfloat16() for tensor in tensors), k)
-    expected, reference = sorted_scores(*tensors, k)
+    hidden, weight, bias = (tensor.detach() for tensor in inputs(rows, n, integers=True))
+    values, columns = top_k_per_row(hidden.bfloat16(), weight.bfloat16(), bias.bfloat16(), k)
+    expected, reference = sorted_scores(hidden, weight, bias, k)
     assert values.dtype == torch.float32
     assert torch.equal(values, expected)
     assert torch.equal(columns, reference)
