@@ -124,9 +124,9 @@ def _unordered(folded: Tensor, maxima: Tensor, count: int) -> tuple[Tensor, Tens
 
 
 def _lowest_columns(folded: Tensor, maxima: Tensor, tied: Tensor, border: Tensor, k: int) -> Tensor:
-    """Columns ``(r, k)`` of the rows ``tied`` ``(r, 1)``: all scores above ``border`` ``(r, 1)``, the first equal ones.
+    """Columns ``(r, k)`` of the k largest scores of the rows ``tied`` ``(r, 1)``, the first of equal ones.
 
-    Only groups whose maximum reaches the border are searched.
+    ``border`` ``(r, 1)`` is the k-th largest score. Only groups whose maximum reaches it are searched.
     """
     reaching = maxima[tied[:, 0]] >= border
     most = int(reaching.sum(1).max())
