@@ -78,6 +78,7 @@ def test_help_is_quick_and_light(command: str, python: Any) -> None:
     assert "usage:" in done.stdout
     assert command in done.stdout  # people copy the usage line
     assert report["loaded"] == []
+    assert "RuntimeWarning" not in done.stderr  # of runpy, if the package imports the module of its command
     assert report["seconds"] < 1  # processor time, which other processes do not change
 
 

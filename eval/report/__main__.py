@@ -8,9 +8,9 @@ from learned_sparse.core import CommandParser, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write README.md, index.html, cells.csv and figures from the results.json and per_query.json of a leaderboard."""
+    """Write README.md, index.html, cells.csv and figures from the JSON files of a leaderboard."""
     parser = CommandParser(prog="python -m eval.report", description=main.__doc__)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder with results.json and per_query.json")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder that python -m eval.reproduce has written")
     options = parser.parse_args(argv)
     from eval.report.pages import write_report
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eval.measures import confidence_interval
+from eval.measures import estimate_difference
 from eval.report.results import COMBINED, COSTS, Json, Quantity, Results, best_of_systems
 from learned_sparse.core import LearnedSparseError
 
@@ -58,7 +58,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class _Mark:
-    """A row in a panel, with its 95 % interval over queries (none if published) and its cost."""
+    """A row in a panel, with its 95 % interval over trainings and queries (none if published) and its cost."""
 
     name: str
     kind: str
@@ -322,9 +322,9 @@ def _mark(results: Results, row: Json, column: Json, cost: Quantity | None) -> _
     if score is None or price is None:
         return None
     below = above = 0.0
-    values = results.per_query.get(column["name"], {}).get(row["name"], {}).get(results.quantities(column)[0].key)
-    if values and len(values) > 1:
-        low, high = confidence_interval(np.array(list(values.values())))
+    values = results.by_training(row["name"], column["name"], results.quantities(column)[0])
+    if values is not None and values.shape[1] > 1:
+        low, high = estimate_difference(values, np.zeros((1, values.shape[1]))).interval
         below, above = max(0.0, score - low), max(0.0, high - score)
     words = row["kind"] == "bm25" and row["source"] != "word-pieces"
     kind = _PUBLISHED if row["kind"] == "published" else _WORDS if words else _PIECES

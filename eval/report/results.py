@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from eval.measures import SIGNIFICANT, confidence_interval, differences
+import numpy as np
+
+from eval.measures import SIGNIFICANT, Values, estimate_difference
 from learned_sparse.core import LearnedSparseError, read_json
 
 Json = Mapping[str, Any]
 PerQuery = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 """Column → row → measure → query → value."""
+Trainings = Mapping[str, Mapping[str, Sequence[Mapping[str, Mapping[str, float]]]]]
+"""Column → row with several trainings → measure → query → value of each training."""
 
 VERDICTS = {
     "reproduced": ("✓", "good"),
@@ -88,20 +92,27 @@ def measure(name: str) -> Quantity:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """The content of ``results.json`` and ``per_query.json``."""
+    """The content of ``results.json``, ``per_query.json`` and ``trainings.json``."""
 
     content: Json
     per_query: PerQuery
+    trainings: Trainings = field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: Path) -> Results:
-        """Read both files from a folder that ``python -m eval.reproduce`` has written."""
+        """Read the files from a folder that ``python -m eval.reproduce`` has written."""
         path = folder / "results.json"
         content = read_json(path)
         missing = [key for key in _KEYS if not isinstance(content, dict) or key not in content]
         if missing:
             raise LearnedSparseError(f"{path}: no {missing[0]!r}; it is not what python -m eval.reproduce writes")
-        return cls(content=content, per_query=read_json(folder / "per_query.json"))
+        per_query, trainings = folder / "per_query.json", folder / "trainings.json"
+        if not trainings.is_file():  # earlier versions wrote none
+            raise LearnedSparseError(
+                f"{trainings}: not found; run python -m eval.reproduce again: it writes this file, and repeats no "
+                "finished step"
+            )
+        return cls(content=content, per_query=read_json(per_query), trainings=read_json(trainings))
 
     @property
     def rows(self) -> Sequence[Json]:
@@ -145,6 +156,12 @@ class Results:
         """The known values of ``rows`` in a column."""
         found = {row: self.value(row, column, quantity) for row in rows}
         return {row: value for row, value in found.items() if value is not None}
+
+    def by_training(self, row: str, column: str, quantity: Quantity) -> Values | None:
+        """Scores ``(trainings, queries)`` of a cell, queries in the order of their ids; None if they are unknown."""
+        runs = self.trainings.get(column, {}).get(row) or [self.per_query.get(column, {}).get(row, {})]
+        scores = [run[quantity.key] for run in runs if run.get(quantity.key)]
+        return np.array([[of_query[query] for query in sorted(of_query)] for of_query in scores]) if scores else None
 
     def best(self, column: str, quantity: Quantity) -> str | None:
         """Text of the best value of a column; published rows do not compete."""
@@ -194,7 +211,7 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The best row of a system, and its difference from the baseline with a 95 % confidence interval over queries."""
+    """The best row of a system, and its difference from the baseline with the 95 % interval of ``Estimate``."""
 
     row: str
     value: float
@@ -217,9 +234,7 @@ def summary(results: Results) -> tuple[Json, Quantity, list[Best]] | None:
         quantity = next((one for one in results.quantities(column) if not one.cost), None)
         values = quantity and results.values(own, column["name"], quantity)
         if quantity and values:
-            per_query = results.per_query.get(column["name"], {})
-            best = [_best(row, values[row], results, quantity, per_query) for row in best_of_systems(values)]
-            return column, quantity, best
+            return column, quantity, [_best(row, results, column["name"], quantity) for row in best_of_systems(values)]
     return None
 
 
@@ -235,13 +250,15 @@ def best_of_systems(values: Mapping[str, float]) -> list[str]:
     return list(best.values())
 
 
-def _best(row: str, value: float, results: Results, quantity: Quantity, per_query: Mapping[str, Any]) -> Best:
-    scores, baseline = (per_query.get(name, {}).get(quantity.key) for name in (row, results.content["baseline"]))
-    if row == results.content["baseline"] or not scores or not baseline:
+def _best(row: str, results: Results, column: str, quantity: Quantity) -> Best:
+    value = results.values([row], column, quantity)[row]
+    baseline = results.content["baseline"]
+    scores, reference = (results.by_training(name, column, quantity) for name in (row, baseline))
+    if row == baseline or scores is None or reference is None:
         return Best(row=row, value=value, difference=None, low=None, high=None)
-    changes = differences(scores, baseline)
-    low, high = confidence_interval(changes)
-    return Best(row=row, value=value, difference=float(changes.mean()), low=low, high=high)
+    estimate = estimate_difference(scores, reference)
+    low, high = estimate.interval
+    return Best(row=row, value=value, difference=estimate.value, low=low, high=high)
 
 
 def mark(cell: Json, key: str) -> str:

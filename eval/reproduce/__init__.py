@@ -3,15 +3,22 @@
 Read in this order: ``matrix`` (what a leaderboard is, and its YAML), ``steps`` and ``builder`` (commands
 and when they are done), ``plan`` (the steps of each cell), ``runner`` (runs them), ``leaderboard`` (results as JSON).
 ``eval.report`` makes pages of the results. The command is ``python -m eval.reproduce``.
+
+Names are loaded at first use: ``python -m eval.reproduce.prepare`` must find its own module not yet imported.
 """
 
 from __future__ import annotations
 
-from eval.reproduce.matrix import load_matrix
-from eval.reproduce.plan import CellPlan, Plan, make_plan
-from eval.reproduce.prepare import pooled
-from eval.reproduce.runner import Runner, in_this_process, only_one
-from eval.reproduce.steps import Step, log_of
+from typing import TYPE_CHECKING
+
+from learned_sparse.core import lazy_names
+
+if TYPE_CHECKING:
+    from eval.reproduce.matrix import load_matrix
+    from eval.reproduce.plan import CellPlan, Plan, make_plan
+    from eval.reproduce.prepare import pooled
+    from eval.reproduce.runner import Runner, in_this_process, only_one
+    from eval.reproduce.steps import Step, log_of
 
 __all__ = [
     "CellPlan",
@@ -25,3 +32,14 @@ __all__ = [
     "only_one",
     "pooled",
 ]
+
+_MODULES = {
+    "CellPlan": "plan",
+    "Plan": "plan",
+    "Step": "steps",
+    "load_matrix": "matrix",
+    "log_of": "steps",
+    "make_plan": "plan",
+    "pooled": "prepare",
+}
+__getattr__, __dir__ = lazy_names(__name__, {name: f"{__name__}.{_MODULES.get(name, 'runner')}" for name in __all__})

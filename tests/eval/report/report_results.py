@@ -79,9 +79,9 @@ def made_up(
 
 
 def write(folder: Path, results: dict[str, Any], per_query: dict[str, Any]) -> Path:
-    """Write the two input files of a report."""
-    write_json(folder / "results.json", results)
-    write_json(folder / "per_query.json", per_query)
+    """Write the input files of a report."""
+    for name, content in (("results", results), ("per_query", per_query), ("trainings", {})):
+        write_json(folder / f"{name}.json", content)
     return folder
 
 

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from eval.measures import estimate_difference
+from eval.report.results import Results, summary
 from eval.reproduce import steps as steps_module
 from eval.reproduce.claims import COSTS, MEANINGS, Claim, find_measure, judge
 from eval.reproduce.leaderboard import (
     PER_QUERY,
     RESULTS,
+    TRAININGS,
     exit_status,
     leaderboard,
     measured,
@@ -29,7 +32,7 @@ from eval.reproduce.matrix import Column, Matrix, Row, fill_data
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
 from learned_sparse.collections import data_root
-from learned_sparse.core import home, write_json
+from learned_sparse.core import LearnedSparseError, home, write_json
 
 BM25 = {"MRR@10": [0.5, 0.25, 0.0, 1.0, 0.5, 0.2], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
 FIRST = {"MRR@10": [1.0, 0.5, 0.5, 1.0, 1.0, 0.5], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
@@ -202,9 +205,10 @@ def test_rows_are_compared_with_the_baseline(written: Written) -> None:
     cells, toy = written.cells, written.per_query["toy"]
     assert cells["BM25", "toy"]["difference"] == cells["BM25", "toy"]["p"] == {}
     for measure in ("MRR@10", "R@100"):
+        ours, baseline = np.array([FIRST[measure], SECOND[measure]]), np.array([BM25[measure]])
         raw = {
-            row: scipy.stats.ttest_rel(*(list(toy[name][measure].values()) for name in (row, "BM25"))).pvalue
-            for row in ("ours", "half")
+            "ours": estimate_difference(ours, baseline).p_value(),  # two trainings
+            "half": scipy.stats.ttest_rel(*(list(toy[name][measure].values()) for name in ("half", "BM25"))).pvalue,
         }
         small, large = sorted(raw, key=raw.__getitem__)
         assert cells[small, "toy"]["p"][measure] == pytest.approx(min(1.0, 2 * raw[small]), abs=1e-6)
@@ -212,6 +216,18 @@ def test_rows_are_compared_with_the_baseline(written: Written) -> None:
         assert cells[large, "toy"]["p"][measure] == pytest.approx(expected, abs=1e-6)
     assert cells["half", "toy"]["difference"] == {"MRR@10": pytest.approx(0.0084), "R@100": pytest.approx(-0.0834)}
     assert cells["ours", "other"]["p"] == {}  # not measured
+
+
+def test_a_difference_has_the_same_interval_in_the_summary_and_in_a_claim(written: Written) -> None:
+    found = summary(Results.load(written.folder))
+    assert found is not None
+    (ours,) = (best for best in found[2] if best.row == "ours")  # two trainings
+    (claim,) = (claim for claim in written.results["claims"] if claim["source"] == "A" and claim["column"] == "toy")
+    expected = (claim["difference"], *claim["interval"])
+    assert (ours.difference, ours.low, ours.high) == pytest.approx(expected, abs=1e-6)
+    (written.folder / TRAININGS).unlink()
+    with pytest.raises(LearnedSparseError, match=r"trainings\.json: not found; run python -m eval\.reproduce again"):
+        Results.load(written.folder)
 
 
 def test_published_scores_are_unchanged(written: Written) -> None:
