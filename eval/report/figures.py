@@ -225,6 +225,9 @@ def _tradeoff(results: Results, cost: Quantity) -> Figure:
         panel.set_title(_label(title), fontsize=9)
         panel.set_xlabel(cost.heading)
         panel.set_ylabel(results.quantities(column)[0].heading)
+    for name in {column["name"] for column, _, _ in drawn}:
+        curves = [panel for panel, (of, title, _) in zip(panels, drawn, strict=False) if name == of["name"] != title]
+        _share_axes(curves)
     for panel in panels[len(drawn) :]:
         panel.set_visible(False)
     shown = [line for line in lines if line in handles]
@@ -233,6 +236,20 @@ def _tradeoff(results: Results, cost: Quantity) -> Figure:
         [handles[line] for line in shown], labels, loc="outside lower center", ncols=names_per_line, frameon=False
     )
     return figure
+
+
+def _share_axes(panels: Sequence[Axes]) -> None:
+    """Give ``panels`` the scale and the limits that show the marks of all of them."""
+    if any(panel.get_xscale() == "log" for panel in panels):
+        positive = all(panel.dataLim.xmin > 0 for panel in panels)
+        for panel in panels:
+            panel.set_xscale("log" if positive else "linear")
+            if positive:
+                _plain_numbers(panel.xaxis)
+    for get, put in (("get_xlim", "set_xlim"), ("get_ylim", "set_ylim")):
+        limits = [getattr(panel, get)() for panel in panels]
+        for panel in panels:
+            getattr(panel, put)(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _tradeoff_panels(results: Results, column: Json, cost: Quantity) -> list[tuple[Json, str, dict[str, list[_Mark]]]]:

@@ -122,6 +122,25 @@ def test_curves_of_more_than_eight_points_have_panels_of_their_own() -> None:
     assert all(sum(map(len, marks.values())) <= figures_module.MOST_MARKS for _, _, marks in panels)
 
 
+def test_panels_of_curves_of_one_column_have_the_same_axes() -> None:
+    results = made_up_results()
+    for row in results.rows[2:4]:  # two more points, so that each curve has a panel of its own
+        row["curve"] = "SPLADE-FLOPS"  # type: ignore[index]
+    column = results.columns[0]["name"]
+    flops = next(cost for cost in COSTS if cost.key == "FLOPS")
+    figure = figures_module._tradeoff(results, flops)
+    curves = [panel for panel in figure.axes if panel.get_title().startswith(f"{column}: ")]
+    assert len(curves) == 2
+    axes = {(panel.get_xscale(), panel.get_xlim(), panel.get_ylim()) for panel in curves}
+    assert len(axes) == 1
+    ((_, (left, right), (low, high)),) = axes
+    marks = [mark for title, _, groups in figures_module._tradeoff_panels(results, results.columns[0], flops)
+             if title != column for group in groups.values() for mark in group]  # fmt: skip
+    assert marks
+    assert all(left < mark.cost < right for mark in marks)
+    assert all(low < mark.score - mark.below and mark.score + mark.above < high for mark in marks)
+
+
 def test_a_long_curve_keeps_its_ends() -> None:
     marks = [figures_module._Mark(str(number), "word pieces", 0.5, 0.0, 0.0, float(number)) for number in range(20)]
     drawn = figures_module._thinned(marks)
