@@ -225,9 +225,12 @@ def _tradeoff(results: Results, cost: Quantity) -> Figure:
         panel.set_title(_label(title), fontsize=9)
         panel.set_xlabel(cost.heading)
         panel.set_ylabel(results.quantities(column)[0].heading)
-    for name in {column["name"] for column, _, _ in drawn}:
-        curves = [panel for panel, (of, title, _) in zip(panels, drawn, strict=False) if name == of["name"] != title]
-        _share_axes(curves)
+    curves: dict[str, list[Axes]] = {}
+    for panel, (column, title, _) in zip(panels, drawn, strict=False):
+        if title != column["name"]:  # else it has the best rows
+            curves.setdefault(column["name"], []).append(panel)
+    for of_column in curves.values():
+        _share_axes(of_column)
     for panel in panels[len(drawn) :]:
         panel.set_visible(False)
     shown = [line for line in lines if line in handles]
