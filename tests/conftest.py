@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -19,6 +20,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # waiting threads must not spin: other 
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("LEARNED_SPARSE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a faster start
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # `HF_HUB_OFFLINE=0 pytest -m published` downloads
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a script's `make test &`; the commands under test inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[1]
 
