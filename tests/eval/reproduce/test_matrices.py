@@ -35,7 +35,7 @@ SIZES = {  # rows, columns, claims
     "demo": (6, 1, 5),
     "msmarco-doc": (33, 3, 9),
     "msmarco-passage": (195, 7, 63),
-    "small-real": (22, 4, 16),
+    "small-real": (22, 5, 16),
     "trec-car": (19, 1, 3),
 }
 
@@ -312,7 +312,8 @@ def test_the_demo_matrix_has_the_models_of_make_demo() -> None:
 
 def test_small_real_measures_whole_collections() -> None:
     matrix = load("small-real")
-    assert [column.pool or column.sample for column in matrix.columns.values()] == [None] * 4
+    assert [column.pool or column.sample for column in matrix.columns.values()] == [None] * 5
+    assert matrix.columns["msmarco-mini DL19"].measures == ("nDCG@10", "R(rel=2)@100")  # relevant from grade 2
     everywhere = {name for name, row in matrix.rows.items() if all(map(row.runs_on, matrix.columns))}
     assert everywhere == {"BM25", "BM25 word pieces", "SparTerm", "SPLADE", "SpaDE k=10", "UHD"}
     assert matrix.training is not None
