@@ -147,7 +147,7 @@ def _measure(
         for run, hits in runs.items()
         if queries
     }
-    per_query = {run: of_run.per_query for run, of_run in scores.items()}
+    per_query = {run: [of_run.per_query] for run, of_run in scores.items()}
     return Class(
         name=name,
         queries=queries,

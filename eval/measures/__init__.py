@@ -1,6 +1,6 @@
 """Measures of runs, tests of their differences, and tables of results.
 
-Read ``scores`` first: the notation of measures, trec_eval, significance. ``bootstrap`` resamples trainings and queries.
+Read ``scores`` first: the notation of measures, trec_eval, significance. ``bootstrap`` is about trainings and queries.
 ``runs`` loads what commands name: runs, splits of collections, tokenizers. ``tables`` formats results.
 """
 
@@ -36,6 +36,7 @@ from eval.measures.scores import (
     p_value,
     p_values,
     parse_measure,
+    values_of,
     write_qrels,
 )
 from eval.measures.tables import Cell, Column, format_table, write_texts
@@ -74,6 +75,7 @@ __all__ = [
     "read_runs",
     "share",
     "tokenizer_folder",
+    "values_of",
     "write_qrels",
     "write_texts",
 ]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from eval.measures.bootstrap import Values, estimate_difference
 from learned_sparse.collections import read_qrels, read_run
 from learned_sparse.core import LearnedSparseError, atomic_write, did_you_mean
 from learned_sparse.lucene import anserini_jar, java_environment
@@ -198,21 +199,35 @@ def differences(values: Mapping[str, float], reference: Mapping[str, float]) -> 
     return np.array([values[query] - reference[query] for query in sorted(values)])
 
 
-def p_values(runs: Mapping[str, PerQuery], reference: str, test: Test = "randomization") -> dict[str, dict[str, float]]:
-    """``{run: {measure: p-value}}`` of the differences of all other runs from ``reference``.
+def values_of(trainings: Sequence[PerQuery], measure: str, queries: Sequence[str]) -> Values:
+    """Scores ``(trainings, queries)`` in the order of ``queries``."""
+    return np.array([[one[measure][query] for query in queries] for one in trainings])
 
-    The test is paired by query and two-sided. For each measure, ``holm`` corrects for the number of runs compared.
 
-    >>> runs = {name: {"P@1": {str(i): value for i in range(10)}} for name, value in {"a": 0.0, "b": 1.0}.items()}
+def p_values(
+    systems: Mapping[str, Sequence[PerQuery]], reference: str, test: Test = "randomization"
+) -> dict[str, dict[str, float]]:
+    """``{system: {measure: p-value}}`` of the differences of all other systems from ``reference``.
+
+    A system is the scores of each of its trainings. The test is paired by query and two-sided: ``test``, or if one of
+    the two systems has several trainings, that of ``estimate_difference``. For each measure, ``holm`` corrects for the
+    number of systems compared.
+
+    >>> runs = {name: [{"P@1": {str(i): value for i in range(10)}}] for name, value in {"a": 0.0, "b": 1.0}.items()}
     >>> p_values(runs, "a")
     {'b': {'P@1': 0.001953125}}
     """
-    others = [name for name in runs if name != reference]
-    corrected = {
-        measure: holm({name: p_value(differences(runs[name][measure], values), test) for name in others})
-        for measure, values in runs[reference].items()
-    }
-    return {name: {measure: of_runs[name] for measure, of_runs in corrected.items()} for name in others}
+    others = [name for name in systems if name != reference]
+
+    def raw(name: str, measure: str) -> float:
+        queries = sorted(systems[reference][0][measure])
+        one, other = (values_of(systems[of], measure, queries) for of in (name, reference))
+        if len(one) == len(other) == 1:
+            return p_value(one[0] - other[0], test)
+        return estimate_difference(one, other).p_value()
+
+    corrected = {measure: holm({name: raw(name, measure) for name in others}) for measure in systems[reference][0]}
+    return {name: {measure: of_systems[name] for measure, of_systems in corrected.items()} for name in others}
 
 
 def p_value(values: Differences, test: Test = "randomization") -> float:

@@ -10,9 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from eval.measures import SIGNIFICANT, Values, estimate_difference
+from eval.measures import SIGNIFICANT, Values, estimate_difference, values_of
 from learned_sparse.core import LearnedSparseError, read_json
 
 Json = Mapping[str, Any]
@@ -159,9 +157,11 @@ class Results:
 
     def by_training(self, row: str, column: str, quantity: Quantity) -> Values | None:
         """Scores ``(trainings, queries)`` of a cell, queries in the order of their ids; None if they are unknown."""
-        runs = self.trainings.get(column, {}).get(row) or [self.per_query.get(column, {}).get(row, {})]
-        scores = [run[quantity.key] for run in runs if run.get(quantity.key)]
-        return np.array([[of_query[query] for query in sorted(of_query)] for of_query in scores]) if scores else None
+        per_query = self.per_query.get(column, {}).get(row, {})
+        if not per_query.get(quantity.key):
+            return None
+        trainings = self.trainings.get(column, {}).get(row) or [per_query]
+        return values_of(trainings, quantity.key, sorted(per_query[quantity.key]))
 
     def best(self, column: str, quantity: Quantity) -> str | None:
         """Text of the best value of a column; published rows do not compete."""

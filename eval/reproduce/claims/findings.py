@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from eval.measures import Estimate, Values, estimate_difference
+from eval.measures import Estimate, Values, estimate_difference, values_of
 from eval.reproduce.claims.claim import Claim
 
 
@@ -28,7 +26,7 @@ class Side:
     def values(self, measure: str, queries: Sequence[str]) -> Values:
         """Scores ``(trainings, queries)``; a published mean stands for every query."""
         published = [{measure: dict.fromkeys(queries, self.scores.get(measure, math.nan))}]
-        return np.array([[one[measure][query] for query in queries] for one in self.trainings or published])
+        return values_of(self.trainings or published, measure, queries)
 
 
 @dataclass(frozen=True, kw_only=True)

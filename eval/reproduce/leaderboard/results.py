@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Literal
 
-from eval.measures import Test, differences, estimate_difference, holm, p_value
+from eval.measures import Test, p_values
 from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Side, judged_claims
 from eval.reproduce.leaderboard.cells import (
     DIGITS,
@@ -175,27 +175,15 @@ def _compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str,
     done = {row: cell for (row, where), cell in cells.items() if where == column and cell.status == "done"}
     if baseline not in done:
         return {}
-    reference = done.pop(baseline)
-    p_of = {
-        name: holm({row: _p_value(cell, reference, name, test) for row, cell in done.items()})
-        for name in reference.scores
-    }
+    reference = done[baseline].scores
+    trainings = {row: cell.by_seed or [cell.per_query] for row, cell in done.items()}
     return {
         row: {
-            "difference": {name: round(cell.scores[name] - score, DIGITS) for name, score in reference.scores.items()},
-            "p": {name: round(p_of_row[row], DIGITS) for name, p_of_row in p_of.items()},
+            "difference": {name: round(done[row].scores[name] - reference[name], DIGITS) for name in reference},
+            "p": {name: round(p, DIGITS) for name, p in p_by_measure.items()},
         }
-        for row, cell in done.items()
+        for row, p_by_measure in p_values(trainings, baseline, test).items()
     }
-
-
-def _p_value(cell: Measured, reference: Measured, measure: str, test: Test) -> float:
-    """By ``test`` over queries; if a row has several trainings, by the bootstrap that claims have."""
-    if not (cell.by_seed or reference.by_seed):
-        return p_value(differences(cell.per_query[measure], reference.per_query[measure]), test)
-    queries = sorted(reference.per_query[measure])
-    sides = [Side(trainings=of.by_seed or [of.per_query]) for of in (cell, reference)]
-    return estimate_difference(*(side.values(measure, queries) for side in sides)).p_value()
 
 
 def _side(plan: Plan, cells: Cells, row: str, column: str) -> Side:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from eval.measures import compare, confidence_interval, differences, p_value, p_values
+from eval.measures import compare, confidence_interval, differences, estimate_difference, p_value, p_values
 from eval.measures.scores import holm
 
 
@@ -96,7 +96,7 @@ def test_p_values_are_corrected_for_each_measure() -> None:
     }
     runs["c"]["P@1"] = runs["a"]["P@1"]
     smallest = 2 / 2**8
-    assert p_values(runs, "a") == {
+    assert p_values({name: [run] for name, run in runs.items()}, "a") == {
         "b": {"MAP": 3 * smallest, "P@1": 3 * smallest},
         "c": {
             "MAP": 3 * smallest,
@@ -104,9 +104,18 @@ def test_p_values_are_corrected_for_each_measure() -> None:
         },  # tied with b in MAP; Holm's correction does not double the p-value of the second
         "d": {"MAP": 1.0, "P@1": 1.0},
     }
-    by_t = p_values({name: runs[name] for name in "ad"}, "a", "t-test")
+    by_t = p_values({name: [runs[name]] for name in "ad"}, "a", "t-test")
     expected = scipy.stats.ttest_rel(list(runs["d"]["MAP"].values()), [0.0] * 8).pvalue
     assert by_t["d"]["MAP"] == pytest.approx(expected)
+
+
+def test_a_system_with_several_trainings_is_tested_over_trainings_too() -> None:
+    rng = np.random.default_rng(0)
+    one, two, other = ({"MAP": {str(i): float(value) for i, value in enumerate(rng.random(8))}} for _ in range(3))
+    scores = [np.array([list(run["MAP"].values()) for run in runs]) for runs in ([one, two], [other])]
+    expected = estimate_difference(*scores).p_value()
+    assert p_values({"a": [other], "b": [one, two]}, "a") == {"b": {"MAP": expected}}
+    assert p_values({"a": [one, two], "b": [other]}, "a") == {"b": {"MAP": pytest.approx(expected)}}
 
 
 def test_differences_are_paired_by_query() -> None:

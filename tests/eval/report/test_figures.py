@@ -106,7 +106,7 @@ def test_a_panel_has_the_best_row_of_each_system_with_its_interval() -> None:
         if mark.kind != "published":
             values = list(results.per_query[column["name"]][mark.name][measure.key].values())
             low, high = stats.ttest_1samp(values, 0).confidence_interval()
-            assert (mark.score - mark.below, mark.score + mark.above) == pytest.approx((low, high), abs=0.01)
+            assert (mark.score - mark.below, mark.score + mark.above) == pytest.approx((low, high))
 
 
 def test_curves_of_more_than_eight_points_have_panels_of_their_own() -> None:
