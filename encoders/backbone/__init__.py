@@ -21,6 +21,7 @@ from encoders.backbone.device import (
     training_precision,
 )
 from encoders.backbone.hidden_states import HiddenStates, hidden_states_kind
+from encoders.backbone.inference import prepare_for_inference
 from encoders.backbone.masked_lm import MASKED_LM, Tower, load_backbone
 from encoders.backbone.pretrained import (
     OUTPUT_BIAS,
@@ -56,6 +57,7 @@ __all__ = [
     "load_tokenizer",
     "longest_input",
     "minilm_folder",
+    "prepare_for_inference",
     "process_settings",
     "quiet",
     "random_state",

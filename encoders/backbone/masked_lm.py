@@ -22,6 +22,7 @@ from encoders.backbone.pretrained import (
     quiet,
     unsupported,
 )
+from encoders.head import Screen
 from learned_sparse.core import LearnedSparseError
 
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
@@ -44,6 +45,8 @@ class Tower(nn.Module):
         decoder: Any = model.get_output_embeddings()
         _check_decoder(model, decoder)
         self.decoder: nn.Linear = decoder
+        self.screen: Screen | None = None
+        """Finds the terms that can have weight; set by ``prepare_for_inference``."""
         bias: Tensor | None = decoder.bias
         if bias is None:
             self.register_buffer("_no_bias", torch.zeros(decoder.out_features), persistent=False)

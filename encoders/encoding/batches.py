@@ -47,9 +47,13 @@ class BatchSize:
 
 
 def pad(
-    tokens: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], padding_id: int
+    tokens: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    padding_id: int,
+    width: int | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """``input_ids`` and ``attention_mask``, ``(texts, longest)``, padded on the right.
+    """``input_ids`` and ``attention_mask``, ``(texts, width)``, padded on the right; ``width``: default the longest.
 
     Text ``i`` has the ``lengths[i]`` tokens from ``starts[i]`` on in ``tokens``.
 
@@ -57,7 +61,7 @@ def pad(
     >>> ids.tolist(), mask.tolist()
     ([[7, 0], [8, 9]], [[1, 0], [1, 1]])
     """
-    columns = np.arange(max(1, int(lengths.max())))
+    columns = np.arange(max(1, int(lengths.max()) if width is None else width))
     mask = columns < lengths[:, None]
     ids = np.full(mask.shape, padding_id)
     ids[mask] = tokens[(starts[:, None] + columns)[mask]]

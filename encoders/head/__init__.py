@@ -7,13 +7,17 @@ never hold a tensor (batch, tokens, vocabulary).
 from __future__ import annotations
 
 from encoders.head.attribution import Attributing, Shares, attribute, largest_shares, merged_shares, pooled_shares
+from encoders.head.screen import MIN_TERMS, Screen
+from encoders.head.tiled_scores import Pooling
 from encoders.head.token_top_k import WinnerTakeAll, keep_largest, max_pool_entries, top_k_per_row
-from encoders.head.vocabulary_head import Pooling, Saturation, first_occurrences, lexical_pool, pool, pool_columns
+from encoders.head.vocabulary_head import Saturation, first_occurrences, lexical_pool, pool, pool_columns
 
 __all__ = [
+    "MIN_TERMS",
     "Attributing",
     "Pooling",
     "Saturation",
+    "Screen",
     "Shares",
     "WinnerTakeAll",
     "attribute",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from encoders.head.triton_head import FusedScores
-
-    Scores: TypeAlias = "TiledScores | FusedScores"
+Pooling = Literal["sum", "max"]
 
 _SCORES_ON_CPU = 6 * 2**20  # of a tile: 24 MB stay near the caches; 33 MB took 5 % longer
-_COLUMNS_ON_CPU = (2048, 8192)  # minimum and maximum; for ten texts, 72 ms with 8,192, 78 with 2,048
+_COLUMNS_ON_CPU = (2048, 8192)
+_COLUMNS_OF_ONEDNN = 512  # as fast as 2,048; each tile is a new tensor, and large ones fragment the memory
 _COLUMNS_ON_ACCELERATOR = 8192
 _FEW_TERMS = 0.1  # share of positive maxima in a tile below which only the scores behind them are read
 _SPARSE_BELOW = 0.05  # share of positive scores in a tile below which they are kept instead of computed again
@@ -41,8 +39,25 @@ def compute_dtype(hidden: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
+def product(rows: Tensor, weight: Tensor) -> Tensor:
+    """``rows @ weight.T``, both of one data type.
+
+    On a CPU by oneDNN, which adds up each score in the same order whatever the number of rows and columns, unless
+    there is one row or column of float32. MKL, which ``torch.mm`` calls, does not, and takes a sixth longer.
+    """
+    if not _by_onednn(rows):
+        return rows @ weight.t()
+    twice = [each.repeat(2, 1) if len(each) == 1 else each for each in (rows, weight)]
+    scores: Tensor = torch.ops.mkldnn._linear_pointwise(*twice, None, "none", [], "")  # noqa: SLF001
+    return scores[: len(rows), : len(weight)]
+
+
+def _by_onednn(rows: Tensor) -> bool:
+    return rows.dtype == torch.float32 and rows.device.type == "cpu" and torch.backends.mkldnn.is_available()
+
+
 def pooled_with_gradient(
-    rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, pooling: str, *, relu: bool, log: bool
+    rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: str, *, relu: bool, log: bool
 ) -> Tensor:
     """``scores.max`` or ``scores.sum`` (``pooling``) with gradients, without ever holding ``(rows, vocabulary)``.
 
@@ -57,7 +72,7 @@ class _Pooled(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: Scores, pooling: str, relu: bool, log: bool
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, scores: TiledScores, pooling: str, relu: bool, log: bool
     ) -> Tensor:
         ctx.scores, ctx.log, ctx.spans = scores, log, []
         if pooling == "max":
@@ -69,7 +84,7 @@ class _Pooled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        scores: Scores = ctx.scores
+        scores: TiledScores = ctx.scores
         rows, weight, bias, row, column, score = ctx.saved_tensors
         # Products with denormal numbers are slow (2.2 s instead of 1.4 for a backward pass), and a softmax that is
         # sure of its choice gives gradients that become denormal on their way through the model.
@@ -126,11 +141,11 @@ class TokenRows:
     def __init__(self, mask: Tensor, *, drop_padding: bool) -> None:
         """``mask`` ``(texts, tokens)`` marks the tokens that count."""
         self.texts, tokens = mask.shape
-        self._mask = mask.bool()
-        self._kept = None if drop_padding else self._mask.reshape(-1, 1)
-        self.empty = ~self._mask.any(1)
+        self.mask = mask.bool()
+        self._kept = None if drop_padding else self.mask.reshape(-1, 1)
+        self.empty = ~self.mask.any(1)
         """Texts without tokens that count, ``(texts,)``."""
-        self._lengths = self._mask.sum(1) if drop_padding else torch.full_like(self.empty, tokens, dtype=torch.long)
+        self._lengths = self.mask.sum(1) if drop_padding else torch.full_like(self.empty, tokens, dtype=torch.long)
         self.first_rows = self._lengths.cumsum(0) - self._lengths
         """The first row of each text, ``(texts,)``."""
         self._longest = int(self._lengths.max()) if drop_padding and self.texts else tokens
@@ -142,14 +157,14 @@ class TokenRows:
             if length:
                 self._groups.append((slice(text, text + count), slice(row, row + count * length), length))
             text, row = text + count, row + count * length
-        self._dropped = row < self._mask.numel()
+        self._dropped = row < self.mask.numel()
         self._text_of_row = torch.arange(self.texts, device=mask.device).repeat_interleave(
             self._lengths, output_size=row
         )
 
     def select(self, hidden: Tensor) -> Tensor:
         """The rows ``(rows, hidden)`` of ``hidden`` ``(texts, tokens, hidden)``."""
-        return hidden[self._mask] if self._dropped else hidden.reshape(-1, hidden.shape[2])
+        return hidden[self.mask] if self._dropped else hidden.reshape(-1, hidden.shape[2])
 
     def max(self, scores: Tensor) -> Tensor:
         """Maxima ``(texts, columns)`` of ``scores`` ``(rows, columns)``; arbitrary for a text without tokens.
@@ -224,13 +239,19 @@ class TiledScores:
 
     def __init__(self, layout: TokenRows, dtype: torch.dtype) -> None:
         """``dtype`` is that of the matrix products."""
-        self._layout, self.dtype = layout, dtype
+        self.layout, self.dtype = layout, dtype
+
+    def pooled(self, rows: Tensor, weight: Tensor, bias: Tensor, pooling: Pooling, *, relu: bool, log: bool) -> Tensor:
+        """``max`` or ``sum``, which has ReLU always."""
+        if pooling == "max":
+            return self.max(rows, weight, bias, relu=relu, log=log)
+        return self.sum(rows, weight, bias, log=log)
 
     def max(self, rows: Tensor, weight: Tensor, bias: Tensor, *, relu: bool, log: bool) -> Tensor:
         """The maxima, after ReLU and log(1 + x) if requested."""
         pooled = self._result(rows, weight)
         for start, end, scores in self._tiles(rows, weight):
-            pooled[:, start:end] = _activated(self._max_tile(scores, bias[start:end]), relu=relu, log=log)
+            pooled[:, start:end] = activated(self._max_tile(scores, bias[start:end]), relu=relu, log=log)
         return pooled
 
     def max_and_entries(
@@ -240,12 +261,12 @@ class TiledScores:
         pooled, entries = self._result(rows, weight), [_no_entries(rows)]
         for start, end, scores in self._tiles(rows, weight):
             best = self._max_tile(scores, bias[start:end])
-            learning = best > 0 if relu else ~self._layout.empty[:, None].expand_as(best)
+            learning = best > 0 if relu else ~self.layout.empty[:, None].expand_as(best)
             text, column = learning.nonzero(as_tuple=True)
-            winners = self._layout.winners(scores, text, column)
+            winners = self.layout.winners(scores, text, column)
             entries.append((winners.int(), column.int() + start, best[text, column]))
             pooled[:, start:end] = best
-        return _activated(pooled, relu=relu, log=log), _joined(entries)
+        return activated(pooled, relu=relu, log=log), _joined(entries)
 
     def sum(self, rows: Tensor, weight: Tensor, bias: Tensor, *, log: bool) -> Tensor:
         """Sums of the ReLU of the scores, or of its log(1 + x)."""
@@ -269,7 +290,7 @@ class TiledScores:
 
     def text_of(self, row: Tensor) -> Tensor:
         """The text that each row belongs to."""
-        return self._layout.text_of(row)
+        return self.layout.text_of(row)
 
     def score_gradients(
         self, rows: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor, spans: list[Span], *, log: bool
@@ -279,28 +300,32 @@ class TiledScores:
         """
         for start, end in spans:
             scores = (rows @ weight[start:end].t()).to(gradient.dtype).add_(bias[start:end])
-            d_scores = self._layout.spread(gradient[:, start:end])
+            d_scores = self.layout.spread(gradient[:, start:end])
             d_scores = d_scores / (1 + scores.relu()) if log else d_scores
             d_scores = d_scores.where(scores > 0, 0.0)
             yield (start, end), d_scores.to(self.dtype), d_scores.sum(0)
 
     def _result(self, rows: Tensor, weight: Tensor) -> Tensor:
-        return rows.new_empty(self._layout.texts, len(weight), dtype=accumulator(rows))
+        return rows.new_empty(self.layout.texts, len(weight), dtype=accumulator(rows))
 
     def _tiles(self, rows: Tensor, weight: Tensor) -> Iterator[tuple[int, int, Tensor]]:
-        """``(start, end, rows @ weight[start:end].T)``; each tile overwrites the scores of the one before."""
+        """``(start, end, rows @ weight[start:end].T)``; a tile may overwrite the scores of the one before."""
         width = _tile_columns(rows)
         rows = rows.to(self.dtype)
-        buffer = rows.new_empty(len(rows) * min(width, len(weight)))
+        buffer = rows.new_empty(0 if _by_onednn(rows) else len(rows) * min(width, len(weight)))
         for start in range(0, len(weight), width):
             end = min(start + width, len(weight))
-            scores = buffer[: len(rows) * (end - start)].view(len(rows), end - start)
-            yield start, end, torch.mm(rows, weight[start:end].to(self.dtype).t(), out=scores)
+            columns = weight[start:end].to(self.dtype)
+            if _by_onednn(rows):
+                yield start, end, product(rows, columns)
+            else:
+                scores = buffer[: len(rows) * (end - start)].view(len(rows), end - start)
+                yield start, end, torch.mm(rows, columns.t(), out=scores)
 
     def _max_tile(self, scores: Tensor, bias: Tensor) -> Tensor:
         """Maxima ``(texts, columns)`` with bias, 0 for empty texts."""
-        best = self._layout.max(scores).to(accumulator(scores))
-        return best.add_(bias).masked_fill_(self._layout.empty[:, None], 0.0)
+        best = self.layout.max(scores).to(accumulator(scores))
+        return best.add_(bias).masked_fill_(self.layout.empty[:, None], 0.0)
 
     def _sum_tile(self, scores: Tensor, bias: Tensor, *, log: bool, keep: bool) -> tuple[Tensor, Entries | None]:
         """Sums ``(texts, columns)``, and the positive scores if they are few and ``keep``."""
@@ -308,28 +333,31 @@ class TiledScores:
         best = self._max_tile(scores, bias)
         text, column = (~(best <= 0)).nonzero(as_tuple=True)  # includes NaN
         if len(text) < _FEW_TERMS * best.numel():
-            text_scores = (self._layout.of_texts(scores, text, column) + bias[column, None]).relu_()
+            text_scores = (self.layout.of_texts(scores, text, column) + bias[column, None]).relu_()
             pooled = torch.zeros_like(best)
-            pooled[text, column] = (text_scores.log1p() if log else text_scores).sum(1)
+            values = text_scores.log1p() if log else text_scores
+            pooled[text, column] = values.sum(1) if keep else values.sum(1, dtype=torch.float64).to(values.dtype)
             entry, token = text_scores.nonzero(as_tuple=True)
-            return pooled, (self._layout.first_rows[text[entry]] + token, column[entry], text_scores[entry, token])
+            return pooled, (self.layout.first_rows[text[entry]] + token, column[entry], text_scores[entry, token])
         scores = scores.add_(bias)  # -inf at padding
         sample, entries = scores[::16], None
         if keep and torch.count_nonzero(sample > 0) < _SPARSE_BELOW * sample.numel():
             row, column = (scores > 0).nonzero(as_tuple=True)
             entries = (row, column, scores[row, column])
         scores = scores.relu_()
-        return self._layout.sum(scores.log1p_() if log else scores), entries
+        return self.layout.sum(scores.log1p_() if log else scores), entries
 
 
 def _tile_columns(rows: Tensor) -> int:
     if rows.device.type != "cpu":
         return _COLUMNS_ON_ACCELERATOR
+    if _by_onednn(rows):
+        return _COLUMNS_OF_ONEDNN
     minimum, maximum = _COLUMNS_ON_CPU
     return min(max(_SCORES_ON_CPU // max(len(rows), 1) // 64 * 64, minimum), maximum)
 
 
-def _activated(scores: Tensor, *, relu: bool, log: bool) -> Tensor:
+def activated(scores: Tensor, *, relu: bool, log: bool) -> Tensor:
     """ReLU and log(1 + x) in place, if requested."""
     scores = scores.relu_() if relu else scores
     return scores.log1p_() if log else scores

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from encoders.head.screen import Screen
 from encoders.head.tiled_scores import (
+    Pooling,
     TiledScores,
     TokenRows,
     accumulator,
@@ -17,17 +18,7 @@ from encoders.head.tiled_scores import (
     pooled_with_gradient,
 )
 
-if TYPE_CHECKING:
-    from encoders.head.tiled_scores import Scores
-
-Pooling = Literal["sum", "max"]
 Saturation = Literal["log", "none"]
-
-TRITON_SWITCH = "LEARNED_SPARSE_TRITON"
-"""Environment variable: ``1`` pools with the Triton kernels on NVIDIA GPUs (Ampere or newer).
-
-They are off by default because they have run in Triton's interpreter only, never on a GPU.
-"""
 
 
 def pool(
@@ -39,24 +30,27 @@ def pool(
     pooling: Pooling,
     saturation: Saturation = "none",
     relu: bool = True,
+    screen: Screen | None = None,
 ) -> Tensor:
     """Pooled weights ``(batch, vocabulary)``, at least float32, of ``scores = hidden @ weight.T + bias``.
 
     ``hidden`` is ``(batch, tokens, hidden)``, ``mask`` ``(batch, tokens)`` is non-zero at the positions that count,
     ``weight`` is ``(vocabulary, hidden)`` and ``bias`` ``(vocabulary,)``. Sum: ``sum_i f(relu(score_i))``; max:
     ``f(relu(max_i score_i))``; ``f`` is log(1 + x) or the identity. A text with no position that counts pools to 0.
-    ``relu=False`` (max only, no saturation) keeps negative maxima.
+    ``relu=False`` (max only, no saturation) keeps negative maxima. ``screen`` is that of the same ``weight`` and
+    ``bias``: without gradients it may leave out terms that get no weight, which changes no result.
     """
     if not relu and (pooling != "max" or saturation != "none"):
         raise ValueError("relu=False is for max pooling without saturation")
     dtype, log = compute_dtype(hidden), saturation == "log"
     with torch.autocast(hidden.device.type, enabled=False):
-        rows, scores = _rows_and_scores(hidden, mask, dtype)
+        layout = TokenRows(mask, drop_padding=hidden.device.type == "cpu")
+        scores = TiledScores(layout, dtype)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (hidden, weight, bias)):
-            return pooled_with_gradient(rows, weight, bias, scores, pooling, relu=relu, log=log)
-        if pooling == "sum":
-            return scores.sum(rows, weight, bias, log=log)
-        return scores.max(rows, weight, bias, relu=relu, log=log)
+            return pooled_with_gradient(layout.select(hidden), weight, bias, scores, pooling, relu=relu, log=log)
+        if screen is not None and relu:
+            return screen.pool(hidden, scores, pooling, log=log)
+        return scores.pooled(layout.select(hidden), weight, bias, pooling, relu=relu, log=log)
 
 
 def pool_columns(
@@ -110,20 +104,3 @@ def first_occurrences(input_ids: Tensor, literal: Tensor) -> Tensor:
     """True at the first of the ``literal`` positions of each text that hold the same token; all ``(batch, tokens)``."""
     same = (input_ids[:, :, None] == input_ids[:, None, :]) & literal[:, None, :]
     return literal & ~same.tril(diagonal=-1).any(2)
-
-
-def _rows_and_scores(hidden: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Scores]:
-    if _uses_triton(hidden.device, dtype):
-        from encoders.head.triton_head import FusedScores
-
-        texts, tokens, width = hidden.shape
-        return hidden.reshape(-1, width), FusedScores(texts, tokens, mask.bool(), dtype)
-    layout = TokenRows(mask, drop_padding=hidden.device.type == "cpu")
-    return layout.select(hidden), TiledScores(layout, dtype)
-
-
-def _uses_triton(device: torch.device, dtype: torch.dtype) -> bool:
-    if device.type != "cuda" or os.environ.get(TRITON_SWITCH) != "1" or torch.version.cuda is None:
-        return False
-    # Ampere is the first with bf16 and with the instruction that lets NaN through a maximum
-    return torch.cuda.get_device_capability(device) >= (8, 0) and dtype != torch.float64

@@ -143,7 +143,8 @@ class Expansion(PooledMaskedLM):
         """Weights ``(batch, vocabulary)``; with ``k``, logits are held for one block of positions at a time."""
         hidden, pooled, weight, bias = self._read(input_ids, attention_mask)
         if self._k is None:
-            return pool(hidden, pooled, weight, bias, pooling="max", relu=self._relu or not self.training)
+            relu = self._relu or not self.training
+            return pool(hidden, pooled, weight, bias, pooling="max", relu=relu, screen=self.tower.screen)
         # ReLU before or after the choice of k gives the same: max_pool_entries never returns less than zero
         values, columns = top_k_per_row(hidden[pooled], weight, bias, self._k)
         text = pooled.nonzero()[:, 0]

@@ -76,10 +76,10 @@ class Gate(PooledMaskedLM):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Logits ``(batch, vocabulary)`` of the gating probabilities G."""
-        states = self.states(input_ids, attention_mask)
+        states, screen = self.states(input_ids, attention_mask), self.tower.screen
         if self._pool == "relu_sum":
-            return pool(*states, pooling="sum")
-        return pool(*states, pooling="max", relu=self._pool == "max")
+            return pool(*states, pooling="sum", screen=screen)
+        return pool(*states, pooling="max", relu=self._pool == "max", screen=screen)
 
     def shares(self, input_ids: Tensor, attention_mask: Tensor, columns: Tensor) -> list[Shares]:
         """The share of each token in the logits ``columns`` of one text (see ``encoders.head.attribution``)."""

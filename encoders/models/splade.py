@@ -86,7 +86,9 @@ class Splade(PooledMaskedLM):
                 hidden, input_ids, pooled, literal, *decoder, pooling=self._pooling, saturation=self._saturation
             )
         else:
-            weights = pool(hidden, pooled, *decoder, pooling=self._pooling, saturation=self._saturation)
+            weights = pool(
+                hidden, pooled, *decoder, pooling=self._pooling, saturation=self._saturation, screen=self.tower.screen
+            )
         # The logarithm is monotone: that of a maximum is the maximum of logarithms.
         return (weights.log1p() if self._twice else weights) * self.unblocked
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -60,6 +61,8 @@ class Encoder(Protocol):
     """Whether ``encode`` gets ``Document.with_expanded`` instead of ``Document.text``."""
     query_only_settings: frozenset[str] = frozenset()
     """Settings that affect queries but not documents, so that a search may change them."""
+    environment: Mapping[str, Any] = MappingProxyType({})
+    """How vectors are computed on this machine, as JSON values for the manifest. It changes no vector."""
     truncated: int = _thread_count()
     """Texts of this thread truncated at the maximum length since the encoder was created."""
     dropped: int = _thread_count()

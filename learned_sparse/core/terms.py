@@ -48,8 +48,8 @@ def unfit_reason(term: str) -> str | None:
     >>> unfit_reason("##ing") is None
     True
     """
-    if not term:
-        return "it is empty"
+    if term.isascii() and term.isprintable() and " " not in term and len(term) < LONGEST_TERM and term[:1] != "[":
+        return None if term else "it is empty"  # most terms, without the slower checks
     # White space in Python includes all white space in Java; Pyserini splits topics at Python's white space.
     if term.split() != [term]:
         return "it holds white space and would be split"
@@ -91,6 +91,8 @@ class LuceneTerms:
 
 
 def _repeated(terms: Sequence[str]) -> dict[int, str]:
+    if len(set(terms)) == len(terms):
+        return {}
     first: dict[str, int] = {}
     return {
         number: f"dimensions {first[term]} and {number} have the same spelling"

@@ -197,6 +197,7 @@ class DocumentEncoding:
                 '("expanded" or "predicted_queries" in JSON lines)'
             )
         warnings = segments.warnings() if segments else ()
+        manifest = dataclasses.replace(manifest, environment=dict(self._encoder.environment))
         return self._parts.finish(manifest, records, counts, warnings)
 
 

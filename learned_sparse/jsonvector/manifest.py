@@ -93,7 +93,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Content of ``manifest.json``. Equal input gives equal bytes: there is no time and no output path in it."""
+    """Content of ``manifest.json``. Equal input gives equal bytes, ``environment`` aside: no time, no output path."""
 
     format: int = FORMAT
     kind: Literal["documents", "queries"]
@@ -119,6 +119,8 @@ class Manifest:
     parts: tuple[Part, ...] = ()
     warnings: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    """``Encoder.environment`` at the end of the run."""
 
     def to_json(self) -> dict[str, Any]:
         """Content as JSON values."""
@@ -155,7 +157,7 @@ class Manifest:
 
         The outcome, versions and the locations of checkpoint and input are no settings: hashes compare the contents.
         """
-        other = {"complete", "counts", "parts", "warnings", "versions", "checkpoint", "input"}
+        other = {"complete", "counts", "parts", "warnings", "versions", "environment", "checkpoint", "input"}
         fields = {key: value for key, value in self.to_json().items() if key not in other}
         return fields | {"options": {key: value for key, value in self.options.items() if key not in free}}
 

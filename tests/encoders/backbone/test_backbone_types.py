@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from encoders.backbone import Tower, hidden_states_kind, load_backbone
+from encoders.backbone import Tower, hidden_states_kind, inference, load_backbone, prepare_for_inference
 from encoders.head import pool
 from learned_sparse.core import LearnedSparseError
 
@@ -80,6 +80,42 @@ def test_equal_to_transformers(kind: str, tmp_path: Path) -> None:
         weights = pool(states, MASK, tower.decoder_weight, tower.decoder_bias, pooling="max", relu=False)
     expected = logits.masked_fill(MASK[:, :, None] == 0, -torch.inf).amax(1)
     torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-4)
+    for dtype in (torch.float32, torch.bfloat16):  # as encoders run it on a CPU
+        with torch.no_grad():
+            before = tower.to(dtype)(IDS, MASK)
+            prepare_for_inference(tower)
+            after = tower(IDS, MASK)
+        kept, rough = MASK.bool(), dtype == torch.bfloat16
+        similarity = torch.cosine_similarity(after[kept].float(), before[kept].float(), dim=-1)
+        assert similarity.min() > (0.99 if rough else 0.999999)
+        if not rough:
+            torch.testing.assert_close(after[kept], states[kept], rtol=1e-4, atol=1e-4)
+        tower = Tower.load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_attention_of_inference(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few texts at a time, with and without padding, as torch's own attention."""
+    query, key, value = torch.randn(3, 5, 2, 7, 8, generator=torch.Generator().manual_seed(3)).to(dtype)
+    padded = torch.zeros(5, 1, 1, 7, dtype=dtype)
+    padded[2, :, :, 4:] = torch.finfo(dtype).min
+    monkeypatch.setattr(inference, "_SCORES", 2 * 7 * 7 * 2)  # two texts
+    for mask in (None, padded, padded[2:3]):
+        result, _ = inference._attention(torch.nn.Identity(), query, key, value, mask)
+        expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        tolerance = 1e-6 if dtype == torch.float32 else 0.03
+        torch.testing.assert_close(result, expected.transpose(1, 2), rtol=tolerance, atol=tolerance)
+
+
+def test_what_is_packed_for_inference(tiny_bert: Path) -> None:
+    tower = Tower.load(tiny_bert)
+    weight = tower.model.bert.encoder.layer[0].attention.self.query.weight.clone()
+    prepare_for_inference(tower)
+    assert tower.screen is None  # a small vocabulary
+    assert not any(type(module) is torch.nn.Linear for module in tower.model.modules())
+    layer = tower.model.bert.encoder.layer[0]
+    assert torch.equal(layer.attention.self.query.weight, weight)
+    assert isinstance(layer.intermediate.intermediate_act_fn, torch.nn.Identity)  # GELU is inside the product
 
 
 @pytest.mark.parametrize("kind", EQUAL)

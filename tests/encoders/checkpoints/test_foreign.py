@@ -26,9 +26,9 @@ def rows(folder: Path, side: Literal["query", "document"], **settings: Any) -> l
 
 
 def terms(dense: torch.Tensor) -> list[Any]:
-    """Rows as ``{term: weight}``, to be compared with a tolerance of 1e-6."""
+    """Rows as ``{term: weight}``, to be compared with a tolerance of 5e-6."""
     return [
-        pytest.approx({VOCABULARY[j]: float(row[j]) for j in row.nonzero().flatten().tolist()}, abs=1e-6, rel=1e-6)
+        pytest.approx({VOCABULARY[j]: float(row[j]) for j in row.nonzero().flatten().tolist()}, abs=5e-6, rel=1e-6)
         for row in dense
     ]
 
@@ -110,7 +110,7 @@ def test_opensearch_doc_only(tiny_bert: Path, tmp_path: Path) -> None:
     assert any(set(row) & set(SPECIAL) for row in plain)
     expected = [{term: weight for term, weight in row.items() if term not in SPECIAL} for row in plain]
     assert rows(folder, "document") == expected
-    twice = [pytest.approx({t: float(torch.tensor(w).log1p()) for t, w in row.items()}, abs=1e-6) for row in expected]
+    twice = [pytest.approx({t: float(torch.tensor(w).log1p()) for t, w in row.items()}, abs=5e-6) for row in expected]
     assert rows(folder, "document", saturation="log-log") == twice
     tokenizer: Any = load_encoder(str(folder), "query").tokenizer
     bags = [set(tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])) for text in TEXTS]

@@ -63,7 +63,7 @@ def test_sentence_transformers_gives_the_same_vectors(
     theirs = sparse_encoder.SparseEncoder(str(tmp_path / "splade"), device="cpu", local_files_only=True)
     for side, encode in zip(SIDES, (theirs.encode_query, theirs.encode_document), strict=True):
         expected = encode(TEXTS, convert_to_sparse_tensor=False).cpu()
-        assert float((before[side] - expected).abs().max()) <= 1e-6
+        assert float((before[side] - expected).abs().max()) <= 5e-6
         assert torch.equal(weights(model, side), before[side])  # the model in memory is as it was
     assert read_notes(tmp_path / "splade").max_length == model.max_length
     again = load_encoder(str(tmp_path / "splade"), "query", dtype="fp32").encode(TEXTS)
@@ -71,7 +71,7 @@ def test_sentence_transformers_gives_the_same_vectors(
     for row in range(len(TEXTS)):
         for term, weight in again.row(row).items():
             dense[row, VOCABULARY.index(term)] = weight
-    assert float((before["query"] - dense).abs().max()) <= 1e-6
+    assert float((before["query"] - dense).abs().max()) <= 5e-6
 
 
 @pytest.mark.jvm
@@ -191,7 +191,7 @@ def test_opensearch_reads_idf_weights(tiny_bert: Path, tmp_path: Path) -> None:
     expected = weights(model, "document")
     for row in range(len(TEXTS)):
         terms = {VOCABULARY[j]: float(expected[row, j]) for j in expected[row].nonzero().flatten().tolist()}
-        assert batch.row(row) == pytest.approx(terms, abs=1e-6)
+        assert batch.row(row) == pytest.approx(terms, abs=5e-6)
 
 
 @pytest.mark.parametrize(

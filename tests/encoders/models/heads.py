@@ -55,6 +55,7 @@ class LogitTable(nn.Module):
         super().__init__()
         self.rows = torch.tensor(rows)
         self.decoder_weight, self.decoder_bias = torch.eye(len(rows[0])), torch.zeros(len(rows[0]))
+        self.screen = None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         return self.rows[input_ids]

@@ -1,0 +1,100 @@
+"""Towers made ready to encode on a CPU: packed weights, GELU inside the product, attention as two products.
+
+Results differ from those of transformers by rounding only. Such a tower cannot be trained or saved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from encoders.backbone.hidden_states import HiddenStates
+from encoders.backbone.masked_lm import Tower
+from encoders.head import MIN_TERMS, Screen
+
+_ATTENTION = "learned_sparse_products"
+_SCORES = 2**19  # attention scores held at once: they stay in the cache, and large tensors cost page faults
+_ROWS = 2048  # tokens of a batch that weights are packed for; others work, too
+_ACTIVATIONS = ("intermediate_act_fn", "transform_act_fn")  # of BERT and its relatives, after the layer "dense"
+
+
+def prepare_for_inference(weigher: nn.Module) -> None:
+    """Change the towers of ``weigher``, on a CPU in float32 or bf16, in place; their decoders get a ``Screen``."""
+    for tower in {module for module in weigher.modules() if isinstance(module, Tower | HiddenStates)}:
+        dtype = next(tower.parameters()).dtype
+        if isinstance(tower, Tower) and tower.vocabulary_size >= MIN_TERMS:
+            tower.screen = Screen(tower.decoder_weight, tower.decoder_bias)
+        if tower.model.config._attn_implementation == "sdpa":  # noqa: SLF001
+            transformers.AttentionInterface.register(_ATTENTION, _attention)
+            transformers.AttentionMaskInterface.register(_ATTENTION, transformers.masking_utils.eager_mask)
+            tower.model.set_attn_implementation(_ATTENTION)
+        if torch.backends.mkldnn.is_available() and (
+            dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
+        ):
+            _pack(tower.model)
+
+
+class PackedLinear(nn.Module):
+    """``nn.Linear``, perhaps with GELU, whose weight is in the order in which oneDNN reads it."""
+
+    def __init__(self, linear: nn.Linear, *, gelu: bool) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.bias = linear.in_features, linear.out_features, linear.bias
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)  # noqa: SLF001
+        self._activation = "gelu" if gelu else "none"
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight ``(out_features, in_features)``, for a model that reads it itself."""
+        weight: Tensor = self._packed.to_dense()
+        return weight
+
+    def forward(self, states: Tensor) -> Tensor:
+        """``(..., in_features)`` to ``(..., out_features)``."""
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001
+            states, self._packed, self.bias, self._activation, [], "none"
+        )
+        return result
+
+
+def _pack(model: nn.Module) -> None:
+    with torch.no_grad():
+        for module in list(model.modules()):
+            activation = next((name for name in _ACTIVATIONS if _is_gelu(getattr(module, name, None))), None)
+            for name, child in list(module.named_children()):
+                if type(child) is nn.Linear:
+                    gelu = name == "dense" and activation is not None
+                    setattr(module, name, PackedLinear(child, gelu=gelu))
+                    if gelu:
+                        setattr(module, str(activation), nn.Identity())
+
+
+def _is_gelu(activation: Any) -> bool:
+    """Whether ``activation`` is GELU with the error function."""
+    if isinstance(activation, nn.GELU):
+        return activation.approximate == "none"
+    return isinstance(activation, transformers.activations.GELUActivation)
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+    scaling: float | None = None, **_: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Attention of transformers' interface: ``query``, ``key``, ``value`` are ``(texts, heads, tokens, size)``.
+
+    torch's fused attention takes up to twice as long for heads of 32 or 64.
+    """
+    del module
+    texts, heads, tokens, size = query.shape
+    result = query.new_empty(texts, tokens, heads, value.shape[3])
+    step = max(_SCORES // (heads * tokens * key.shape[2]), 1)
+    for start in range(0, texts, step):
+        part = slice(start, start + step)
+        scores = (query[part] @ key[part].transpose(2, 3)).mul_(size**-0.5 if scaling is None else scaling)
+        if attention_mask is not None:
+            scores += attention_mask[part] if len(attention_mask) == texts else attention_mask
+        result[part] = (scores.softmax(-1) @ value[part]).transpose(1, 2)
+    return result, None
