@@ -110,6 +110,6 @@ def test_matrices(collection: Path) -> None:
         assert sum("--on-bad-line skip" in line for line in exported if "export" in line) == count
 
 
-@pytest.mark.parametrize("module", ["eval.sweep", "eval.fidelity", "eval.reproduce", "encoders.train"])
+@pytest.mark.parametrize("module", ["eval.sweep", "eval.reproduce", "encoders.train"])
 def test_other_commands_have_the_option(module: str, python: Callable[..., object]) -> None:
     assert "--on-bad-line {error,skip}" in help_of(python, module)

@@ -125,7 +125,6 @@ READS = [
     ("eval.evaluate", "--run {input} --qrels {qrels} --measures MRR@10"),
     ("eval.evaluate", "--run {run} --qrels {input} --measures MRR@10"),
     ("eval.evaluate", "--run {run} --collection {input}"),
-    ("eval.fidelity", "--checkpoint {input} --data {collection} --collections ."),
     ("eval.profile", "{input}"),
     ("eval.profile", "{vectors} --queries {input}"),
     ("eval.report", "{input}"),

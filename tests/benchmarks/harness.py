@@ -60,16 +60,20 @@ def child(target: str, **arguments: Any) -> dict[str, Any]:
     Arguments and result are JSON. Output of the process goes to standard error, and into the error if the process
     fails. Progress bars and downloads are off.
     """
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     with tempfile.TemporaryDirectory() as folder:
         result_file = Path(folder) / "answer.json"
         command = [sys.executable, "-m", "tests.benchmarks.harness", target, json.dumps(arguments), str(result_file)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=ROOT, env=quiet_environment(), check=False, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{target} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
         sys.stderr.write(done.stdout + done.stderr)
         result: dict[str, Any] = read_json(result_file)
     return result
+
+
+def quiet_environment() -> dict[str, str]:
+    """Environment of a measured process: no progress bars, no downloads."""
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 
 def installed(*distributions: str) -> dict[str, str]:

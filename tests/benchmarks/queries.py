@@ -15,8 +15,8 @@ from learned_sparse.lucene import start_jvm
 from learned_sparse.search import QueryEncoder
 from tests.benchmarks import harness
 from tests.benchmarks.agreement import agreement, require_same, spread
-from tests.benchmarks.contenders import SCALE
 from tests.benchmarks.encoding import OURS, unfit
+from tests.benchmarks.engines import SCALE
 from tests.benchmarks.shapes import SEED, SMALL, TINY, Shape
 
 WORDS = 6

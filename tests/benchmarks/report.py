@@ -13,7 +13,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
 from tests.benchmarks import quality_table, run, scale, versions
 from tests.benchmarks.harness import ROOT
-from tests.benchmarks.targets import TARGETS, Target
+from tests.benchmarks.targets import TARGETS, Measurement, Target
 
 BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->", "<!-- end of benchmarks -->"
 QUALITY = ("<!-- quality: written by python -m tests.benchmarks.report -->", "<!-- end of quality -->")
@@ -26,9 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     """Write both texts; with --check, compare them with the files instead."""
     options = _parser().parse_args(argv)
     results = read_results(options.results)
-    readme = with_section(
-        options.readme.read_text("utf-8"), (BEGIN, END), summary(results, readme=True), options.readme
-    )
+    readme = with_section(options.readme.read_text("utf-8"), (BEGIN, END), ratios(results), options.readme)
     quality = options.results / "quality.json"
     compared, drawn = "", {}
     if quality.is_file():
@@ -79,16 +77,31 @@ def with_section(text: str, markers: tuple[str, str], section: str, path: Path) 
     return pattern.sub(lambda _: f"{begin}\n{section}\n{end}", text)
 
 
-def summary(results: Mapping[str, Mapping[str, Any]], *, readme: bool = False) -> str:
-    """Table of all targets, or of those in README.md, and the machine."""
+def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Table of all targets, and the machines."""
     if not results:
         return "Nothing has been measured yet."
     lines = ["| | ours | theirs | ratio | target | |", "|---|---:|---:|---:|---:|---|"]
-    targets = [target for target in TARGETS if target.in_readme or not readme]
-    lines += [_line(target, results.get(target.benchmark)) for target in targets]
-    measured = (results[target.benchmark] for target in targets if target.benchmark in results)
-    machines = dict.fromkeys(map(machine, measured))
-    return "\n".join([*lines, "", *machines])
+    lines += [_line(target, results.get(target.benchmark)) for target in TARGETS]
+    measured = (results[target.benchmark] for target in TARGETS if target.benchmark in results)
+    return "\n".join([*lines, "", *dict.fromkeys(map(machine, measured))])
+
+
+def ratios(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Table for README.md: what was measured on the machine of the benchmark ``encoding``."""
+    if "encoding" not in results:
+        return "Nothing has been measured yet."
+    same = {name: result for name, result in results.items() if _processor(result) == _processor(results["encoding"])}
+    lines = ["| | ours | theirs | ratio |", "|---|---:|---:|---:|"]
+    for target in TARGETS:
+        found = target.find(same[target.benchmark]) if target.in_readme and target.benchmark in same else ""
+        if isinstance(found, Measurement):
+            lines.append(f"| {target.what} | {found.ours} | {found.peer} | {_ratio(target, found)} |")
+    return "\n".join([*lines, "", machine(results["encoding"])])
+
+
+def _processor(result: Mapping[str, Any]) -> tuple[str, ...]:
+    return (result["environment"]["cpu"], *result["environment"]["flags"])
 
 
 def machine(result: Mapping[str, Any]) -> str:
@@ -134,13 +147,19 @@ def by_itself(path: Path, command: str, markdown: Callable[[Any], str]) -> str:
 
 def _line(target: Target, result: Mapping[str, Any] | None) -> str:
     measured = "not measured" if result is None else target.find(result)
-    unit = "" if target.unit == "×" and target.is_maximum else f" {target.unit}"  # a share has no unit
-    bound = f"{'≤' if target.is_maximum else '≥'} {target.bound:g}{unit}"
+    bound = f"{'≤' if target.is_maximum else '≥'} {target.bound:g}{_unit(target)}"
     if isinstance(measured, str):
         return f"| {target.what} | | | | {bound} | {measured} |"
-    ratio = f"{measured.ratio:.{2 if target.unit == '×' else 0}f}{unit}"
     verdict = "met" if target.met(measured.ratio) else "not met"
-    return f"| {target.what} | {measured.ours} | {measured.peer} | {ratio} | {bound} | {verdict} |"
+    return f"| {target.what} | {measured.ours} | {measured.peer} | {_ratio(target, measured)} | {bound} | {verdict} |"
+
+
+def _ratio(target: Target, measured: Measurement) -> str:
+    return f"{measured.ratio:.{2 if target.unit == '×' else 0}f}{_unit(target)}"
+
+
+def _unit(target: Target) -> str:
+    return "" if target.unit == "×" and target.is_maximum else f" {target.unit}"  # a share has no unit
 
 
 def _parser() -> argparse.ArgumentParser:

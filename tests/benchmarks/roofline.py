@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from tests.benchmarks import contenders, harness
+from tests.benchmarks import contenders, engines, harness
 from tests.benchmarks.encoding import token_lengths, unfit, write_corpus
 from tests.benchmarks.forward_profile import profiled, shares
 from tests.benchmarks.passages import described
@@ -44,7 +44,7 @@ def measure(
             encoded |= described_shape
         seconds = harness.interleave(calls, rounds)
         for name, entry in encoded.items():
-            entry["profile"] = profiled(entry.pop("model"), entry.pop("texts"), entry["dtype"], contenders.SCALE)
+            entry["profile"] = profiled(entry.pop("model"), entry.pop("texts"), entry["dtype"], engines.SCALE)
             entry["seconds"] = [round(elapsed, 4) for elapsed in seconds[name]]
     operations = {name: _operations(sizes, work)[1] for name, (_, sizes) in multiplied.items()}
     rates = {name: [operations[name] / elapsed / 1e9 for elapsed in seconds[name]] for name in multiplied}
@@ -88,7 +88,7 @@ def _shape(shape: Shape, number: int, dtypes: Sequence[str], folder: Path) -> tu
         entries[name] = {
             "dtype": dtype,
             "operations": operations,
-            "about": described(texts, lengths, contenders.BATCH),
+            "about": described(texts, lengths, engines.BATCH),
             "model": model,
             "texts": texts,
         }

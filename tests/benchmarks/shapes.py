@@ -38,8 +38,10 @@ class Shape:
         return passages(number, SEED, files=self.files)
 
     def save(self, folder: Path, texts: Sequence[str]) -> Path:
-        """Write the model with the output bias that gives ``texts`` about ``active`` terms each."""
+        """Write the model with the output bias that gives ``texts`` about ``active`` terms each; 0 leaves it."""
         self.make(folder)
+        if not self.active:
+            return folder
         tower, tokenizer = Tower.load(folder), load_tokenizer(folder)
         padded = tokenizer(list(texts), truncation=True, max_length=self.max_length, padding=True, return_tensors="pt")
         ids, mask = padded["input_ids"], padded["attention_mask"]

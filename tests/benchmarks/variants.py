@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import contenders, harness
+from tests.benchmarks import contenders, engines, harness
 from tests.benchmarks.encoding import row, token_lengths, write_corpus
 from tests.benchmarks.passages import described
 from tests.benchmarks.shapes import SEED, SMALL, TINY, Shape, save_architecture
@@ -23,7 +23,7 @@ class Variant:
     architecture: str
     settings: Mapping[str, Any]
     passes: str
-    scale: float = contenders.SCALE
+    scale: float = engines.SCALE
     """Impact per unit of weight."""
 
 
@@ -79,7 +79,7 @@ def measure(shape: Shape, number: int, rounds: int, changes: Mapping[str, Mappin
             "seed": SEED,
             "rounds": rounds,
             "dtype": "fp32",
-            **described(texts, lengths, contenders.BATCH),
+            **described(texts, lengths, engines.BATCH),
         },
         "rows": [{**row(name, seconds[name], number), "passes": VARIANTS[name].passes} for name in calls],
         "ratios": {name: round(harness.median_ratio(seconds[FULL], seconds[name]), 3) for name in calls},

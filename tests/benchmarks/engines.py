@@ -1,0 +1,222 @@
+"""One engine that encodes texts, in a process of its own: this package, or one that users would take instead.
+
+``python tests/benchmarks/engines.py ENGINE MODEL MAX_LENGTH`` reads lines ``{"corpus", "output"}``, writes the vectors
+of each corpus to ``output`` and answers ``{"seconds"}``. Engines that pin another transformers run in an environment
+without this package, so nothing of it is imported before it is needed. OpenVINO and ONNX Runtime alone get the
+masked-LM with max pooling in the graph and batches sorted by length: at least what sentence-transformers gives them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+SCALE = 256 / 5
+"""Impact per unit of weight; Pyserini's is fixed, so all contenders use it."""
+BATCH = 32
+"""Texts per batch, the default of sentence-transformers and naver/splade."""
+THREADS = 2
+PACKAGES = ("sentence-transformers", "transformers", "torch", "onnxruntime", "openvino", "nncf")
+
+Encode = Callable[[Sequence[str]], list[list[tuple[str, float]]]]
+
+
+def main(argv: list[str]) -> int:
+    """Load the engine, then encode one corpus for each line of standard input."""
+    engine, model, length = argv[0], Path(argv[1]), int(argv[2])
+    work = _ours(engine, model, length) if engine.startswith(("learned_sparse", "pyserini")) else None
+    encode = None if work else _engine(engine, model, length)
+    for line in sys.stdin:
+        request = json.loads(line)
+        corpus, output = Path(request["corpus"]), Path(request["output"])
+        start = time.perf_counter()
+        if work is not None:
+            work(corpus, output)
+        elif encode is not None:
+            documents = [json.loads(document) for document in corpus.read_text("utf-8").splitlines()]
+            _write(output, documents, encode([document["text"] for document in documents]))
+        print(json.dumps({"seconds": time.perf_counter() - start, "versions": _versions()}), flush=True)
+    return 0
+
+
+def _ours(engine: str, model: Path, length: int) -> Callable[[Path, Path], object]:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from tests.benchmarks import contenders
+
+    name, _, option = engine.partition(" ")
+    made: dict[Path, Any] = {}
+
+    def work(corpus: Path, output: Path) -> None:
+        if corpus not in made:
+            make: Any = contenders.ours if name == "learned_sparse" else contenders.pyserini
+            options = {"dtype": option} if name == "learned_sparse" else {}
+            made[corpus] = make(model, corpus, output, max_length=length, **options)
+        made[corpus]()
+
+    return work
+
+
+def _engine(engine: str, model: Path, length: int) -> Encode:
+    library, _, precision = engine.rpartition(" ")
+    if library.startswith("sentence-transformers"):
+        return _sentence_transformers(library.partition(" ")[2] or "torch", precision, model, length)
+    return {"openvino": _openvino, "onnxruntime": _onnxruntime}[library](precision, model, length)
+
+
+def _sentence_transformers(backend: str, precision: str, model: Path, length: int) -> Encode:
+    import torch
+    from sentence_transformers import SparseEncoder, export_dynamic_quantized_onnx_model
+
+    chosen: Any = backend
+    options: dict[str, Any] = {}
+    if backend == "torch":
+        options = {"dtype": {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
+    elif backend == "onnx":
+        options = {"export": True, "provider": "CPUExecutionProvider"}
+    else:
+        hints = {
+            "INFERENCE_PRECISION_HINT": {"fp32": "f32", "bf16": "bf16"}[precision],
+            "INFERENCE_NUM_THREADS": THREADS,
+        }
+        options = {"export": True, "ov_config": hints}
+    encoder: Any = SparseEncoder(str(model), device="cpu", backend=chosen, model_kwargs=options)
+    if (backend, precision) == ("onnx", "int8"):
+        folder = tempfile.mkdtemp()
+        encoder.save_pretrained(folder)
+        export_dynamic_quantized_onnx_model(encoder, "avx512_vnni", folder)
+        options = {"file_name": "onnx/model_qint8_avx512_vnni.onnx", "provider": "CPUExecutionProvider"}
+        encoder = SparseEncoder(folder, device="cpu", backend=chosen, model_kwargs=options)
+    encoder.max_seq_length = length
+
+    def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+        decoded: Any = encoder.decode(encoder.encode(list(texts), batch_size=BATCH, show_progress_bar=False))
+        return decoded  # type: ignore[no-any-return]
+
+    return encode
+
+
+def _openvino(precision: str, model: Path, length: int) -> Encode:
+    import openvino
+
+    graph = openvino.convert_model(_pooled(model), example_input=_example())
+    graph.reshape({0: [-1, -1], 1: [-1, -1]})
+    if precision == "int8":
+        import nncf
+
+        texts = [
+            path.read_text("utf-8", "replace")[:400]
+            for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:128]
+        ]
+        batches = [encoded for _, encoded in _batches(texts, model, length, 8)]
+        graph = nncf.quantize(graph, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=16)
+    hint = "bf16" if precision == "bf16" else "f32"
+    options = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY"}
+    compiled = openvino.Core().compile_model(graph, "CPU", options)
+    return _whole(lambda inputs: compiled([inputs["input_ids"], inputs["attention_mask"]])[0], model, length)
+
+
+def _onnxruntime(precision: str, model: Path, length: int) -> Encode:
+    import onnxruntime
+    import torch
+
+    path, names, axes = (
+        Path(tempfile.mkdtemp()) / "model.onnx",
+        ["input_ids", "attention_mask"],
+        {0: "texts", 1: "tokens"},
+    )
+    torch.onnx.export(
+        _pooled(model), tuple(_example().values()), str(path), input_names=names, output_names=["weights"],
+        opset_version=17, dynamic_axes={names[0]: axes, names[1]: axes, "weights": {0: "texts"}}, dynamo=False,
+    )  # fmt: skip
+    if precision == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        quantize_dynamic(str(path), str(path.with_name("int8.onnx")), weight_type=QuantType.QInt8, per_channel=True)
+        path = path.with_name("int8.onnx")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return _whole(lambda inputs: session.run(None, inputs)[0], model, length)
+
+
+def _pooled(model: Path) -> Any:
+    """The masked-LM with SPLADE's max pooling as one module."""
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    class Pooled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = AutoModelForMaskedLM.from_pretrained(model, attn_implementation="eager").eval()
+
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            logits = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+            return torch.log1p((torch.relu(logits) * attention_mask.unsqueeze(-1).to(logits.dtype)).amax(1))
+
+    return Pooled()
+
+
+def _example() -> dict[str, Any]:
+    import torch
+
+    return {name: torch.ones(2, 8, dtype=torch.long) for name in ("input_ids", "attention_mask")}
+
+
+def _batches(texts: Sequence[str], model: Path, length: int, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """Numbers of texts, longest first, and their token ids and mask."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+    for start in range(0, len(order), size):
+        numbers = order[start : start + size]
+        chosen = [texts[number] for number in numbers]
+        encoded = tokenizer(chosen, padding=True, truncation=True, max_length=length, return_tensors="np")
+        yield numbers, {name: encoded[name].astype("int64") for name in ("input_ids", "attention_mask")}
+
+
+def _whole(run: Callable[[dict[str, Any]], Any], model: Path, length: int) -> Encode:
+    from transformers import AutoTokenizer
+
+    terms = {number: term for term, number in AutoTokenizer.from_pretrained(model).get_vocab().items()}
+
+    def encode(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+        vectors: list[list[tuple[str, float]]] = [[] for _ in texts]
+        for numbers, inputs in _batches(texts, model, length, BATCH):
+            for weights, number in zip(run(inputs), numbers, strict=True):
+                (active,) = weights.nonzero()
+                vectors[number] = [
+                    (terms[term], weight)
+                    for term, weight in zip(active.tolist(), weights[active].tolist(), strict=True)
+                ]
+        return vectors
+
+    return encode
+
+
+def _write(output: Path, documents: Sequence[dict[str, Any]], vectors: Sequence[list[tuple[str, float]]]) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / "vectors.jsonl").open("w", encoding="utf-8") as file:
+        for document, weights in zip(documents, vectors, strict=True):
+            vector = {term: impact for term, weight in weights if (impact := round(weight * SCALE)) > 0}
+            file.write(json.dumps({"id": document["_id"], "contents": document["text"], "vector": vector}) + "\n")
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
