@@ -13,9 +13,7 @@ from encoders.head.tiled_scores import Pooling, TiledScores, activated, product
 
 MIN_TERMS = 8192
 """Vocabularies below it have a head that takes less time than the screening of its terms."""
-_COLUMNS = (
-    512  # of an int8 product: its int32 result stays in the cache; 256 to 768 are alike, 4,096 take twice as long
-)
+_COLUMNS = 512  # of an int8 product, whose int32 result stays in the cache: 4,096 take twice as long
 _SCORED_COLUMNS = 8192  # of one text at once
 _MOST_CANDIDATES = 0.1  # share of all terms; more is no sparse model, and takes memory
 _SMALLEST_SCALE = 1e-28  # its inverse is finite in float32, and a flushed number is much less

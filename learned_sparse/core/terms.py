@@ -49,7 +49,7 @@ def unfit_reason(term: str) -> str | None:
     True
     """
     if term.isascii() and term.isprintable() and " " not in term and len(term) < LONGEST_TERM and term[:1] != "[":
-        return None if term else "it is empty"  # most terms, without the slower checks
+        return None if term else "it is empty"  # most terms, without the slower checks; reserved ones begin with "["
     # White space in Python includes all white space in Java; Pyserini splits topics at Python's white space.
     if term.split() != [term]:
         return "it holds white space and would be split"

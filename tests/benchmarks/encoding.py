@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import math
 import statistics
 import subprocess
 import sys
@@ -19,7 +18,9 @@ from typing import Any
 import orjson
 
 from encoders.backbone import cpu_has_bf16, load_tokenizer
+from eval.measures import evaluate
 from learned_sparse.collections import load_collection
+from learned_sparse.search import ExactSearcher
 from tests.benchmarks import engines, harness
 from tests.benchmarks.agreement import agreement, read, require_same, spread
 from tests.benchmarks.passages import described
@@ -176,25 +177,13 @@ def _ndcg(worker: Worker, folder: Path) -> float:
     split = collection.choose_split("test")
     documents = [(document.id, document.text) for document in collection.documents()]
     queries = [(query.id, query.text) for query in collection.queries(split)]
-    vectors = {}
     for name, texts in (("documents", documents), ("queries", queries)):
         lines = (orjson.dumps({"_id": number, "text": text}) + b"\n" for number, text in texts)
         (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
         worker.encode(folder / f"{name}.jsonl", folder / name)
-        vectors[name] = read(folder / name)
-    index: dict[str, list[tuple[str, int]]] = {}
-    for name, vector in vectors["documents"].items():
-        for term, impact in vector.items():
-            index.setdefault(term, []).append((name, impact))
-    gains = []
-    for query, judged in collection.qrels(split).items():
-        scores: dict[str, int] = {}
-        for term, weight in vectors["queries"][query].items():
-            for name, impact in index.get(term, ()):
-                scores[name] = scores.get(name, 0) + weight * impact
-        ranked = sorted(scores, key=lambda name: (-scores[name], name))[:10]
-        gains.append(sum(1 / math.log2(rank + 2) for rank, name in enumerate(ranked) if judged.get(name, 0) > 0))
-    return round(statistics.fmean(gains), 4)
+    searcher = ExactSearcher.from_vectors(read(folder / "documents").items())
+    hits = {query: searcher.search(vector, 10) for query, vector in read(folder / "queries").items()}
+    return evaluate(hits, collection.qrels(split), ["nDCG@10"]).mean["nDCG@10"]
 
 
 def row(name: str, seconds: list[float], number: int, match: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -209,13 +209,7 @@ def _write(output: Path, documents: Sequence[dict[str, Any]], vectors: Sequence[
 
 
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {found.name: found.version for found in importlib.metadata.distributions() if found.name in PACKAGES}
 
 
 if __name__ == "__main__":

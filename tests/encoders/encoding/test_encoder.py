@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoders.backbone import MASKED_LM, device
+from encoders.backbone import MASKED_LM, device, inference
 from encoders.checkpoints import tokenizer_sha256
 from encoders.encoding import BatchSize, CheckpointEncoder, LoadedModel, load_encoder, new_model, save_checkpoint
 from encoders.encoding.batches import keep_top_k
@@ -264,6 +264,25 @@ def test_a_model_in_memory_can_be_an_encoder(tiny_bert: Path, saved: dict[str, s
         dtype="fp32",
     )
     assert_equal(encoder.encode(TEXTS), load_encoder(saved["splade"], "document", dtype="fp32").encode(TEXTS))
+
+
+def test_the_head_that_was_faster_is_in_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference, "MIN_TERMS", 1)
+    encoder = load_encoder(saved["splade"], "document", dtype="fp32", batch_size=1)
+    assert encoder.environment == {}
+    before, after = encoder.encode(TEXTS), encoder.encode(TEXTS)
+    assert_equal(before, after)
+    assert {type(used) for used in encoder.environment["screened"].values()} == {bool}
+    assert list(encoder.environment["screened"]) == ["tower"]
+
+
+def test_widths_of_batches_on_a_cpu(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiples of 8 tokens, but never more than the model may read."""
+    encoder, widths = load_encoder(str(tiny_bert), "document", max_length=20, batch_size=1), []
+    forward = encoder.weigher.forward
+    monkeypatch.setattr(encoder.weigher, "forward", lambda ids, mask: widths.append(ids.shape[1]) or forward(ids, mask))
+    encoder.encode(["a b", "a " * 9, "a " * 99])
+    assert widths == [20, 16, 8]
 
 
 def test_batches_of_many_dimensions_are_small(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,18 @@ def test_an_encoder_with_the_required_members_only(tmp_path: Path) -> None:
     assert (manifest.complete, manifest.architecture, manifest.scoring) == (True, "WordCounts", "impact")
     assert (manifest.counts.written, manifest.counts.empty_vectors, len(manifest.parts)) == (3, 1, 2)
     assert manifest.query_encoder is None
+    assert manifest.environment == {}
+
+
+def test_the_environment_of_an_encoder_is_recorded_and_is_no_setting(tmp_path: Path) -> None:
+    encoder = WordCounts()
+    encoder.environment = {"screened": {"tower": True}}
+    options: dict[str, Any] = {"quantizer": Quantizer(1.0), "part_size": 2}
+    write_vectors(tmp_path / "out", DOCUMENTS[:1], encoder, **options)
+    assert Manifest.load(tmp_path / "out").environment == {"screened": {"tower": True}}
+    encoder.environment = {"screened": {"tower": False}}
+    write_vectors(tmp_path / "out", DOCUMENTS, encoder, **options, resume=True)
+    assert Manifest.load(tmp_path / "out").environment == {"screened": {"tower": False}}
 
 
 def test_write_vectors_gives_the_folder_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
