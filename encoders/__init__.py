@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from learned_sparse.core import Encoder, Side, lazy_names
 
 if TYPE_CHECKING:
+    from encoders.checkpoints import published
     from encoders.models import ARCHITECTURES
     from encoders.training.loop import train
 
-__all__ = ["ARCHITECTURES", "load", "train"]
+__all__ = ["ARCHITECTURES", "load", "published", "train"]
 
 
 def load(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
@@ -29,4 +30,11 @@ def load(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
     return load_encoder(checkpoint, side, **options)
 
 
-__getattr__, __dir__ = lazy_names(__name__, {"ARCHITECTURES": "encoders.models", "train": "encoders.training.loop"})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "ARCHITECTURES": "encoders.models",
+        "published": "encoders.checkpoints",
+        "train": "encoders.training.loop",
+    },
+)

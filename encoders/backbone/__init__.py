@@ -26,10 +26,8 @@ from encoders.backbone.masked_lm import MASKED_LM, Tower, load_backbone
 from encoders.backbone.pretrained import (
     OUTPUT_BIAS,
     TowerKind,
-    backbone_folder,
     load_tokenizer,
     longest_input,
-    minilm_folder,
     quiet,
     save_random_bert,
 )
@@ -45,7 +43,6 @@ __all__ = [
     "Tower",
     "TowerKind",
     "autocast",
-    "backbone_folder",
     "choose_device",
     "choose_dtype",
     "compile_towers",
@@ -56,7 +53,6 @@ __all__ = [
     "load_backbone",
     "load_tokenizer",
     "longest_input",
-    "minilm_folder",
     "prepare_for_inference",
     "process_settings",
     "quiet",

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from encoders.backbone.pretrained import (
     TowerKind,
-    backbone_folder,
     check_finite,
     in_length_groups,
     keep_layers,
@@ -113,7 +112,7 @@ def hidden_states_kind(make_head: Callable[[int], nn.Module], layers: Sequence[i
         output_bias: float = 0.0,
     ) -> HiddenStates:
         del output_bias  # there are no outputs over the vocabulary
-        folder, config = pretrained_config(backbone_folder(name), revision, num_hidden_layers)
+        folder, config = pretrained_config(name, revision, num_hidden_layers)
         chosen = [config.num_hidden_layers] if layers is None else layers
         keep_layers(config, _highest(name, chosen, config.num_hidden_layers))
         model, missing = load_pretrained(transformers.AutoModel, name, folder, config)

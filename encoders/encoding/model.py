@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from encoders.backbone import OUTPUT_BIAS, backbone_folder, load_tokenizer
+from encoders.backbone import OUTPUT_BIAS, load_tokenizer
 from encoders.checkpoints import (
     FORMAT,
     MAX_LENGTH,
@@ -67,16 +67,15 @@ def new_model(
     """An untrained model whose towers all start from ``backbone`` (see ``encoders.backbone.load_backbone``)."""
     family = architecture_named(architecture)
     parsed = parse(family.settings, settings, f"settings of {architecture}")
-    folder = backbone_folder(backbone)
     with torch.random.fork_rng(devices=[]):  # backbones are created on the CPU
         torch.default_generator.manual_seed(seed)
         towers = {
             name: family.tower(parsed, name).from_backbone(
-                folder, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias
+                backbone, revision=revision, num_hidden_layers=num_hidden_layers, output_bias=output_bias
             )
             for name in family.tower_names(parsed)
         }
-    tokenizer = load_tokenizer(locate(folder, revision))
+    tokenizer = load_tokenizer(locate(backbone, revision))
     longest = min([MAX_LENGTH, *(tower.longest_input or MAX_LENGTH for tower in towers.values())])
     lengths = {side: (max_length or {}).get(side, longest) for side in SIDES}
     quantizers = {side: default_quantizer(family, parsed, side) for side in SIDES}

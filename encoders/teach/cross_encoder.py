@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from encoders.backbone import backbone_folder, choose_device, process_settings, quiet
+from encoders.backbone import choose_device, process_settings, quiet
 from encoders.checkpoints import as_json, locate
 from encoders.teach.recipe import CrossEncoderRecipe
 from encoders.training import examples_in_order
@@ -68,7 +68,7 @@ def _fit(
 
     transformers.set_seed(recipe.seed)  # also that of the new head
     layers = {} if recipe.num_hidden_layers is None else {"num_hidden_layers": recipe.num_hidden_layers}
-    backbone = locate(str(backbone_folder(recipe.backbone)), recipe.revision)
+    backbone = locate(recipe.backbone, recipe.revision)
     with quiet():
         model: Any = CrossEncoder(
             str(backbone), num_labels=1, max_length=recipe.max_length, device=device, config_kwargs=layers,

@@ -133,7 +133,7 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
 def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[str]], list[frozenset[int]]]:
     """Function from texts to the distinct ids of their word pieces, untruncated and without special tokens.
 
-    ``name`` is a folder or Hub id with a ``tokenizer.json``, or ``minilm``.
+    ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
     """
     tokenizer = read_tokenizer(tokenizer_folder(name, revision))
     tokenizer.no_truncation()
@@ -150,9 +150,5 @@ def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[st
 
 
 def tokenizer_folder(name: str, revision: str | None = None) -> Path:
-    """Folder with the ``tokenizer.json`` of a folder, a Hub id or ``minilm``."""
-    if name != "minilm":
-        return locate(name, revision, [TOKENIZER])
-    from encoders.backbone import minilm_folder
-
-    return minilm_folder()
+    """Folder with the ``tokenizer.json`` of a folder, a Hub id or a published model such as ``minilm``."""
+    return locate(name, revision, [TOKENIZER])

@@ -8,7 +8,16 @@ and memory.
 
 from __future__ import annotations
 
-from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_encoder, without_empty_texts
+from learned_sparse.core.encoder import (
+    Encoder,
+    Side,
+    Word,
+    default_checkpoint,
+    encode_texts,
+    load_encoder,
+    named_checkpoint,
+    without_empty_texts,
+)
 from learned_sparse.core.errors import (
     LearnedSparseError,
     did_you_mean,
@@ -24,7 +33,6 @@ from learned_sparse.core.files import (
     atomic_write,
     check_name,
     checkpoint_folder,
-    default_checkpoint,
     encoded_folders,
     home,
     index_folder,
@@ -110,6 +118,7 @@ __all__ = [
     "lock_descriptors",
     "locked",
     "memory",
+    "named_checkpoint",
     "new_file",
     "new_folder",
     "not_found",

@@ -65,19 +65,6 @@ def checkpoint_folder(model: str) -> Path:
     return _in_home("checkpoints", model=model)
 
 
-def default_checkpoint(model: str) -> str:
-    """``checkpoint_folder(model)``; raises if there is no such folder."""
-    folder = checkpoint_folder(model)
-    if not folder.is_dir():
-        raise not_found(
-            folder,
-            "checkpoint",
-            "`make demo` trains splade and spade (MODELS=all also sparterm and uhd), --checkpoint names another (DIR "
-            "or Hub id), LEARNED_SPARSE_HOME another home folder",
-        )
-    return str(folder)
-
-
 def vectors_folder(collection: str, model: str) -> Path:
     """Encoded documents of a collection."""
     return _in_home("vectors", collection=collection, model=model)

