@@ -13,28 +13,30 @@ from typing import TYPE_CHECKING, Any
 from learned_sparse.core import Encoder, Side, lazy_names
 
 if TYPE_CHECKING:
-    from encoders.checkpoints import published
+    from encoders.checkpoints import default_checkpoint, resolve_checkpoint
     from encoders.models import ARCHITECTURES
     from encoders.training.loop import train
 
-__all__ = ["ARCHITECTURES", "load", "published", "train"]
+__all__ = ["ARCHITECTURES", "default_checkpoint", "load", "resolve_checkpoint", "train"]
 
 
 def load(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
-    """One side of a checkpoint (folder or Hub id) as an encoder; ``options`` as in ``encoders.encoding.load_encoder``.
+    """One side of a checkpoint (folder, name or Hub id); ``options`` as in ``encoders.encoding.load_encoder``.
 
     A side that learns nothing (a bag of words) is loaded without torch and transformers.
     """
+    from encoders.checkpoints import resolve_checkpoint
     from encoders.encoding import load_encoder
 
-    return load_encoder(checkpoint, side, **options)
+    return load_encoder(resolve_checkpoint(checkpoint), side, **options)
 
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "ARCHITECTURES": "encoders.models",
-        "published": "encoders.checkpoints",
+        "default_checkpoint": "encoders.checkpoints",
+        "resolve_checkpoint": "encoders.checkpoints",
         "train": "encoders.training.loop",
     },
 )

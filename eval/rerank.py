@@ -27,7 +27,7 @@ from learned_sparse.core import (
     CommandParser,
     LearnedSparseError,
     add_set_option,
-    checkpoint_folder,
+    default_checkpoint,
     parse_changes,
     positive,
     run_main,
@@ -130,7 +130,7 @@ def _load_scorer(options: argparse.Namespace) -> CrossEncoder | DotProducts:
     }
     if options.cross_encoder:
         return CrossEncoder(options.cross_encoder, **model_options)
-    checkpoint = options.checkpoint or str(checkpoint_folder(options.model))
+    checkpoint = options.checkpoint or default_checkpoint(options.model)
     return DotProducts(checkpoint, settings=parse_changes(options.set), **model_options)
 
 
@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")
-    model.add_argument("--model", metavar="NAME", help="a model of this package, by its name in the home folder")
+    model.add_argument("--model", metavar="NAME", help="a model by its name in the home folder or in the catalogue")
     add = parser.add_argument
     add("--depth", nargs="+", type=positive, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
     add("--revision", help="revision of a model on the Hub")

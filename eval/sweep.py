@@ -29,7 +29,7 @@ from learned_sparse.core import (
     Encoder,
     LearnedSparseError,
     Query,
-    checkpoint_folder,
+    default_checkpoint,
     load_encoder,
     positive,
     progress_bar,
@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     for measure in measures:
         parse_measure(measure)
     sweep = Sweep(
-        checkpoint=options.checkpoint or str(checkpoint_folder(options.model)),
+        checkpoint=options.checkpoint or default_checkpoint(options.model),
         collection=collection,
         split=split,
         measures=measures,
@@ -245,7 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
-    model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder")
+    model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder or in the catalogue")
     add_collection_options(parser, required=True)
     add_expanded_option(parser)
     add_bad_line_option(add)

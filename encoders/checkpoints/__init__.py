@@ -6,7 +6,14 @@ Start reading in ``notes``. ``hub`` finds the folder of a model, and ``foreign``
 
 from __future__ import annotations
 
-from encoders.checkpoints.catalogue import Published, catalogue, packaged_folder, published
+from encoders.checkpoints.catalogue import (
+    Published,
+    catalogue,
+    default_checkpoint,
+    published,
+    published_settings,
+    resolve_checkpoint,
+)
 from encoders.checkpoints.foreign import UNICOIL_HEAD, read_table
 from encoders.checkpoints.hub import locate, read_config, refuse_code, require_safetensors
 from encoders.checkpoints.notes import (
@@ -51,17 +58,19 @@ __all__ = [
     "changed_keys",
     "check_sizes",
     "check_vocabulary",
+    "default_checkpoint",
     "hash_files",
     "locate",
-    "packaged_folder",
     "pair_of",
     "published",
+    "published_settings",
     "read_config",
     "read_notes",
     "read_table",
     "read_tokenizer",
     "refuse_code",
     "require_safetensors",
+    "resolve_checkpoint",
     "spellings",
     "tokenize_texts",
     "tokenizer_sha256",

@@ -1,16 +1,27 @@
-"""Published checkpoints by name (``catalogue.yaml``), and their files in Python packages."""
+"""Checkpoints by name: of the home folder, and published ones (``catalogue.yaml``), with their files in packages."""
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from learned_sparse.core import LearnedSparseError, parse, read_yaml, sha256
+from learned_sparse.core import (
+    LearnedSparseError,
+    check_name,
+    checkpoint_folder,
+    did_you_mean,
+    is_name,
+    parse,
+    read_yaml,
+    sha256,
+)
 
 CATALOGUE = Path(__file__).with_name("catalogue.yaml")
+_RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +40,17 @@ class Published:
     msmarco: float | None = None
     """MRR@10 on MS MARCO passage dev."""
     beir: float | None = None
-    """Mean nDCG@10 of ``beir_sets`` collections of BEIR."""
-    beir_sets: int = 13
+    """Mean nDCG@10 of 13 collections of BEIR."""
     source: str = ""
     """Where the scores are published."""
     package: str | None = None
     """Python package that contains the weights, as ``file`` with ``sha256``, and the other files beside them."""
     file: str = ""
     sha256: str = ""
-    note: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings that its folder may not say."""
+    differs: str = ""
+    """What this package does otherwise, so that the scores are not those of the published model."""
 
     def ways(self) -> str:
         """How to get the weights."""
@@ -56,6 +69,45 @@ def catalogue() -> dict[str, Published]:
 def published(name: str) -> Published | None:
     """The published checkpoint of that name or Hub id."""
     return catalogue().get(name) or next((entry for entry in catalogue().values() if entry.hub == name), None)
+
+
+def resolve_checkpoint(checkpoint: str) -> str:
+    """A folder or Hub id as it is; for a name that of a model in the home folder, or the Hub id of a published one."""
+    return checkpoint if Path(checkpoint).is_dir() else _named(checkpoint) or checkpoint
+
+
+def _named(name: str) -> str | None:
+    if is_name(name) and (folder := checkpoint_folder(name)).is_dir():
+        return str(folder)
+    return _encoders()[name].hub if name in _encoders() else None
+
+
+def _encoders() -> dict[str, Published]:
+    return {name: entry for name, entry in catalogue().items() if entry.queries is not None}
+
+
+def default_checkpoint(model: str) -> str:
+    """The checkpoint of a model, in the home folder or else published; the error names the command that trains it."""
+    if checkpoint := _named(check_name(model, "model")):
+        return checkpoint
+    folder, nearest = checkpoint_folder(model).parent, ""
+    if (_RECIPES / f"demo-{model}.yaml").is_file():
+        way_out = f"; make demo MODELS={model} trains it (python -m eval.demo --models {model})"
+    elif (_RECIPES / f"{model}.yaml").is_file():
+        way_out = f"; python -m encoders.train --recipe {model} trains it"
+    else:
+        trained = {path.name for path in folder.glob("*") if path.is_dir() and is_name(path.name)}
+        way_out, nearest = ", and no published one", did_you_mean(model, trained.union(_encoders()))
+    raise LearnedSparseError(
+        f"no model {model!r} in {folder}{way_out}; --checkpoint names a folder or a Hub id, and LEARNED_SPARSE_HOME "
+        f"another home folder{nearest}"
+    )
+
+
+def published_settings(name: str, unrecorded: Collection[str]) -> dict[str, Any]:
+    """Settings of a published checkpoint that are ``unrecorded`` in its folder."""
+    entry = published(name)
+    return {} if entry is None else {key: value for key, value in entry.settings.items() if key in unrecorded}
 
 
 def packaged_folder(entry: Published) -> Path | None:

@@ -19,6 +19,7 @@ from encoders.checkpoints import (
     check_sizes,
     check_vocabulary,
     locate,
+    published_settings,
     read_notes,
     read_tokenizer,
     spellings,
@@ -64,6 +65,7 @@ def load_encoder(
     folder = locate(checkpoint, revision)
     notes = read_notes(folder)
     name = f"{model or checkpoint} ({side})"
+    settings = {**published_settings(checkpoint, notes.unrecorded), **(settings or {})}
     if side in notes.bags:
         return _load_bag_of_words(folder, notes, side, name, max_length=max_length, top_k=top_k, settings=settings)
     from encoders.encoding.encoder import load_checkpoint_encoder

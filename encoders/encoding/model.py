@@ -25,6 +25,7 @@ from encoders.checkpoints import (
     check_vocabulary,
     hash_files,
     locate,
+    published_settings,
     read_notes,
     read_tokenizer,
     tokenizer_sha256,
@@ -139,7 +140,8 @@ def load_checkpoint(
         raise LearnedSparseError(f"{name}: holds architecture {notes.architecture!r}, not {architecture!r}")
     family = architecture_named(notes.architecture)
     before = settings_of(notes, folder)
-    chosen, changed = change_settings(notes.architecture, before, settings or {}, str(name), notes.unrecorded)
+    settings = {**published_settings(str(name), notes.unrecorded), **(settings or {})}
+    chosen, changed = change_settings(notes.architecture, before, settings, str(name), notes.unrecorded)
     towers = {tower: family.tower(chosen, tower) for tower in family.tower_names(chosen)}
     notes.check_files(folder, towers)
     return _assemble(

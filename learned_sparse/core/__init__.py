@@ -15,7 +15,7 @@ from learned_sparse.core.encoder import (
     default_checkpoint,
     encode_texts,
     load_encoder,
-    named_checkpoint,
+    resolve_checkpoint,
     without_empty_texts,
 )
 from learned_sparse.core.errors import (
@@ -118,7 +118,6 @@ __all__ = [
     "lock_descriptors",
     "locked",
     "memory",
-    "named_checkpoint",
     "new_file",
     "new_folder",
     "not_found",
@@ -134,6 +133,7 @@ __all__ = [
     "read_yaml",
     "read_yaml_text",
     "replace_folder",
+    "resolve_checkpoint",
     "restore_folder",
     "run_file",
     "run_main",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from learned_sparse.core.errors import LearnedSparseError, not_found
-from learned_sparse.core.files import check_name, checkpoint_folder, is_name
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import Reading, SparseBatch
 
@@ -113,33 +111,22 @@ def without_empty_texts(batch: SparseBatch, texts: Sequence[str]) -> SparseBatch
 def load_encoder(checkpoint: str, side: Side = "document", **options: Any) -> Encoder:
     """Load one side of a checkpoint (folder, name or Hub id); the options are those of ``encoders.load``.
 
-    The plug-in loads models only through this function. A name is that of a model in the home folder, or of a
-    published one (``named_checkpoint``); a folder of that name in the current folder comes first.
+    The plug-in loads models only through this function.
     """
     from encoders import load
 
-    named = None if Path(checkpoint).is_dir() else named_checkpoint(checkpoint)
-    return load(named or checkpoint, side, **options)
+    return load(checkpoint, side, **options)
 
 
-def named_checkpoint(name: str) -> str | None:
-    """The checkpoint of the model ``name``: its folder in the home folder, else its Hub id if it is published."""
-    if is_name(name) and (folder := checkpoint_folder(name)).is_dir():
-        return str(folder)
-    from encoders import published
+def resolve_checkpoint(checkpoint: str) -> str:
+    """A folder or Hub id as it is; for a name that of a model in the home folder, or the Hub id of a published one."""
+    import encoders
 
-    entry = published(name)
-    return None if entry is None else entry.hub
+    return encoders.resolve_checkpoint(checkpoint)
 
 
 def default_checkpoint(model: str) -> str:
-    """``named_checkpoint(model)``; raises if there is no such model."""
-    checkpoint = named_checkpoint(check_name(model, "model"))
-    if checkpoint is None:
-        raise not_found(
-            checkpoint_folder(model),
-            "checkpoint",
-            "`make demo` trains splade and spade (MODELS=all also sparterm and uhd), --checkpoint names another (DIR "
-            "or Hub id), LEARNED_SPARSE_HOME another home folder",
-        )
-    return checkpoint
+    """The checkpoint of a model, in the home folder or else published; the error names the command that trains it."""
+    import encoders
+
+    return encoders.default_checkpoint(model)

@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 
-from learned_sparse.core import default_checkpoint, locked, progress_bar
+from learned_sparse.core import default_checkpoint, locked, progress_bar, resolve_checkpoint
 from learned_sparse.distribute import Engine
 from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
@@ -24,7 +24,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parse_arguments(argv)
     if options.output is None and not options.overwrite:  # default folders are continued, or found complete
         options.resume = True
-    checkpoint = options.checkpoint or default_checkpoint(options.model)
+    given = options.checkpoint
+    checkpoint = resolve_checkpoint(given) if given else default_checkpoint(options.model)
     engine, source = Engine.from_options(options), open_source(options)
     check_output(source.output, resume=options.resume, overwrite=options.overwrite)
     _log.info("encoding %s with %s into %s", source.name, checkpoint, source.output)

@@ -33,6 +33,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """
     options = _parser().parse_args(argv)
     options.changes = parse_changes(vars(options).pop("set"))
+    if not (options.model or options.checkpoint):
+        raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR|HUB_ID")
+    options.model = options.model or Path(options.checkpoint).absolute().name
     if options.collection is None and options.input is None:
         options.collection = _default_collection(options.model, options.checkpoint)
     if not options.queries and options.engine == "process":
@@ -131,8 +134,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     group = parser.add_argument_group("what")
     source, what = group.add_mutually_exclusive_group().add_argument, group.add_argument
-    what("--model", required=True, help="name of the model, for instance sparterm or splade")
-    what("--checkpoint", metavar="DIR|HUB_ID", help="default: the checkpoint that `make demo` trains")
+    what(
+        "--model", metavar="NAME", help="a name for the vectors (default: that of the folder of --checkpoint); without "
+        "--checkpoint, the model of that name in the home folder or in the catalogue, for instance splade-tiny",
+    )  # fmt: skip
+    what("--checkpoint", metavar="DIR|HUB_ID", help="default: the checkpoint of --model")
     what("--revision", help="revision of a checkpoint on the Hub")
     source(
         "--collection", metavar="NAME|PATH", help=f"required without --input; models of `make demo`: {DEMO_COLLECTION}"

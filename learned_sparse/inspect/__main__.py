@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     query.add_argument("--query", metavar="TEXT", help="a query of your own, with --document")
     query.add_argument("--query-id", metavar="ID", help="a query of --topics, or of a split of the collection")
     where = parser.add_argument_group("model, index and collection")
-    where.add_argument("--model", help="model in the home folder: its checkpoint, its index of --collection")
+    where.add_argument("--model", help="a model by name: its checkpoint, or its index of --collection")
     where.add_argument("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
     where.add_argument("--checkpoint", help="for --text: DIR or Hub id; else: where the index's encoder is now")
     where.add_argument("--collection", help="collection (default pydoc, or the one recorded in the index)")

@@ -18,6 +18,7 @@ from learned_sparse.core import (
     is_name,
     load_encoder,
     read_json,
+    resolve_checkpoint,
     sha256,
     without_mark,
 )
@@ -36,7 +37,7 @@ class QueryEncoder:
 
     Pyserini's searcher takes an instance: ``LuceneImpactSearcher(index, QueryEncoder.from_index(index), min_idf=-1)``.
 
-    * ``QueryEncoder("learned_sparse_home/checkpoints/splade")``: from a checkpoint
+    * ``QueryEncoder("learned_sparse_home/checkpoints/splade")``, ``QueryEncoder("splade-tiny")``: from a checkpoint
     * ``QueryEncoder(my_encoder)``: from an instance of ``Encoder``
     * ``QueryEncoder.from_index("learned_sparse_home/indexes/pydoc/splade")``: the encoder that the index asks for
     """
@@ -49,7 +50,7 @@ class QueryEncoder:
         load: Callable[..., Encoder] | None = None,
         **options: Any,
     ) -> None:
-        """``encoder``: the query side itself, or a checkpoint (folder or Hub id) to load it from with ``load``.
+        """``encoder``: the query side itself, or a checkpoint (folder, name or Hub id) to load with ``load``.
 
         ``options`` are those of ``load_encoder`` (``device``, ``dtype``, ``max_length``, ``top_k``, ``revision``,
         ``settings``). Without ``quantizer``, the encoder's own is used, else two decimals of each weight are kept;
@@ -178,16 +179,15 @@ def encoder_named(name: str) -> QueryEncoder | None:
     """The encoder that ``--encoder NAME`` of a stock command names, or None if ``NAME`` is for Pyserini to resolve.
 
     Names of this package: ``learned_sparse:FOLDER-or-NAME``, a folder with a ``learned_sparse.json`` (a checkpoint, or
-    an index, whose encoder is meant), and the name of a model in the home folder such as ``sparterm``.
+    an index, whose encoder is meant), and the name of a model in the home folder or of a published one.
     """
     if name.startswith(PREFIX):
         rest = name.removeprefix(PREFIX)
-        return _from_folder(Path(rest)) or _in_home(rest) or QueryEncoder(rest)
-    return _from_folder(Path(name)) or _in_home(name)
-
-
-def _in_home(name: str) -> QueryEncoder | None:
-    return _from_folder(checkpoint_folder(name)) if is_name(name) else None
+        return _from_folder(Path(rest)) or QueryEncoder(rest)
+    if encoder := _from_folder(Path(name)):
+        return encoder
+    checkpoint = resolve_checkpoint(name)
+    return None if checkpoint == name else QueryEncoder(checkpoint)
 
 
 def _from_folder(folder: Path) -> QueryEncoder | None:

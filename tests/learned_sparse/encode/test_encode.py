@@ -154,7 +154,7 @@ def test_default_folders_are_below_home(
         return load_collection(str(toy), data=data)
 
     monkeypatch.setattr(run, "load_collection", load_toy)  # smaller than pydoc
-    with pytest.raises(LearnedSparseError, match=r"sparterm: no such checkpoint; `make demo` trains .* --checkpoint"):
+    with pytest.raises(LearnedSparseError, match=r"no model 'sparterm' .*eval.demo --models sparterm.* --checkpoint"):
         main(["--model", "sparterm"])
     (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
     assert main(["--model", "sparterm"]) == 0
