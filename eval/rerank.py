@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--cross-encoder", metavar="DIR|HUB_ID", help="a sequence classifier, weights in safetensors")
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="a model of this package")
-    model.add_argument("--model", metavar="NAME", help="a model by its name in the home folder or in the catalogue")
+    model.add_argument("--model", metavar="NAME", help="a model by its name in the home folder, or a published one")
     add = parser.add_argument
     add("--depth", nargs="+", type=positive, default=DEPTHS, metavar="N", help=f"default: {' '.join(map(str, DEPTHS))}")
     add("--revision", help="revision of a model on the Hub")

@@ -245,7 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--checkpoint", metavar="DIR|HUB_ID", help="the model")
-    model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder or in the catalogue")
+    model.add_argument("--model", metavar="NAME", help="the model of that name in the home folder, or a published one")
     add_collection_options(parser, required=True)
     add_expanded_option(parser)
     add_bad_line_option(add)

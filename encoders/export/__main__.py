@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", help="name of a model in the home folder or in the catalogue")
+    add("--model", help="name of a model in the home folder, or of a published one")
     add("--checkpoint", metavar="DIR|ID", help="checkpoint folder or Hub id, also of another tool")
     add("--revision", help="revision of a Hub repository")
     add("--query-checkpoint", metavar="DIR|ID", help="another SPLADE for queries, such as efficient-splade-*-query")

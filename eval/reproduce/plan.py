@@ -22,7 +22,7 @@ from eval.reproduce.builder import (
 )
 from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training, seeds_of, slug
 from eval.reproduce.steps import Step, ordered
-from learned_sparse.core import LearnedSparseError, did_you_mean, home, resolve_checkpoint, run_file
+from learned_sparse.core import LearnedSparseError, did_you_mean, home, run_file
 
 if TYPE_CHECKING:
     from encoders.training import Recipe
@@ -341,8 +341,8 @@ def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
         step = builder.word_pieces()
         return Weights(checkpoint=str(step.writes[0]), needs=(step,), stem="word-pieces")
     if row.checkpoint is not None:
-        folder = Path(checkpoint := resolve_checkpoint(row.checkpoint))
-        return Weights(checkpoint=checkpoint, reads=(folder,) if folder.is_dir() else (), stem=slug(folder.name))
+        folder = Path(row.checkpoint)
+        return Weights(checkpoint=row.checkpoint, reads=(folder,) if folder.is_dir() else (), stem=slug(folder.name))
     return _trained(builder, name, seed)
 
 

@@ -136,7 +136,8 @@ def _parser() -> argparse.ArgumentParser:
     source, what = group.add_mutually_exclusive_group().add_argument, group.add_argument
     what(
         "--model", metavar="NAME", help="a name for the vectors (default: that of the folder of --checkpoint); without "
-        "--checkpoint, the model of that name in the home folder or in the catalogue, for instance splade-tiny",
+        "--checkpoint, the model of that name in the home folder, or a published one such as splade-tiny "
+        "(encoders/README.md lists them)",
     )  # fmt: skip
     what("--checkpoint", metavar="DIR|HUB_ID", help="default: the checkpoint of --model")
     what("--revision", help="revision of a checkpoint on the Hub")

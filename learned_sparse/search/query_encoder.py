@@ -183,7 +183,7 @@ def encoder_named(name: str) -> QueryEncoder | None:
     """
     if name.startswith(PREFIX):
         rest = name.removeprefix(PREFIX)
-        return _from_folder(Path(rest)) or QueryEncoder(rest)
+        return _from_folder(Path(rest)) or QueryEncoder(resolve_checkpoint(rest))
     if encoder := _from_folder(Path(name)):
         return encoder
     checkpoint = resolve_checkpoint(name)

@@ -83,7 +83,10 @@ class Row:
     model: str | None = None
     """Name of another row whose checkpoint is used without further training."""
     checkpoint: str | None = None
-    """A folder or a name on the Hub."""
+    """A folder, a name on the Hub, or that of a model in the home folder or of a published one.
+
+    The scores that a published model is known for are ``expected`` of it, unless the row says others.
+    """
     run: str | None = None
     """A run file in TREC's format; ``{data}``, ``{collection}`` and ``{split}`` are filled in."""
     cross_encoder: str | None = None

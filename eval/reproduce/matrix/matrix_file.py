@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import NOTES, read_notes
+from encoders.checkpoints import NOTES, published, read_notes
 from encoders.training import Recipe, recipe_splits
 from eval.measures import parse_measure
 from eval.reproduce.matrix.budgets import Budgets, recipe_of
@@ -23,12 +23,21 @@ from eval.reproduce.matrix.definition import (
     Matrix,
     Row,
     Scores,
+    columns_of_average,
     only_rows,
     seeds_of,
     slug,
 )
 from learned_sparse.collections import data_root, load_collection, split_names
-from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, parse, read_yaml, wrong_path
+from learned_sparse.core import (
+    LearnedSparseError,
+    check_name,
+    did_you_mean,
+    parse,
+    read_yaml,
+    resolve_checkpoint,
+    wrong_path,
+)
 
 _log = logging.getLogger(__name__)
 MATRICES = Path(__file__).parents[2] / "matrices"
@@ -58,6 +67,11 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
 _OF_SEARCHES = ("queries", "index_of", "backend")
 """Settings that a row with ``rerank`` cannot have."""
 _EMPTY = Row()
+_BEIR = (
+    "trec-covid", "nfcorpus", "nq", "hotpotqa", "fiqa", "arguana", "webis-touche2020", "dbpedia-entity", "scidocs",
+    "fever", "climate-fever", "scifact", "quora",
+)  # fmt: skip
+"""The 13 collections of which published models report the mean nDCG@10."""
 
 
 def known_matrices() -> list[str]:
@@ -75,7 +89,7 @@ def load_matrix(name: str | Path, data: Path | None = None) -> Matrix:
     values = read_yaml(path)
     matrix = only_rows(_with_known_rows(parse(Matrix, values, str(path)), str(path)))
     _check_matrix(matrix, str(path))
-    filled = fill_data(matrix, data or data_root())
+    filled = _with_published_models(fill_data(matrix, data or data_root()))
     if data is None:
         _check_folders(matrix, filled, str(path))
     _check_checkpoints(filled, str(path))
@@ -97,6 +111,40 @@ def fill_data(matrix: Matrix, folder: Path) -> Matrix:
 
     filled: Matrix = fill(matrix)
     return filled
+
+
+def _with_published_models(matrix: Matrix) -> Matrix:
+    """``matrix`` with checkpoints in place of names of models, and the published scores of such models expected."""
+    rows = dict(matrix.rows)
+    for name, row in matrix.rows.items():
+        if row.checkpoint is not None:
+            checkpoint = resolve_checkpoint(row.checkpoint)
+            scores = {} if row.expected else _published_scores(matrix, dataclasses.replace(row, checkpoint=checkpoint))
+            rows[name] = dataclasses.replace(row, checkpoint=checkpoint, expected=row.expected or scores)
+    return dataclasses.replace(matrix, rows=rows)
+
+
+def _published_scores(matrix: Matrix, row: Row) -> Scores:
+    """What the catalogue says of a row's checkpoint, on MS MARCO passage dev and on the mean of 13 BEIR collections.
+
+    Nothing if the row changes the model, or ranks only some documents.
+    """
+    entry = published(row.checkpoint or "")
+    if entry is None or entry.differs or row.rerank or row.encode or row.queries or row.options or row.index_of:
+        return {}
+    scores: Scores = {}
+    for name in (*matrix.columns, *matrix.averages):
+        weights = columns_of_average(matrix, name)
+        columns = [matrix.columns[column] for column in weights]
+        sets = {(column.collection, column.split) for column in columns}
+        reduced = any(column.pool or column.sample or column.overlap for column in columns)
+        if reduced or not all(map(row.runs_on, weights)):
+            continue
+        if sets == {("msmarco-v1-passage", "dev")} and entry.msmarco is not None:
+            scores[name] = {"MRR@10": entry.msmarco}
+        elif sets == {(one, "test") for one in _BEIR} and len(set(weights.values())) == 1 and entry.beir is not None:
+            scores[name] = {"nDCG@10": entry.beir}
+    return scores
 
 
 def column_measures(column: Column) -> tuple[str, ...] | None:

@@ -327,6 +327,31 @@ def test_splits_with_queries_in_common_count_as_one(tmp_path: Path) -> None:
     load_matrix(saved(tmp_path, rows={"A": {"recipe": "splade-flops"}}, columns={"dev": dev}))
 
 
+def test_published_scores_are_expected_of_a_published_model(tmp_path: Path, tmp_home: Path) -> None:
+    beir = load_matrix("beir", tmp_path)
+    assert beir.rows["splade-tiny"].checkpoint == "rasyosef/splade-tiny"
+    assert beir.rows["splade-tiny"].expected == {"BEIR-13": {"nDCG@10": 0.406}}
+    dev = {"collection": "msmarco-v1-passage", "split": "dev"}
+    models = {
+        "by name": {"checkpoint": "splade-v3"},
+        "by Hub id": {"checkpoint": "naver/splade-v3"},
+        "its own": {"checkpoint": "splade-v3", "expected": {"dev": {"MRR@10": 0.3999}}},
+        "changed": {"checkpoint": "splade-v3", "encode": {"pooling": "sum"}},
+        "read otherwise": {"checkpoint": "splade-v3-lexical"},
+    }
+    file = saved(tmp_path, rows=models, columns={"dev": dev, "pooled": {**dev, "pool": 100}})
+    assert {name: row.expected for name, row in load_matrix(file, tmp_path).rows.items()} == {
+        "by name": {"dev": {"MRR@10": 0.402}},
+        "by Hub id": {"dev": {"MRR@10": 0.402}},
+        "its own": {"dev": {"MRR@10": 0.3999}},
+        "changed": {},
+        "read otherwise": {},
+    }
+    (tmp_home / "checkpoints" / "splade-v3").mkdir(parents=True)  # trained here, under the same name
+    row = load_matrix(file, tmp_path).rows["by name"]
+    assert (row.checkpoint, row.expected) == (str(tmp_home / "checkpoints" / "splade-v3"), {})
+
+
 def test_the_recipe_that_a_checkpoint_records_is_checked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     recipe = to_mapping(load_recipe("demo-splade", data=["pydoc:test"]))
     notes = CheckpointNotes(
