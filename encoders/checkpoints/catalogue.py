@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from learned_sparse.core import (
     LearnedSparseError,
+    Side,
     check_name,
     checkpoint_folder,
     did_you_mean,
@@ -49,8 +50,8 @@ class Published:
     sha256: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings that its folder may not say."""
-    differs: str = ""
-    """What this package does otherwise, so that the scores are not those of the published model."""
+    query_settings: dict[str, Any] = field(default_factory=dict)
+    """Further ones of queries alone."""
 
     def ways(self) -> str:
         """How to get the weights."""
@@ -104,10 +105,13 @@ def default_checkpoint(model: str) -> str:
     )
 
 
-def published_settings(name: str, unrecorded: Collection[str]) -> dict[str, Any]:
-    """Settings of a published checkpoint that are ``unrecorded`` in its folder."""
+def published_settings(name: str, unrecorded: Collection[str], side: Side = "document") -> dict[str, Any]:
+    """Settings of one side of a published checkpoint that are ``unrecorded`` in its folder."""
     entry = published(name)
-    return {} if entry is None else {key: value for key, value in entry.settings.items() if key in unrecorded}
+    if entry is None:
+        return {}
+    settings = entry.settings | (entry.query_settings if side == "query" else {})
+    return {key: value for key, value in settings.items() if key in unrecorded}
 
 
 def packaged_folder(entry: Published) -> Path | None:

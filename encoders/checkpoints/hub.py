@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 from encoders.checkpoints.catalogue import packaged_folder, published
 from learned_sparse.core import LearnedSparseError, folder_kind, is_name, read_json, wrong_path
 
-_log = logging.getLogger(__name__)
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]  # no pickles (*.bin, *.pt): loading one can run code
 
@@ -25,12 +23,10 @@ def locate(name: str | Path, revision: str | None = None, patterns: Sequence[str
     if Path(name).is_dir():
         return Path(name)
     entry = published(str(name))
-    if entry and entry.differs:
-        _log.warning("%s: %s", name, entry.differs)
     if entry and not revision and (folder := packaged_folder(entry)):
         return folder
     if isinstance(name, Path) or name.count("/") > 1 or name.startswith((".", "/", "~")) or os.path.lexists(name):
-        raise wrong_path(Path(name), "a folder", "give a checkpoint folder or a Hub id such as naver/splade-v3")
+        raise wrong_path(Path(name), "a folder", "give a checkpoint folder or a Hub id such as rasyosef/splade-small")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -65,7 +65,7 @@ def load_encoder(
     folder = locate(checkpoint, revision)
     notes = read_notes(folder)
     name = f"{model or checkpoint} ({side})"
-    settings = {**published_settings(checkpoint, notes.unrecorded), **(settings or {})}
+    settings = {**published_settings(checkpoint, notes.unrecorded, side), **(settings or {})}
     if side in notes.bags:
         return _load_bag_of_words(folder, notes, side, name, max_length=max_length, top_k=top_k, settings=settings)
     from encoders.encoding.encoder import load_checkpoint_encoder

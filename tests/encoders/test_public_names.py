@@ -18,7 +18,9 @@ print(sorted(set(dir(encoders)) & set(encoders.__all__)), [name for name in sys.
 
 def test_importing_the_package_is_light(python: Any) -> None:
     done = python("-c", LIGHT)
-    assert done.stdout == "['ARCHITECTURES', 'load', 'train'] []\n", done.stderr
+    assert done.stdout == "['ARCHITECTURES', 'default_checkpoint', 'load', 'resolve_checkpoint', 'train'] []\n", (
+        done.stderr
+    )
 
 
 def test_each_name_is_what_it_says() -> None:

@@ -130,7 +130,7 @@ def _published_scores(matrix: Matrix, row: Row) -> Scores:
     Nothing if the row changes the model, or ranks only some documents.
     """
     entry = published(row.checkpoint or "")
-    if entry is None or entry.differs or row.rerank or row.encode or row.queries or row.options or row.index_of:
+    if entry is None or row.rerank or row.encode or row.queries or row.options or row.index_of:
         return {}
     scores: Scores = {}
     for name in (*matrix.columns, *matrix.averages):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import yaml
 from encoders.checkpoints import catalogue, default_checkpoint, locate
 from learned_sparse.core import LearnedSparseError, load_encoder
 from learned_sparse.encode.__main__ import main
+from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Manifest
 from learned_sparse.search import QueryEncoder, find_checkpoint
 
@@ -25,7 +26,7 @@ Publish = Callable[..., Path]
 
 
 @pytest.fixture
-def publish(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publish:
+def publish(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publish]:
     """A function that installs a Python package with ``tiny_bert`` in it, and lists it as the model ``tiny``."""
     site = tmp_path / "site"
     folder = Path(shutil.copytree(tiny_bert, site / "published_weights" / "model"))
@@ -116,12 +117,13 @@ def test_a_trained_model_of_the_same_name_comes_first(publish: Publish, tiny_ber
 def test_settings_that_the_folder_does_not_say_are_those_of_the_catalogue(
     publish: Publish, caplog: pytest.LogCaptureFixture
 ) -> None:
-    publish(settings={"pooling": "sum", "query": "bag-of-words"})
+    publish(settings={"pooling": "sum"}, query_settings={"query": "bag-of-words"})
     with caplog.at_level("INFO"):
         encoder = load_encoder("tiny", "query", dtype="fp32")
     assert "does not say how it pools" not in caplog.text
     assert set(encoder.encode(["w1 w2 w2"]).row(0).values()) == {1.0}
     assert encoder.description["settings"]["pooling"] == "sum"
+    assert load_encoder("tiny", dtype="fp32").description["settings"]["query"] == "same"
     changed = load_encoder("tiny", "query", dtype="fp32", settings={"query": "same"})
     assert changed.description["settings"]["query"] == "same"
 
@@ -130,17 +132,18 @@ def test_the_vectors_of_a_published_model_name_it(
     publish: Publish, tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Queries are encoded by the model that the vectors record, also beside a folder of its name."""
-    publish()
+    publish(query_settings={"expansion": "lexical"})
     monkeypatch.chdir(tmp_path)
-    Path("docs.tsv").write_text("d1\tw1 w2\nd2\tw3\n")
+    Path("docs.tsv").write_text("d1\twing lift\nd2\tdrag\n")
     arguments = ["--input", "docs.tsv", "--dtype", "fp32"]
     assert main(["--model", "tiny", *arguments, "--output", "vectors/tiny"]) == 0
     manifest = Manifest.load(Path("vectors/tiny"))
     assert (manifest.model, manifest.checkpoint) == ("tiny", "owner/tiny")
     assert find_checkpoint(manifest, Path("vectors/tiny")) == "owner/tiny"
-    assert QueryEncoder("tiny", dtype="fp32").encode("w1 w2") == QueryEncoder("owner/tiny", dtype="fp32").encode(
-        "w1 w2"
-    )
+    IndexNote("impact", (manifest,), {}).save(tmp_path)
+    impacts = QueryEncoder("tiny", dtype="fp32").encode("wing wing drag")
+    assert set() < impacts.keys() <= {"wing", "drag"}
+    assert QueryEncoder.from_index(tmp_path).encode("wing wing drag") == impacts
     for given in ("tiny", "owner/tiny"):  # the name of the vectors is that of the checkpoint
         assert main(["--checkpoint", given, *arguments, "--output", f"again/{given}"]) == 0
         assert Manifest.load(Path(f"again/{given}")).model == "tiny"
