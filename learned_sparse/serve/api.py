@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from learned_sparse import __version__
 from learned_sparse.core import Document, LearnedSparseError, did_you_mean
+from learned_sparse.serve.embed import Load, add_embedding
+from learned_sparse.serve.guard import Guard, problem
 from learned_sparse.serve.judged import Judged
 from learned_sparse.serve.schema import (
     EncodeRequest,
@@ -39,20 +40,10 @@ from learned_sparse.serve.systems import Ranking, System, UnknownNameError
 
 STATIC = Path(__file__).parent / "static"
 FILES = {"/": "index.html", "/serve.css": "serve.css", "/serve.js": "serve.js"}
-HEADERS = {
-    # No script or style but the page's own two files, and no request to any other machine.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 RANK_DEPTH = 100
 """Depth to which the rank of a document in another system is looked up."""
 SNIPPET = 300
 """Characters of a document in a list of hits."""
-MAX_BODY = 4_000_000
-"""Bytes of a request."""
 MAX_LISTED = 50
 """Judged queries in one answer."""
 _log = logging.getLogger(__name__)
@@ -60,13 +51,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What the page shows."""
+    """What the server serves; without ``systems`` only encoders."""
 
     systems: Mapping[str, System]
     text_of: Callable[[str], Document | None] = lambda _: None
     judged: Judged | None = None
     notes: Sequence[str] = field(default_factory=tuple)
     """What is missing, and why."""
+    checkpoints: Mapping[str, Load] = field(default_factory=dict)
+    """Encoders without an index."""
+
+    def encoders(self) -> dict[str, Load]:
+        """The encoders of all systems and checkpoints; plain text has none."""
+        systems = {name: system.encoder for name, system in self.systems.items() if system.scoring != "bm25-text"}
+        return {**systems, **self.checkpoints}
 
     def system(self, name: str) -> System:
         """The system ``name``."""
@@ -81,11 +79,8 @@ class Content:
         return self.judged
 
 
-def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> FastAPI:
-    """The application over ``content``; with ``hosts``, requests to other host names are refused.
-
-    This refuses pages elsewhere whose name resolves to this machine (DNS rebinding).
-    """
+def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard:
+    """The application over ``content``; ``hosts`` as in ``Guard``."""
     app = FastAPI(
         title="learned_sparse.serve",
         version=__version__,
@@ -94,23 +89,12 @@ def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> FastA
         redoc_url=None,
         responses={"4XX": {"model": Problem}},
     )
-    _add_pages(app)
-    _add_routes(app, content)
-    _add_errors(app)
-
-    @app.middleware("http")
-    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-        if hosts is not None and host not in hosts:
-            response: Response = _problem(403, f"requests to the host {host!r} are refused; use {hosts[0]}")
-        elif int(request.headers.get("content-length") or 0) > MAX_BODY:
-            response = _problem(413, f"the request is larger than {MAX_BODY:,} bytes")
-        else:
-            response = await call_next(request)
-        response.headers.update(HEADERS)
-        return response
-
-    return app
+    if content.systems:
+        _add_pages(app)
+        _add_routes(app, content)
+    add_embedding(app, content.encoders())
+    _add_errors(app, content)
+    return Guard(app, hosts)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -242,29 +226,28 @@ def _relevant(judged: Judged, id: str) -> list[tuple[str, int]]:
     return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
 
-def _add_errors(app: FastAPI) -> None:
+def _add_errors(app: FastAPI, content: Content) -> None:
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "json_invalid":
-            return _problem(422, f"the request is not JSON: {first.get('ctx', {}).get('error', message)}")
+            return problem(422, f"the request is not JSON: {first.get('ctx', {}).get('error', message)}")
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _problem(422, f"{where}: {message}" if where else message)
+        return problem(422, f"{where}: {message}" if where else message)
 
     @app.exception_handler(LearnedSparseError)
     def refused(_: Request, error: LearnedSparseError) -> JSONResponse:
-        return _problem(404 if isinstance(error, UnknownNameError) else 400, str(error))
+        message = str(error)
+        for name, system in content.systems.items():  # the name is for everybody, the folder is not
+            message = message.replace(f"{system.index}:", f"{name}:")
+        return problem(404 if isinstance(error, UnknownNameError) else 400, message)
 
     @app.exception_handler(HTTPException)
     def failed(_: Request, error: HTTPException) -> JSONResponse:
-        return _problem(error.status_code, str(error.detail))
+        return problem(error.status_code, str(error.detail))
 
     @app.exception_handler(Exception)
     def broken(_: Request, error: Exception) -> JSONResponse:
         _log.error("internal error: %r", error)
-        return _problem(500, "internal error; the terminal of the server has its description")
-
-
-def _problem(status: int, message: str) -> JSONResponse:
-    return JSONResponse(Problem(error=" ".join(message.split())).model_dump(), status_code=status)
+        return problem(500, "internal error; the terminal of the server has its description", "Backend")

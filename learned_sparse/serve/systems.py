@@ -33,8 +33,8 @@ class Ranking:
 class System:
     """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
 
-    def __init__(self, name: str, inspector: IndexInspector) -> None:
-        self.name = name
+    def __init__(self, name: str, index: Path, inspector: IndexInspector) -> None:
+        self.name, self.index = name, index
         self.model, self.scoring = inspector.model, inspector.note.scoring
         self.documents = inspector.searcher.documents
         self._inspector = inspector
@@ -66,6 +66,10 @@ class System:
         """Terms and weights of any text."""
         with java_thread():
             return self._inspector.text(text, side)
+
+    def encoder(self, side: Side) -> Encoder:
+        """The encoder of one side of the model."""
+        return self._inspector.encoder(side)
 
     def explain(self, query: str, document: str) -> Inspection:
         """The score of a document for a query, term by term."""
@@ -101,7 +105,7 @@ def open_systems(
     """
     encoders = Encoders()
     return {
-        name: System(name, IndexInspector(index, documents=documents, load=encoders.load, **options))
+        name: System(name, index, IndexInspector(index, documents=documents, load=encoders.load, **options))
         for name, index in indexes.items()
     }
 

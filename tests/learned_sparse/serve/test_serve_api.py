@@ -18,7 +18,8 @@ from learned_sparse.collections import write_run
 from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.lucene import Bm25Searcher
 from learned_sparse.search import ExactSearcher
-from learned_sparse.serve.api import FILES, MAX_BODY, STATIC, Content, create_app
+from learned_sparse.serve.api import FILES, STATIC, Content, create_app
+from learned_sparse.serve.guard import MAX_BODY
 from learned_sparse.serve.texts import Texts
 from tests.learned_sparse.inspect.explaining import DOCUMENTS, EXPANSION, Explaining, vectors
 from tests.learned_sparse.serve.serving import AGAIN, GRADES, LOADED, QUERIES, SCRIPT, toy_content
@@ -158,7 +159,7 @@ SEARCH = {"query": "a", "systems": ["words"]}
 def test_bad_requests(client: TestClient, path: str, body: Any, status: int, message: str) -> None:
     response = client.post(path, json=body)
     assert response.status_code == status
-    assert list(response.json()) == ["error"]
+    assert list(response.json()) == ["error", "error_type"]
     assert message in response.json()["error"]
     assert "\n" not in response.json()["error"]
 
@@ -173,7 +174,7 @@ def test_bad_requests(client: TestClient, path: str, body: Any, status: int, mes
 )
 def test_requests_that_are_no_text(client: TestClient, request_body: bytes, status: int, message: str) -> None:
     response = client.post("/search", content=request_body, headers={"Content-Type": "application/json"})
-    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert (response.status_code, list(response.json())) == (status, ["error", "error_type"])
     assert message in response.json()["error"]
 
 
@@ -211,15 +212,18 @@ def test_the_page_is_three_files_of_the_package(client: TestClient) -> None:
 
 def test_the_description_of_the_api(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert set(paths) == {"/systems", "/queries", "/search", "/encode", "/explain", "/measure"}
+    assert set(paths) == {
+        "/systems", "/queries", "/search", "/encode", "/explain", "/measure", "/embed_sparse", "/{side}/embed_sparse",
+        "/info", "/{side}/info",
+    }  # fmt: skip
     for methods in paths.values():
         (operation,) = methods.values()
         assert operation["description"]
         good, refusal = (
-            operation["responses"][status]["content"]["application/json"]["schema"]["$ref"] for status in ("200", "4XX")
+            operation["responses"][status]["content"]["application/json"]["schema"] for status in ("200", "4XX")
         )
         assert good != refusal
-        assert refusal.endswith("/Problem")
+        assert refusal["$ref"].endswith("/Problem")
 
 
 def test_eight_threads_get_the_same_answers(client: TestClient) -> None:
