@@ -106,20 +106,19 @@ def _indexes(options: argparse.Namespace) -> dict[str, Path]:
 
 
 def _by_name(options: Sequence[str]) -> dict[str, str]:
-    """Paths of ``[NAME=]PATH`` by name: by default the last part, or the path where two have the same last part."""
-    pairs = [option.partition("=") if _has_name(option) else ("", "", option) for option in dict.fromkeys(options)]
-    parts = [Path(path).absolute().name for _, _, path in pairs]
-    names = [
-        name or (part if parts.count(part) == 1 else path) for (name, _, path), part in zip(pairs, parts, strict=True)
-    ]
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise LearnedSparseError(f"two are called {repeated!r}; give each a name with NAME=PATH")
-    return {name: path for name, (_, _, path) in zip(names, pairs, strict=True)}
+    """Paths of ``[NAME=]PATH`` by name: by default the last part, or the path where two would have one name."""
+    given = [option.partition("=")[::2] if _has_name(option) else ("", option) for option in dict.fromkeys(options)]
+    names = [name or Path(path).absolute().name for name, path in given]
+    paths: dict[str, str] = {}
+    for (own, path), name in zip(given, names, strict=True):
+        if paths.setdefault(name if own or names.count(name) == 1 else path, path) != path:
+            raise LearnedSparseError(f"two are called {name!r}; give each a name of its own with NAME=PATH")
+    return paths
 
 
 def _has_name(option: str) -> bool:
     """Whether ``option`` is ``NAME=PATH``, not a path with a ``=``."""
-    return "/" not in option.partition("=")[0] and "=" in option and not Path(option).exists()
+    return "=" in option and "/" not in option.partition("=")[0] and not Path(option).exists()
 
 
 @contextmanager

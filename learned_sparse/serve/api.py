@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
@@ -67,9 +68,10 @@ class Content:
         return {**systems, **self.checkpoints}
 
     def system(self, name: str) -> System:
-        """The system ``name``."""
+        """The system ``name``; raise if its index was made again."""
         if name not in self.systems:
             raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
+        self.systems[name].check_unchanged()
         return self.systems[name]
 
     def queries(self) -> Judged:
@@ -155,16 +157,22 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         """The score of a document for a query, term by term."""
         return Explanation.of(content.system(request.system).explain(request.query, request.document))
 
+    measuring = anyio.CapacityLimiter(2)  # measuring all queries is slow: the threads of other requests stay free
+
     @app.post("/measure")
-    def measure(request: MeasureRequest) -> MeasureResponse:
+    async def measure(request: MeasureRequest) -> MeasureResponse:
         """The measures of systems on one judged query, or their means over all."""
-        judged, id = content.queries(), request.query_id
-        chosen = [content.system(name) for name in request.systems]
-        values = [dict(judged.measure_all(system) if id is None else judged.measure(system, id)) for system in chosen]
-        return MeasureResponse(
-            queries=len(judged.queries) if id is None else 1,
-            systems=[Measured(system=system.name, values=row) for system, row in zip(chosen, values, strict=True)],
-        )
+        return await anyio.to_thread.run_sync(_measure, content, request, limiter=measuring)
+
+
+def _measure(content: Content, request: MeasureRequest) -> MeasureResponse:
+    judged, id = content.queries(), request.query_id
+    chosen = [content.system(name) for name in request.systems]
+    values = [dict(judged.measure_all(system) if id is None else judged.measure(system, id)) for system in chosen]
+    return MeasureResponse(
+        queries=len(judged.queries) if id is None else 1,
+        systems=[Measured(system=system.name, values=row) for system, row in zip(chosen, values, strict=True)],
+    )
 
 
 def _search(content: Content, request: SearchRequest) -> SearchResponse:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, Side, load_encoder
+from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.inspect import IndexInspector, Inspection, TextView
 from learned_sparse.jsonvector import topic_text
 from learned_sparse.search import MaxP
@@ -35,6 +36,7 @@ class System:
 
     def __init__(self, name: str, index: Path, inspector: IndexInspector) -> None:
         self.name, self.index = name, index
+        self._identity = _identity(index)
         self.model, self.scoring = inspector.model, inspector.note.scoring
         self.documents = inspector.searcher.documents
         self._inspector = inspector
@@ -75,6 +77,11 @@ class System:
         """The score of a document for a query, term by term."""
         with java_thread():
             return self._inspector.pair(Query("", query), document, {})
+
+    def check_unchanged(self) -> None:
+        """Raise if the folder holds another index by now; the open one would still be searched."""
+        if _identity(self.index) != self._identity:
+            raise LearnedSparseError(f"{self.index}: changed since the server was started; start it again")
 
     def close(self) -> None:
         """Close the index."""
@@ -136,6 +143,14 @@ def java_thread() -> Iterator[None]:
         yield
     finally:
         detach_thread()
+
+
+def _identity(index: Path) -> tuple[int, int] | None:
+    try:
+        status = (index / INDEX_MANIFEST).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 class UnknownNameError(LearnedSparseError):
