@@ -158,7 +158,7 @@ def _checkpoints(options: argparse.Namespace) -> dict[str, Load]:
     from learned_sparse.serve.systems import Encoders
 
     encoders = Encoders()
-    loaders = {
+    loaders: dict[str, Load] = {
         name: partial(encoders.load, checkpoint, model=name, device=options.device)
         for name, checkpoint in _by_name(options.checkpoint).items()
     }

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 from fastapi import FastAPI, Request
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from learned_sparse import __version__
 from learned_sparse.core import Document, LearnedSparseError, did_you_mean
-from learned_sparse.serve.embed import Load, add_embedding
+from learned_sparse.serve.embed import ERROR_TYPES, Load, add_embedding
 from learned_sparse.serve.guard import Guard, problem
 from learned_sparse.serve.judged import Judged
 from learned_sparse.serve.schema import (
@@ -34,7 +35,6 @@ from learned_sparse.serve.schema import (
     Relevant,
     SearchRequest,
     SearchResponse,
-    SystemInfo,
     WeighedText,
 )
 from learned_sparse.serve.systems import Ranking, System, UnknownNameError
@@ -115,19 +115,11 @@ def _add_routes(app: FastAPI, content: Content) -> None:
     @app.get("/systems")
     def systems() -> Overview:
         """The systems, the collection and what is missing."""
-        infos = [
-            SystemInfo(name=name, model=system.model, scoring=system.scoring, documents=system.documents)
-            for name, system in content.systems.items()
-        ]
-        judged = content.judged
-        return Overview(
-            systems=infos,
-            collection=judged.collection if judged else None,
-            split=judged.split if judged else None,
-            measures=list(judged.measures) if judged else [],
-            queries=len(judged.queries) if judged else 0,
-            notes=list(content.notes),
-        )
+        members: dict[str, Any] = {"systems": list(content.systems.values()), "notes": list(content.notes)}
+        if judged := content.judged:
+            members |= {"collection": judged.collection, "split": judged.split, "measures": list(judged.measures)}
+            members["queries"] = len(judged.queries)
+        return Overview.model_validate(members, from_attributes=True)
 
     @app.get("/queries")
     def queries(contains: str = "") -> QueriesResponse:
@@ -210,21 +202,19 @@ def _ranked(
     grades: Mapping[str, int],
 ) -> Ranked:
     scores = dict(ranking.hits)
-    hits = []
-    for rank, document in enumerate(documents, start=1):
-        known = content.text_of(document)
-        text = known.text if known else None
-        hits.append(
-            Hit(
-                rank=rank,
-                id=document,
-                score=scores[document],
-                text=None if text is None else text[:SNIPPET],
-                cut=len(text or "") > SNIPPET,
-                grade=grades.get(document),
-                ranks={other: of.get(document) for other, of in ranks.items() if other != name},
-            )
+    texts = {document: known.text if (known := content.text_of(document)) else None for document in documents}
+    hits = [
+        Hit(
+            rank=rank,
+            id=document,
+            score=scores[document],
+            text=None if text is None else text[:SNIPPET],
+            cut=len(text or "") > SNIPPET,
+            grade=grades.get(document),
+            ranks={other: of.get(document) for other, of in ranks.items() if other != name},
         )
+        for rank, (document, text) in enumerate(texts.items(), start=1)
+    ]
     return Ranked(system=name, encode_ms=ranking.encode_ms, search_ms=ranking.search_ms, hits=hits)
 
 
@@ -253,7 +243,7 @@ def _add_errors(app: FastAPI, content: Content) -> None:
 
     @app.exception_handler(HTTPException)
     def failed(_: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail))
+        return problem(error.status_code, str(error.detail), ERROR_TYPES.get(error.status_code, "Validation"))
 
     @app.exception_handler(Exception)
     def broken(_: Request, error: Exception) -> JSONResponse:

@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal
 
 import anyio
 import orjson
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, HTTPException, Query, Response
 from pydantic import BaseModel, Field
 
 from learned_sparse import __version__
 from learned_sparse.core import Encoder, LearnedSparseError, Side, did_you_mean, encode_texts
-from learned_sparse.serve.guard import problem
 from learned_sparse.serve.schema import MAX_NAME, Text
 
 Load = Callable[[Side], Encoder]
@@ -21,6 +20,8 @@ Load = Callable[[Side], Encoder]
 SystemName = Annotated[str | None, Query(max_length=MAX_NAME, description="None: the first with an encoder")]
 MAX_BATCH = 256
 """Texts of one request."""
+ERROR_TYPES = {400: "Empty", 424: "Backend", 429: "Overloaded"}
+"""Types of errors of text-embeddings-inference by status; "Validation" for all others."""
 THREADS, MAX_WAITING = 4, 512
 """Requests that are encoded at a time, and that wait; the threads of all other requests stay free."""
 
@@ -41,14 +42,6 @@ class SparseValue(BaseModel):
     value: float = Field(description="weight before quantisation")
 
 
-class EmbedError(Exception):
-    """A refusal with the status and the type of error of text-embeddings-inference."""
-
-    def __init__(self, status: int, error_type: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.error_type = status, error_type
-
-
 def add_embedding(app: FastAPI, encoders: Mapping[str, Load]) -> None:
     """Add the routes to ``app``; ``encoders`` by the name of their system, the first is the default."""
     limiter = anyio.CapacityLimiter(THREADS)
@@ -61,11 +54,11 @@ def add_embedding(app: FastAPI, encoders: Mapping[str, Load]) -> None:
         """Weights of texts as a system reads documents or queries, in the format of text-embeddings-inference."""
         texts = [request.inputs] if isinstance(request.inputs, str) else request.inputs
         if not texts:
-            raise EmbedError(400, "Empty", "inputs: no text")
+            raise HTTPException(400, "inputs: no text")
         if len(texts) > MAX_BATCH:
-            raise EmbedError(413, "Validation", f"inputs: {len(texts)} texts; at most {MAX_BATCH} in one request")
+            raise HTTPException(413, f"inputs: {len(texts)} texts; at most {MAX_BATCH} in one request")
         if limiter.statistics().tasks_waiting >= MAX_WAITING:
-            raise EmbedError(429, "Overloaded", f"{MAX_WAITING} requests are waiting; send this one again later")
+            raise HTTPException(429, f"{MAX_WAITING} requests are waiting; send this one again later")
         load = _chosen(encoders, system)[1]
         rows = await anyio.to_thread.run_sync(_embed, load, side, texts, request.truncate is False, limiter=limiter)
         return Response(rows, media_type="application/json")  # type: ignore[return-value]  # FastAPI sends it as it is
@@ -85,17 +78,13 @@ def add_embedding(app: FastAPI, encoders: Mapping[str, Load]) -> None:
             "version": __version__, "sha": None, "docker_label": None,
         }  # fmt: skip
 
-    @app.exception_handler(EmbedError)
-    def refused(_: Request, error: EmbedError) -> Response:
-        return problem(error.status, str(error), error.error_type)
-
 
 def _chosen(encoders: Mapping[str, Load], name: str | None) -> tuple[str, Load]:
     if not encoders:
-        raise EmbedError(424, "Backend", "no system here has an encoder")
+        raise HTTPException(424, "no system here has an encoder")
     name = next(iter(encoders)) if name is None else name
     if name not in encoders:
-        raise EmbedError(404, "Validation", f"no system {name!r} with an encoder{did_you_mean(name, encoders)}")
+        raise HTTPException(404, f"no system {name!r} with an encoder{did_you_mean(name, encoders)}")
     return name, encoders[name]
 
 
@@ -103,7 +92,7 @@ def _loaded(load: Load, side: Side) -> Encoder:
     try:
         return load(side)
     except LearnedSparseError as error:
-        raise EmbedError(424, "Backend", str(error)) from error
+        raise HTTPException(424, str(error)) from error
 
 
 def _embed(load: Load, side: Side, texts: Sequence[str], whole: bool) -> bytes:
@@ -114,9 +103,7 @@ def _embed(load: Load, side: Side, texts: Sequence[str], whole: bool) -> bytes:
     if whole and encoder.truncated > truncated:
         length = encoder.description.get("max_length")
         count = encoder.truncated - truncated
-        raise EmbedError(
-            413, "Validation", f"inputs: {count} of {len(texts)} longer than {length} tokens, and truncate is false"
-        )
+        raise HTTPException(413, f"inputs: {count} of {len(texts)} longer than {length} tokens, and truncate is false")
     pairs = list(zip(batch.indices.tolist(), batch.values.tolist(), strict=True))
     rows = [pairs[start:end] for start, end in pairwise(batch.indptr.tolist())]
     return orjson.dumps([[{"index": index, "value": value} for index, value in row] for row in rows])

@@ -78,11 +78,11 @@ class Overview(BaseModel):
     """What the page is over."""
 
     systems: list[SystemInfo]
-    collection: str | None
-    split: str | None
-    measures: list[str]
-    queries: int = Field(description="judged queries of the split")
     notes: list[str] = Field(description="what is missing, and why")
+    collection: str | None = None
+    split: str | None = None
+    measures: list[str] = []
+    queries: int = Field(0, description="judged queries of the split")
 
 
 class Hit(BaseModel):
@@ -164,27 +164,16 @@ class WeighedText(BaseModel):
     def of(cls, view: TextView, parts: Sequence[float] | None = None) -> WeighedText:
         """``view`` with the ``parts`` of a score that its words give."""
         scores = parts or [0.0] * len(view.words)
-        return cls(
-            id=view.id,
-            text=view.text,
-            expanded=view.expanded,
-            notes=list(view.notes),
-            words=[
-                WordOfText(start=word.start, end=word.end, sequence=word.sequence, weight=word.weight, score=score)
-                for word, score in zip(view.words, scores, strict=True)
-            ],
-            terms=[
-                WeighedTerm(
-                    term=term.term,
-                    weight=term.weight,
-                    impact=term.impact,
-                    literal=term.literal,
-                    words=_shares(view, term.sources.shares if term.sources else ()),
-                    gate=_shares(view, term.sources.gate if term.sources else ()),
-                )
-                for term in view.terms
-            ],
-        )
+        words = [WordOfText(**vars(word), score=score) for word, score in zip(view.words, scores, strict=True)]
+        terms = [
+            WeighedTerm(
+                **vars(term),
+                words=_shares(view, term.sources.shares if term.sources else ()),
+                gate=_shares(view, term.sources.gate if term.sources else ()),
+            )
+            for term in view.terms
+        ]
+        return cls(**vars(view) | {"words": words, "terms": terms})
 
 
 class SharedTerm(BaseModel):

@@ -66,9 +66,10 @@ def test_weights_are_those_of_the_encoder(client: TestClient, folders: dict[str,
 
 def test_a_client_that_knows_only_an_address(content: Content, folders: dict[str, Path]) -> None:
     """As Haystack's sparse embedders: the path is relative to the address, and the address chooses the side."""
-    rows = {}
+    rows: dict[Side, Any] = {}
     with running(content) as address:
-        for side, base in (("document", address), ("query", f"{address}query/")):
+        bases: dict[Side, str] = {"document": address, "query": f"{address}query/"}
+        for side, base in bases.items():
             with httpx2.Client(base_url=base) as client:
                 response = client.post("embed_sparse", json={"inputs": ["hives hives"]})
                 (rows[side],) = response.raise_for_status().json()
