@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ class Encoders:
     def load(self, checkpoint: str, side: Side = "document", *, model: str | None = None, **options: Any) -> Encoder:
         """The encoder; ``model`` is its name in error messages."""
         given = {name: value for name, value in options.items() if value is not None}
-        key = json.dumps([str(Path(checkpoint).resolve()), side, given], sort_keys=True)
+        key = json.dumps([os.path.realpath(checkpoint), side, given], sort_keys=True)
         with self._lock:
             if key not in self._loaded:
                 self._loaded[key] = load_encoder(checkpoint, side, model=model, **options)
