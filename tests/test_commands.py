@@ -114,6 +114,7 @@ READS = [
     ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {input} --output {output}"),
     ("encoders.export", "--checkpoint {input} --to sentence-transformers --output {output}"),
     ("learned_sparse.serve", "--index {input} --port 0"),
+    ("learned_sparse.serve", "--checkpoint {input} --port 0"),
     ("encoders.train", "--recipe {input} --output {output}"),
     ("encoders.train", "--recipe demo-splade --data {input} --output {output}"),
     ("eval.breakdown", "--run {input} --collection {collection}"),

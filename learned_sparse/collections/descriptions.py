@@ -129,9 +129,10 @@ def shipped_description(name: str) -> Description:
                 f"a collection is {kinds}; --input takes files of documents",
                 "file, folder or name",
             )
-        raise LearnedSparseError(
-            f"collection {name!r}: no such file, folder or name{did_you_mean(name, files)}; a collection is {kinds}"
-        )
+        close = did_you_mean(name, files)
+        if "?" not in close:  # without a near miss it lists all names
+            close = "; python -m learned_sparse.collections lists the names"
+        raise LearnedSparseError(f"collection {name!r}: no such file, folder or name{close}; a collection is {kinds}")
     return _described(name, files[name])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,13 @@ class Source:
     """Files of predicted queries."""
     documents: int | None = None
     """Number of documents, if the collection's description has it."""
+    opened: Mapping[str, str] | None = None
+    """``--collection`` and ``--data`` as the user named them."""
 
     def described(self) -> tuple[dict[str, Any], ...]:
-        """``Manifest.input``: the files, and last the digest of the queries."""
-        entries: list[dict[str, Any]] = [{"file": str(file), "bytes": file.stat().st_size} for file in self.files]
+        """``Manifest.input``: the collection, the files, and last the digest of the queries."""
+        entries: list[dict[str, Any]] = [dict(self.opened)] if self.opened else []
+        entries += [{"file": str(file), "bytes": file.stat().st_size} for file in self.files]
         entries += [{"expanded": str(file), "bytes": file.stat().st_size} for file in self.expansions]
         if self.queries:
             digest = Window(0, [Document(query.id, query.text) for query in self.queries]).digest
@@ -98,9 +101,10 @@ def open_source(options: Namespace) -> Source:
         folder = folder.with_name(f"{folder.name}-shard-{options.shard_id}-of-{options.num_shards}")
     reader = collection.documents(options.on_bad_line, options.expanded)
     known = collection.description.documents
+    opened = {"collection": str(options.collection)} | ({"data": str(options.data)} if options.data else {})
     return Source(
         name, options.output or folder, name, reader=reader, files=reader.files, expansions=reader.expansions,
-        documents=known,
+        documents=known, opened=opened,
     )  # fmt: skip
 
 

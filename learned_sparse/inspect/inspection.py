@@ -89,6 +89,10 @@ class IndexInspector:
         with self._lock:
             return self._with_settings(settings) if settings else self._query_encoder
 
+    def encoder(self, side: Side) -> Encoder:
+        """The encoder of queries or of documents."""
+        return self._document_encoder if side == "document" else self.query_encoder().encoder
+
     def text(self, text: str, side: Side) -> TextView:
         """Any text as the index's encoder of queries or of documents reads it."""
         text = without_mark(text)

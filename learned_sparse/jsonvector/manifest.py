@@ -113,7 +113,8 @@ class Manifest:
     quantizer: Quantizer
     query_quantizer: Quantizer | None = None
     input: tuple[dict[str, Any], ...] = ()
-    """``{"file", "bytes"}`` of each input file; for queries, last, ``{"queries", "sha256"}`` of ids and texts."""
+    """``{"file", "bytes"}`` of each input file. Documents of a collection: first ``{"collection", "data"}`` as the user
+    named them. Queries: last ``{"queries", "sha256"}`` of ids and texts."""
     options: dict[str, Any] = field(default_factory=dict)
     counts: Counts = Counts()
     parts: tuple[Part, ...] = ()

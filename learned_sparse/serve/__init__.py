@@ -3,4 +3,5 @@
 The command is ``python -m learned_sparse.serve``. Read ``systems`` first (searching and explaining an index), then
 ``api`` (the JSON API, with its records in ``schema``) and ``static`` (the page, which uses the API). ``texts`` keeps
 the documents by id, ``judged`` the queries with judgements. Explanations are those of ``learned_sparse.inspect``.
+``embed`` serves encoders to clients of text-embeddings-inference; ``guard`` limits what reaches the application.
 """

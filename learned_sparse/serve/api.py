@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
-from fastapi import FastAPI, Request, Response
+import anyio
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from learned_sparse import __version__
 from learned_sparse.core import Document, LearnedSparseError, did_you_mean
+from learned_sparse.serve.embed import ERROR_TYPES, Load, add_embedding
+from learned_sparse.serve.guard import Guard, problem
 from learned_sparse.serve.judged import Judged
 from learned_sparse.serve.schema import (
     EncodeRequest,
@@ -32,27 +35,16 @@ from learned_sparse.serve.schema import (
     Relevant,
     SearchRequest,
     SearchResponse,
-    SystemInfo,
     WeighedText,
 )
 from learned_sparse.serve.systems import Ranking, System, UnknownNameError
 
 STATIC = Path(__file__).parent / "static"
 FILES = {"/": "index.html", "/serve.css": "serve.css", "/serve.js": "serve.js"}
-HEADERS = {
-    # No script or style but the page's own two files, and no request to any other machine.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 RANK_DEPTH = 100
 """Depth to which the rank of a document in another system is looked up."""
 SNIPPET = 300
 """Characters of a document in a list of hits."""
-MAX_BODY = 4_000_000
-"""Bytes of a request."""
 MAX_LISTED = 50
 """Judged queries in one answer."""
 _log = logging.getLogger(__name__)
@@ -60,18 +52,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What the page shows."""
+    """What the server serves; without ``systems`` only encoders."""
 
     systems: Mapping[str, System]
     text_of: Callable[[str], Document | None] = lambda _: None
     judged: Judged | None = None
     notes: Sequence[str] = field(default_factory=tuple)
     """What is missing, and why."""
+    checkpoints: Mapping[str, Load] = field(default_factory=dict)
+    """Encoders without an index."""
+
+    def encoders(self) -> dict[str, Load]:
+        """The encoders of all systems and checkpoints; plain text has none."""
+        systems = {name: system.encoder for name, system in self.systems.items() if system.scoring != "bm25-text"}
+        return {**systems, **self.checkpoints}
 
     def system(self, name: str) -> System:
-        """The system ``name``."""
+        """The system ``name``; raise if its index was made again."""
         if name not in self.systems:
             raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
+        self.systems[name].check_unchanged()
         return self.systems[name]
 
     def queries(self) -> Judged:
@@ -81,11 +81,8 @@ class Content:
         return self.judged
 
 
-def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> FastAPI:
-    """The application over ``content``; with ``hosts``, requests to other host names are refused.
-
-    This refuses pages elsewhere whose name resolves to this machine (DNS rebinding).
-    """
+def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard:
+    """The application over ``content``; ``hosts`` as in ``Guard``."""
     app = FastAPI(
         title="learned_sparse.serve",
         version=__version__,
@@ -94,23 +91,12 @@ def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> FastA
         redoc_url=None,
         responses={"4XX": {"model": Problem}},
     )
-    _add_pages(app)
-    _add_routes(app, content)
-    _add_errors(app)
-
-    @app.middleware("http")
-    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-        if hosts is not None and host not in hosts:
-            response: Response = _problem(403, f"requests to the host {host!r} are refused; use {hosts[0]}")
-        elif int(request.headers.get("content-length") or 0) > MAX_BODY:
-            response = _problem(413, f"the request is larger than {MAX_BODY:,} bytes")
-        else:
-            response = await call_next(request)
-        response.headers.update(HEADERS)
-        return response
-
-    return app
+    if content.systems:
+        _add_pages(app)
+        _add_routes(app, content)
+    add_embedding(app, content.encoders())
+    _add_errors(app, content)
+    return Guard(app, hosts)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -129,19 +115,11 @@ def _add_routes(app: FastAPI, content: Content) -> None:
     @app.get("/systems")
     def systems() -> Overview:
         """The systems, the collection and what is missing."""
-        infos = [
-            SystemInfo(name=name, model=system.model, scoring=system.scoring, documents=system.documents)
-            for name, system in content.systems.items()
-        ]
-        judged = content.judged
-        return Overview(
-            systems=infos,
-            collection=judged.collection if judged else None,
-            split=judged.split if judged else None,
-            measures=list(judged.measures) if judged else [],
-            queries=len(judged.queries) if judged else 0,
-            notes=list(content.notes),
-        )
+        members: dict[str, Any] = {"systems": list(content.systems.values()), "notes": list(content.notes)}
+        if judged := content.judged:
+            members |= {"collection": judged.collection, "split": judged.split, "measures": list(judged.measures)}
+            members["queries"] = len(judged.queries)
+        return Overview.model_validate(members, from_attributes=True)
 
     @app.get("/queries")
     def queries(contains: str = "") -> QueriesResponse:
@@ -171,16 +149,22 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         """The score of a document for a query, term by term."""
         return Explanation.of(content.system(request.system).explain(request.query, request.document))
 
+    measuring = anyio.CapacityLimiter(2)  # measuring all queries is slow: the threads of other requests stay free
+
     @app.post("/measure")
-    def measure(request: MeasureRequest) -> MeasureResponse:
+    async def measure(request: MeasureRequest) -> MeasureResponse:
         """The measures of systems on one judged query, or their means over all."""
-        judged, id = content.queries(), request.query_id
-        chosen = [content.system(name) for name in request.systems]
-        values = [dict(judged.measure_all(system) if id is None else judged.measure(system, id)) for system in chosen]
-        return MeasureResponse(
-            queries=len(judged.queries) if id is None else 1,
-            systems=[Measured(system=system.name, values=row) for system, row in zip(chosen, values, strict=True)],
-        )
+        return await anyio.to_thread.run_sync(_measure, content, request, limiter=measuring)
+
+
+def _measure(content: Content, request: MeasureRequest) -> MeasureResponse:
+    judged, id = content.queries(), request.query_id
+    chosen = [content.system(name) for name in request.systems]
+    values = [dict(judged.measure_all(system) if id is None else judged.measure(system, id)) for system in chosen]
+    return MeasureResponse(
+        queries=len(judged.queries) if id is None else 1,
+        systems=[Measured(system=system.name, values=row) for system, row in zip(chosen, values, strict=True)],
+    )
 
 
 def _search(content: Content, request: SearchRequest) -> SearchResponse:
@@ -218,21 +202,19 @@ def _ranked(
     grades: Mapping[str, int],
 ) -> Ranked:
     scores = dict(ranking.hits)
-    hits = []
-    for rank, document in enumerate(documents, start=1):
-        known = content.text_of(document)
-        text = known.text if known else None
-        hits.append(
-            Hit(
-                rank=rank,
-                id=document,
-                score=scores[document],
-                text=None if text is None else text[:SNIPPET],
-                cut=len(text or "") > SNIPPET,
-                grade=grades.get(document),
-                ranks={other: of.get(document) for other, of in ranks.items() if other != name},
-            )
+    texts = {document: known.text if (known := content.text_of(document)) else None for document in documents}
+    hits = [
+        Hit(
+            rank=rank,
+            id=document,
+            score=scores[document],
+            text=None if text is None else text[:SNIPPET],
+            cut=len(text or "") > SNIPPET,
+            grade=grades.get(document),
+            ranks={other: of.get(document) for other, of in ranks.items() if other != name},
         )
+        for rank, (document, text) in enumerate(texts.items(), start=1)
+    ]
     return Ranked(system=name, encode_ms=ranking.encode_ms, search_ms=ranking.search_ms, hits=hits)
 
 
@@ -242,29 +224,28 @@ def _relevant(judged: Judged, id: str) -> list[tuple[str, int]]:
     return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
 
-def _add_errors(app: FastAPI) -> None:
+def _add_errors(app: FastAPI, content: Content) -> None:
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "json_invalid":
-            return _problem(422, f"the request is not JSON: {first.get('ctx', {}).get('error', message)}")
+            return problem(422, f"the request is not JSON: {first.get('ctx', {}).get('error', message)}")
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _problem(422, f"{where}: {message}" if where else message)
+        return problem(422, f"{where}: {message}" if where else message)
 
     @app.exception_handler(LearnedSparseError)
     def refused(_: Request, error: LearnedSparseError) -> JSONResponse:
-        return _problem(404 if isinstance(error, UnknownNameError) else 400, str(error))
+        message = str(error)
+        for name, system in content.systems.items():  # the name is for everybody, the folder is not
+            message = message.replace(f"{system.index}:", f"{name}:")
+        return problem(404 if isinstance(error, UnknownNameError) else 400, message)
 
     @app.exception_handler(HTTPException)
     def failed(_: Request, error: HTTPException) -> JSONResponse:
-        return _problem(error.status_code, str(error.detail))
+        return problem(error.status_code, str(error.detail), ERROR_TYPES.get(error.status_code, "Validation"))
 
     @app.exception_handler(Exception)
     def broken(_: Request, error: Exception) -> JSONResponse:
         _log.error("internal error: %r", error)
-        return _problem(500, "internal error; the terminal of the server has its description")
-
-
-def _problem(status: int, message: str) -> JSONResponse:
-    return JSONResponse(Problem(error=" ".join(message.split())).model_dump(), status_code=status)
+        return problem(500, "internal error; the terminal of the server has its description", "Backend")

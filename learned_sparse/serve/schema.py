@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from learned_sparse.core import Share as TokenShare
 from learned_sparse.inspect import Inspection, TextView, word_contributions
 
-MAX_QUERY, MAX_TEXT = 10_000, 200_000
-"""Characters of a query and of a text."""
+MAX_QUERY, MAX_TEXT, MAX_NAME = 10_000, 200_000, 1_000
+"""Characters of a query, of a text, and of the name of a system, a query or a document."""
 MAX_HITS = 100
 
 
@@ -21,8 +21,10 @@ def _not_blank(text: str) -> str:
     return text
 
 
+Name = Annotated[str, Field(max_length=MAX_NAME)]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
 QueryText = Annotated[str, Field(max_length=MAX_QUERY), AfterValidator(_not_blank)]
-Systems = Annotated[list[str], Field(min_length=1, max_length=4, description="names of systems")]
+Systems = Annotated[list[Name], Field(min_length=1, max_length=4, description="names of systems")]
 
 
 class Request(BaseModel):
@@ -37,14 +39,14 @@ class SearchRequest(Request):
     query: QueryText
     systems: Systems
     hits: int = Field(10, ge=1, le=MAX_HITS, description="documents of each system")
-    query_id: str | None = Field(None, description="judged query of this text: hits get their grades")
+    query_id: Name | None = Field(None, description="judged query of this text: hits get their grades")
 
 
 class EncodeRequest(Request):
     """A text for the encoder of a system."""
 
-    text: Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_not_blank)]
-    system: str
+    text: Annotated[Text, AfterValidator(_not_blank)]
+    system: Name
     side: Literal["query", "document"] = "document"
 
 
@@ -52,15 +54,15 @@ class ExplainRequest(Request):
     """A document of an index and a query."""
 
     query: QueryText
-    system: str
-    document: str = Field(max_length=MAX_QUERY, description="id of the document")
+    system: Name
+    document: Name = Field(description="id of the document")
 
 
 class MeasureRequest(Request):
     """A judged query, or all of them, for one or more systems."""
 
     systems: Systems
-    query_id: str | None = Field(None, description="None: the mean over all judged queries")
+    query_id: Name | None = Field(None, description="None: the mean over all judged queries")
 
 
 class SystemInfo(BaseModel):
@@ -76,11 +78,11 @@ class Overview(BaseModel):
     """What the page is over."""
 
     systems: list[SystemInfo]
-    collection: str | None
-    split: str | None
-    measures: list[str]
-    queries: int = Field(description="judged queries of the split")
     notes: list[str] = Field(description="what is missing, and why")
+    collection: str | None = None
+    split: str | None = None
+    measures: list[str] = []
+    queries: int = Field(0, description="judged queries of the split")
 
 
 class Hit(BaseModel):
@@ -162,27 +164,16 @@ class WeighedText(BaseModel):
     def of(cls, view: TextView, parts: Sequence[float] | None = None) -> WeighedText:
         """``view`` with the ``parts`` of a score that its words give."""
         scores = parts or [0.0] * len(view.words)
-        return cls(
-            id=view.id,
-            text=view.text,
-            expanded=view.expanded,
-            notes=list(view.notes),
-            words=[
-                WordOfText(start=word.start, end=word.end, sequence=word.sequence, weight=word.weight, score=score)
-                for word, score in zip(view.words, scores, strict=True)
-            ],
-            terms=[
-                WeighedTerm(
-                    term=term.term,
-                    weight=term.weight,
-                    impact=term.impact,
-                    literal=term.literal,
-                    words=_shares(view, term.sources.shares if term.sources else ()),
-                    gate=_shares(view, term.sources.gate if term.sources else ()),
-                )
-                for term in view.terms
-            ],
-        )
+        words = [WordOfText(**vars(word), score=score) for word, score in zip(view.words, scores, strict=True)]
+        terms = [
+            WeighedTerm(
+                **vars(term),
+                words=_shares(view, term.sources.shares if term.sources else ()),
+                gate=_shares(view, term.sources.gate if term.sources else ()),
+            )
+            for term in view.terms
+        ]
+        return cls(**vars(view) | {"words": words, "terms": terms})
 
 
 class SharedTerm(BaseModel):
@@ -265,6 +256,7 @@ class Problem(BaseModel):
     """Why a request was refused, in one line."""
 
     error: str
+    error_type: str = Field("Validation", description="as in text-embeddings-inference")
 
 
 def _shares(view: TextView, shares: Sequence[TokenShare]) -> list[Share]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, Side, load_encoder
+from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.inspect import IndexInspector, Inspection, TextView
 from learned_sparse.jsonvector import topic_text
 from learned_sparse.search import MaxP
@@ -33,8 +35,9 @@ class Ranking:
 class System:
     """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
 
-    def __init__(self, name: str, inspector: IndexInspector) -> None:
-        self.name = name
+    def __init__(self, name: str, index: Path, inspector: IndexInspector) -> None:
+        self.name, self.index = name, index
+        self._identity = _identity(index)
         self.model, self.scoring = inspector.model, inspector.note.scoring
         self.documents = inspector.searcher.documents
         self._inspector = inspector
@@ -67,10 +70,19 @@ class System:
         with java_thread():
             return self._inspector.text(text, side)
 
+    def encoder(self, side: Side) -> Encoder:
+        """The encoder of one side of the model."""
+        return self._inspector.encoder(side)
+
     def explain(self, query: str, document: str) -> Inspection:
         """The score of a document for a query, term by term."""
         with java_thread():
             return self._inspector.pair(Query("", query), document, {})
+
+    def check_unchanged(self) -> None:
+        """Raise if the folder holds another index by now; the open one would still be searched."""
+        if _identity(self.index) != self._identity:
+            raise LearnedSparseError(f"{self.index}: changed since the server was started; start it again")
 
     def close(self) -> None:
         """Close the index."""
@@ -101,7 +113,7 @@ def open_systems(
     """
     encoders = Encoders()
     return {
-        name: System(name, IndexInspector(index, documents=documents, load=encoders.load, **options))
+        name: System(name, index, IndexInspector(index, documents=documents, load=encoders.load, **options))
         for name, index in indexes.items()
     }
 
@@ -116,7 +128,7 @@ class Encoders:
     def load(self, checkpoint: str, side: Side = "document", *, model: str | None = None, **options: Any) -> Encoder:
         """The encoder; ``model`` is its name in error messages."""
         given = {name: value for name, value in options.items() if value is not None}
-        key = json.dumps([str(Path(checkpoint).resolve()), side, given], sort_keys=True)
+        key = json.dumps([os.path.realpath(checkpoint), side, given], sort_keys=True)
         with self._lock:
             if key not in self._loaded:
                 self._loaded[key] = load_encoder(checkpoint, side, model=model, **options)
@@ -132,6 +144,14 @@ def java_thread() -> Iterator[None]:
         yield
     finally:
         detach_thread()
+
+
+def _identity(index: Path) -> tuple[int, int] | None:
+    try:
+        status = (index / INDEX_MANIFEST).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 class UnknownNameError(LearnedSparseError):

@@ -16,6 +16,7 @@ from learned_sparse.core import Encoder
 from learned_sparse.index import build_bm25_index
 from learned_sparse.serve import systems
 from learned_sparse.serve.api import Content, create_app
+from learned_sparse.serve.guard import configured
 from learned_sparse.serve.judged import Judged
 from learned_sparse.serve.texts import Texts
 from tests.learned_sparse.inspect.explaining import DOCUMENTS, Explaining, save_index
@@ -56,8 +57,7 @@ def toy_content(folder: Path) -> Generator[Content]:
 def running(content: Content) -> Generator[str]:
     """The address of a real server in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(create_app(content), log_level="warning", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(configured(create_app(content)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

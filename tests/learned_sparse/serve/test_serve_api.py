@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
@@ -18,10 +22,11 @@ from learned_sparse.collections import write_run
 from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.lucene import Bm25Searcher
 from learned_sparse.search import ExactSearcher
-from learned_sparse.serve.api import FILES, MAX_BODY, STATIC, Content, create_app
+from learned_sparse.serve.api import FILES, STATIC, Content, create_app
+from learned_sparse.serve.guard import MAX_BODY
 from learned_sparse.serve.texts import Texts
 from tests.learned_sparse.inspect.explaining import DOCUMENTS, EXPANSION, Explaining, vectors
-from tests.learned_sparse.serve.serving import AGAIN, GRADES, LOADED, QUERIES, SCRIPT, toy_content
+from tests.learned_sparse.serve.serving import AGAIN, GRADES, LOADED, QUERIES, SCRIPT, running, toy_content
 
 pytestmark = pytest.mark.jvm
 QUERY = "hives and rash"
@@ -149,6 +154,9 @@ SEARCH = {"query": "a", "systems": ["words"]}
         ("/search", SEARCH | {"systems": ["word"]}, 404, "no system 'word'; did you mean 'words'?"),
         ("/search", SEARCH | {"query_id": "q9"}, 404, "no query 'q9'"),
         ("/encode", {"text": "a", "system": "words", "side": "left"}, 422, "side: Input should be 'query'"),
+        ("/search", SEARCH | {"systems": ["w" * 1_001]}, 422, "systems.0: String should have at most 1000 characters"),
+        ("/search", SEARCH | {"query_id": "q" * 1_001}, 422, "query_id: String should have at most 1000 characters"),
+        ("/explain", {"query": "a", "system": "w" * 1_001, "document": "d"}, 422, "system: String should have at most"),
         ("/explain", {"query": "a", "system": "words", "document": "d11"}, 400, "no document 'd11'; next ids: 'd2'"),
         ("/measure", {"systems": ["words"], "query_id": "q\n9"}, 404, "no query 'q\\n9'"),
         ("/nothing", {}, 404, "Not Found"),
@@ -158,7 +166,7 @@ SEARCH = {"query": "a", "systems": ["words"]}
 def test_bad_requests(client: TestClient, path: str, body: Any, status: int, message: str) -> None:
     response = client.post(path, json=body)
     assert response.status_code == status
-    assert list(response.json()) == ["error"]
+    assert list(response.json()) == ["error", "error_type"]
     assert message in response.json()["error"]
     assert "\n" not in response.json()["error"]
 
@@ -173,7 +181,7 @@ def test_bad_requests(client: TestClient, path: str, body: Any, status: int, mes
 )
 def test_requests_that_are_no_text(client: TestClient, request_body: bytes, status: int, message: str) -> None:
     response = client.post("/search", content=request_body, headers={"Content-Type": "application/json"})
-    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert (response.status_code, list(response.json())) == (status, ["error", "error_type"])
     assert message in response.json()["error"]
 
 
@@ -211,15 +219,18 @@ def test_the_page_is_three_files_of_the_package(client: TestClient) -> None:
 
 def test_the_description_of_the_api(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert set(paths) == {"/systems", "/queries", "/search", "/encode", "/explain", "/measure"}
+    assert set(paths) == {
+        "/systems", "/queries", "/search", "/encode", "/explain", "/measure", "/embed_sparse", "/{side}/embed_sparse",
+        "/info", "/{side}/info",
+    }  # fmt: skip
     for methods in paths.values():
         (operation,) = methods.values()
         assert operation["description"]
         good, refusal = (
-            operation["responses"][status]["content"]["application/json"]["schema"]["$ref"] for status in ("200", "4XX")
+            operation["responses"][status]["content"]["application/json"]["schema"] for status in ("200", "4XX")
         )
         assert good != refusal
-        assert refusal.endswith("/Problem")
+        assert refusal["$ref"].endswith("/Problem")
 
 
 def test_eight_threads_get_the_same_answers(client: TestClient) -> None:
@@ -256,6 +267,48 @@ def test_without_judged_queries_and_texts(content: Content) -> None:
     assert client.get("/queries").status_code == 404
 
 
+def test_no_folder_in_an_error(client: TestClient, content: Content) -> None:
+    response = client.post("/explain", json={"query": "a", "system": "words", "document": "d11"})
+    assert response.json()["error"].startswith("words: no document 'd11'")
+    assert str(content.systems["words"].index.parent) not in response.text
+
+
+def test_an_index_that_is_made_again(tmp_path: Path) -> None:
+    """The open index would still be searched, so the server says that the folder holds another one."""
+    with toy_content(tmp_path) as content:
+        client = TestClient(create_app(content))
+        assert client.post("/search", json=SEARCH).status_code == 200
+        shutil.copytree(content.systems["words"].index, tmp_path / "other")
+        shutil.rmtree(content.systems["words"].index)
+        (tmp_path / "other").rename(content.systems["words"].index)
+        refused = client.post("/search", json=SEARCH)
+        assert (refused.status_code, "words: changed" in refused.json()["error"]) == (400, True)
+
+
+def test_measuring_leaves_threads_to_others(content: Content, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While more requests measure than the server has threads, others are answered."""
+    finish = threading.Event()
+    monkeypatch.setattr(content.judged, "measure_all", lambda _: (finish.wait(30), {})[1])
+    with running(content) as address, ThreadPoolExecutor(50) as pool:
+        measuring = [
+            pool.submit(httpx2.post, f"{address}measure", json={"systems": ["words"]}, timeout=60) for _ in range(50)
+        ]
+        try:
+            time.sleep(1)
+            assert httpx2.get(f"{address}systems", timeout=10).status_code == 200
+        finally:
+            finish.set()
+        assert {future.result().status_code for future in measuring} == {200}
+
+
+def test_systems_embed_too(client: TestClient) -> None:
+    """The first system with an encoder is the default; plain text has none."""
+    (row,) = client.post("/embed_sparse", json={"inputs": "hives are"}).json()
+    assert [value["value"] for value in row] == list(Explaining().encode(["hives are"]).row(0).values())
+    assert client.get("/info").json()["model_id"] == "words"
+    assert client.post("/embed_sparse?system=bm25", json={"inputs": "hives"}).status_code == 404
+
+
 def test_an_internal_error_shows_no_details(content: Content, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content.systems["words"], "search", lambda *_: 1 / 0)
     client = TestClient(create_app(content), raise_server_exceptions=False)
@@ -263,6 +316,7 @@ def test_an_internal_error_shows_no_details(content: Content, monkeypatch: pytes
     assert response.status_code == 500
     assert "ZeroDivisionError" not in response.text
     assert "internal error" in response.json()["error"]
+    assert "content-security-policy" in response.headers
 
 
 def test_texts_keep_the_first_document_of_an_id() -> None:

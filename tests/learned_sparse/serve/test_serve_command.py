@@ -6,13 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from encoders.encoding import new_model, save_checkpoint
 from learned_sparse.collections import read_documents
 from learned_sparse.core import LearnedSparseError
+from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import IndexNote, build_bm25_index, build_index, encoded_files
 from learned_sparse.serve import __main__ as serve
 from tests.learned_sparse.encoded_folder import write_folder
@@ -25,13 +29,11 @@ def refused(*arguments: str | Path) -> str:
     return str(error.value)
 
 
-@pytest.mark.jvm
-def test_a_server_on_a_free_port(tmp_path: Path) -> None:
-    """Indexes of a collection, with its texts and its judged queries; Ctrl-C ends the server."""
-    toy = save_collection(tmp_path / "toy", ["dev", "test"])
-    index = tmp_path / "bm25"
-    build_bm25_index(read_documents(toy / "corpus.jsonl"), index)
-    words = ["-m", "learned_sparse.serve", "--index", str(index), "--collection", str(toy), "--port", "0"]
+@contextmanager
+def started(*arguments: str | Path) -> Generator[tuple[str, list[str]]]:
+    """The first line of a server, and its messages once Ctrl-C has ended it."""
+    words = ["-m", "learned_sparse.serve", *map(str, arguments), "--port", "0"]
+    messages: list[str] = []
     with subprocess.Popen(
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -39,13 +41,24 @@ def test_a_server_on_a_free_port(tmp_path: Path) -> None:
         assert process.stderr
         line = process.stdout.readline()
         assert line.startswith("http://127.0.0.1:"), process.stderr.read()
+        yield line, messages
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        messages += process.stderr.read().splitlines()
+
+
+@pytest.mark.jvm
+def test_a_server_on_a_free_port(tmp_path: Path) -> None:
+    """Indexes of a collection, with its texts and its judged queries; Ctrl-C ends the server."""
+    toy = save_collection(tmp_path / "toy", ["dev", "test"])
+    index = tmp_path / "bm25"
+    build_bm25_index(read_documents(toy / "corpus.jsonl"), index)
+    with started("--index", index, "--collection", toy) as (line, messages):
         address = line.split()[0]
         overview = httpx2.get(f"{address}systems").json()
         body = {"query": "python file", "systems": ["bm25"], "query_id": "q0"}
         hits = httpx2.post(f"{address}search", json=body).json()["rankings"][0]["hits"]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert "Traceback" not in process.stderr.read()
+    assert "Traceback" not in "".join(messages)
     assert line.endswith(" shows bm25; Ctrl-C ends it\n")
     assert overview["systems"] == [{"name": "bm25", "model": "BM25", "scoring": "bm25-text", "documents": 12}]
     assert (overview["split"], overview["queries"], overview["notes"]) == ("test", 12, [])
@@ -61,6 +74,43 @@ def test_names_of_indexes(tmp_home: Path, tmp_path: Path) -> None:
     assert list(serve._indexes(serve.parser().parse_args(["--model", "a"]))) == ["a"]
     folders = [str(tmp_path / "x" / "index"), str(tmp_path / "y" / "index"), str(tmp_path / "z")]
     assert list(serve._indexes(serve.parser().parse_args(["--index", *folders, folders[0]]))) == [*folders[:2], "z"]
+    named = serve._indexes(serve.parser().parse_args(["--index", f"first={folders[0]}", *folders[1:]]))
+    assert {name: str(folder) for name, folder in named.items()} == dict(
+        zip(["first", "index", "z"], folders, strict=True)
+    )
+    (tmp_path / "k=2").mkdir()
+    assert list(serve._indexes(serve.parser().parse_args(["--index", str(tmp_path / "k=2")]))) == ["k=2"]
+    assert "two are called 'z'" in refused("--index", f"z={folders[0]}", f"z={folders[2]}")
+
+
+def test_checkpoints_without_an_index(tmp_path: Path, tiny_bert: Path) -> None:
+    """Encoders alone, by name; no page, no search."""
+    save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
+    with started("--checkpoint", tmp_path / "checkpoint", f"second={tmp_path / 'checkpoint'}") as (line, _):
+        address = line.split()[0]
+        rows = httpx2.post(f"{address}embed_sparse?system=second", json={"inputs": ["hives", "rash"]}).json()
+        name = httpx2.get(f"{address}info").json()["model_id"]
+        page = httpx2.get(address).status_code
+    assert line.endswith(" encodes by checkpoint, second; Ctrl-C ends it\n")
+    assert (len(rows), all(rows), name, page) == (2, True, "checkpoint", 404)
+    assert "no such" in refused("--checkpoint", tmp_path / "none", "--port", "0")
+
+
+@pytest.mark.jvm
+def test_judged_queries_of_the_recorded_collection(tmp_path: Path, tiny_bert: Path) -> None:
+    """The manifest records the folder of the collection, whose name alone would not find it."""
+    save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
+    toy = save_collection(tmp_path / "toy", ["dev", "test"])
+    vectors, index = tmp_path / "vectors", tmp_path / "index"
+    words = ["--model", "m", "--checkpoint", tmp_path / "checkpoint", "--collection", toy, "--output", vectors]
+    encode.main([*map(str, words), "--dtype", "fp32", "--device", "cpu"])
+    build_index(encoded_files([vectors]), index)
+    with started("--index", f"mine={index}", "--split", "dev") as (line, messages):
+        overview = httpx2.get(f"{line.split()[0]}systems").json()
+    assert [system["name"] for system in overview["systems"]] == ["mine"]
+    assert (overview["collection"], overview["split"], overview["queries"]) == ("toy", "dev", 12)
+    assert overview["notes"] == []
+    assert not [message for message in messages if "no judged queries" in message]
 
 
 def test_what_is_refused(tmp_home: Path, tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""What arrives over a socket: long and slow bodies, half requests, host names; and how soon an answer leaves."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from learned_sparse.serve import __main__ as serve
+from learned_sparse.serve import guard
+from learned_sparse.serve.api import Content, create_app
+from tests.learned_sparse.serve.serving import running
+
+HEAD = b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A server without systems that waits one second for headers and for bodies."""
+    monkeypatch.setattr(guard, "HEADER_SECONDS", 1)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 1)
+    with running(Content(systems={})) as url:
+        parts = urlsplit(url)
+        assert parts.hostname
+        assert parts.port
+        yield parts.hostname, parts.port
+
+
+def answer(client: socket.socket, sent: bytes) -> bytes:
+    """The first bytes of the answer to ``sent``; empty if the server closes the connection."""
+    client.settimeout(10)
+    client.sendall(sent)
+    return client.recv(65_536)
+
+
+def test_a_chunked_body_is_refused_while_it_is_read(address: tuple[str, int]) -> None:
+    chunk = b"%x\r\n%b\r\n" % (2**20, bytes(2**20))
+    with socket.create_connection(address) as client:
+        status = answer(client, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + 5 * chunk).split(b"\r\n")[0]
+    assert b" 413 " in status
+
+
+def test_a_body_that_does_not_arrive(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as client:
+        assert b" 408 " in answer(client, HEAD + b"Content-Length: 100\r\n\r\nhalf").split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("before", [b"", HEAD + b"Content-Length: 2\r\n\r\n{}"])
+def test_half_a_request_is_closed(address: tuple[str, int], before: bytes) -> None:
+    """At the start of a connection, and after an answer; bytes that trickle in keep nothing open."""
+    with socket.create_connection(address) as client:
+        if before:
+            assert answer(client, before).startswith(b"HTTP/1.1 ")
+        started = time.monotonic()
+        client.settimeout(0.2)
+        client.sendall(HEAD)
+        while True:
+            try:
+                assert client.recv(1) == b""
+            except TimeoutError:
+                assert time.monotonic() < started + 10
+                client.sendall(b"X")
+                continue
+            except ConnectionResetError:
+                pass
+            break
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("[", 400), ("[::1", 400), ("", 403), ("elsewhere.example", 403), ("LocalHost:1", 200), ("[::1]:80", 200)],
+)
+def test_host_names(host: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Names that the server was not started for are refused: their pages may resolve to this machine."""
+    from fastapi.testclient import TestClient
+
+    client = TestClient(create_app(Content(systems={}), hosts=["localhost", "::1"]))
+    response = client.get("/openapi.json", headers={"Host": host})
+    assert response.status_code == status
+    assert response.headers["x-content-type-options"] == "nosniff"
+    if status != 200:
+        assert host in response.json()["error"]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        *((host, True) for host in ("127.0.0.1", "LOCALHOST", "127.1")),
+        pytest.param("[::1]", True, marks=pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6")),
+        ("", False),
+    ],
+)
+def test_who_can_reach_the_server(host: str, loopback: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Only the addresses of this machine check names; all others warn."""
+    with serve._socket(host, 0) as listener:
+        hosts = serve._hosts(host, listener)
+    assert (hosts is not None, bool(caplog.records)) == (loopback, not loopback)
+    assert not loopback or {host.strip("[]").lower(), "localhost", "127.0.0.1"} <= set(hosts or ())
+
+
+def test_an_answer_leaves_at_once() -> None:
+    """An answer is several writes: with Nagle's algorithm the second waits 40 ms for an acknowledgement."""
+    with serve._socket("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
