@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from learned_sparse.encode import write_vectors
     from learned_sparse.index import build_index
     from learned_sparse.jsonvector import read_vectors
-    from learned_sparse.lucene import ImpactSearcher
+    from learned_sparse.lucene import ImpactSearcher, LuceneImpactSearcher, start_jvm
     from learned_sparse.search import ExactSearcher, QueryEncoder
 
 _MODULES = {
@@ -37,6 +37,7 @@ _MODULES = {
     "ExactSearcher": "search",
     "ImpactSearcher": "lucene",
     "LearnedSparseError": "core",
+    "LuceneImpactSearcher": "lucene",
     "Quantizer": "core",
     "Query": "core",
     "QueryEncoder": "search",
@@ -45,6 +46,7 @@ _MODULES = {
     "load_collection": "collections",
     "load_encoder": "core",
     "read_vectors": "jsonvector",
+    "start_jvm": "lucene",
     "write_vectors": "encode",
 }
 
@@ -55,6 +57,7 @@ __all__ = [
     "ExactSearcher",
     "ImpactSearcher",
     "LearnedSparseError",
+    "LuceneImpactSearcher",
     "Quantizer",
     "Query",
     "QueryEncoder",
@@ -64,6 +67,7 @@ __all__ = [
     "load_collection",
     "load_encoder",
     "read_vectors",
+    "start_jvm",
     "write_vectors",
 ]
 
