@@ -49,7 +49,8 @@ def load_encoder(
 
     - ``model``: name for error messages.
     - ``device``: ``cpu``, ``cuda``, ``cuda:1``, ...
-    - ``dtype``: ``fp32``, ``bf16`` or ``fp16``; None: that of ``LEARNED_SPARSE_DTYPE``, else the fastest on the device.
+    - ``dtype``: ``fp32``, ``bf16`` or ``fp16``; None: that of ``LEARNED_SPARSE_DTYPE``, else ``fp32`` for queries, so
+      that their impacts do not depend on their batch, and the fastest on the device for documents.
     - ``max_length``: tokens at which texts are truncated.
     - ``top_k``: number of terms kept per text; None keeps all.
     - ``batch_size``: texts (``32``) or tokens (``"4096t"``) of one forward pass.

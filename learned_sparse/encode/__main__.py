@@ -43,21 +43,30 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _report(manifest: Manifest, source: Source, seconds: float) -> None:
-    counts = manifest.counts
+    counts, dtype = manifest.counts, manifest.encoder.get("dtype")
     texts = f"segments of {counts.segmented:,} documents" if counts.segmented else manifest.kind
     print(f"{counts.written:,} {texts} of {source.name} by {manifest.model} ({manifest.checkpoint})")
     details = {
         "with an empty vector (kept)": counts.empty_vectors,
         "without text, a part of these": counts.empty_texts,
         "with expanded text": counts.expanded,
-        "truncated at the maximum length": counts.truncated,
         "in other shards": counts.other_shards,
         **{f"lines skipped: {reason}": count for reason, count in manifest.counts.skipped.items()},
         "impacts clipped": counts.clipped,
         "weights rounded to 0": counts.lost_to_rounding,
         "weights of terms that Lucene cannot hold, left out": counts.unwritable,
     }
-    print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all")
+    computed = f", computed in {dtype}" if dtype else ""
+    reference = "" if dtype in {None, "fp32"} else " (--dtype fp32 for the reference)"
+    print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all{computed}{reference}")
+    if counts.truncated:
+        longest = manifest.environment.get("longest_input")
+        limit = f"--max-length; this model can read {longest:,}" if longest else "--max-length"
+        unit = "segments" if counts.segmented else manifest.kind
+        print(
+            f"  {counts.truncated:,} of {counts.written:,} {unit} truncated at {manifest.encoder.get('max_length')} "
+            f"tokens ({limit})"
+        )
     for detail, count in details.items():
         if count:
             print(f"  {count:,} {detail}")
