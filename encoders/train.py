@@ -6,10 +6,11 @@ import shlex
 from pathlib import Path
 
 from learned_sparse.collections import add_bad_line_option
-from learned_sparse.core import CommandParser, LearnedSparseError, checkpoint_folder
+from learned_sparse.core import CommandParser, LearnedSparseError, checkpoint_folder, resumes
 from learned_sparse.distribute import Engine, add_engine_options
 
 
+@resumes("go on with --resume (a cross-encoder starts again)")
 def main(argv: list[str] | None = None) -> int:
     """Train a model by a recipe. A stopped or killed run goes on with --resume and ends with the same weights."""
     from encoders.training import load_recipe, recipe_names

@@ -216,8 +216,9 @@ def _stated_length(folder: Path) -> int | None:
     """Tokens of a masked-LM as sentence-transformers read it: ``max_seq_length``, else the limit of the tokenizer."""
     recorded = _mapping(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
     length = recorded or _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
-    stated = isinstance(length, int | float) and length < _UNLIMITED
-    return int(min(length, _positions(folder))) if stated else None
+    if not isinstance(length, int | float) or length >= _UNLIMITED:
+        return None
+    return int(min(length, _positions(folder)))
 
 
 def _static_length(folder: Path) -> int:

@@ -7,7 +7,7 @@ import json
 import shlex
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, LearnedSparseError, positive, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, positive, resumes, run_main
 
 EPILOG = """\
 Scored are the first hits of the runs and all relevant documents, for each query of the split that has one. The output
@@ -21,6 +21,7 @@ examples:
 """
 
 
+@resumes("go on with --resume")
 def main(argv: list[str] | None = None) -> int:
     """Score all pairs and print their number."""
     options = _parser().parse_args(argv)

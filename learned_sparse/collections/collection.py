@@ -120,7 +120,8 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
       manifests hold: ``ir_datasets--beir--scifact``.
 
     A name that ships with the package and is also a folder in the current one is an error, unless ``data`` is given or
-    the folder is the one below ``$LEARNED_SPARSE_DATA``; ``./scifact`` always means the folder.
+    the folder is the one below ``$LEARNED_SPARSE_DATA``; ``./scifact`` always means the folder. ``pydoc``, the default
+    of many commands, always means the embedded collection.
     """
     name = str(name)
     path = Path(name)
@@ -133,7 +134,7 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
     if _exists(path) and path.is_dir():
         if name not in descriptions():
             return Collection(describe_folder(path), path, on_bad_line)
-        if data is None and path.resolve() != (data_root() / name).resolve():
+        if data is None and name != "pydoc" and path.resolve() != (data_root() / name).resolve():
             raise LearnedSparseError(
                 f"{name}: a collection of the package and a folder here; write ./{name} for the folder, or run the "
                 "command in another folder for the collection of the package"

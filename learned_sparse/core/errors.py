@@ -52,6 +52,10 @@ MAX_SUGGESTIONS = 5
 """Longer words that are suggested for the beginning of a word."""
 
 
+Command = Callable[[list[str] | None], int]
+"""The ``main`` function of a command."""
+
+
 class LearnedSparseError(Exception):
     """An error that the user can correct: the message names the file, the problem and a way out.
 
@@ -116,6 +120,15 @@ def wrong_path(path: Path, wanted: str, way_out: str, what: str = "folder") -> L
     return LearnedSparseError(f"{path}: {kind}{', ' if kind else ''}not {wanted}; {way_out}")
 
 
+def refuse_text(query: object) -> None:
+    """Raise if ``query`` is a text where ``{term: impact}`` is expected."""
+    if isinstance(query, str):
+        raise LearnedSparseError(
+            f"a query is {{term: impact}}, not a text: search(queries.encode({query[:60]!r})), with queries = "
+            "QueryEncoder.from_index(INDEX)"
+        )
+
+
 def progress_bar(items: Iterable[Any] | None, description: str, unit: str, total: int | None = None) -> Any:
     """``items`` under a progress bar, or without items a bar to ``update``; shown only if standard error is a terminal.
 
@@ -126,7 +139,17 @@ def progress_bar(items: Iterable[Any] | None, description: str, unit: str, total
     return tqdm(items, desc=description, unit=f" {unit}", total=total, disable=None, leave=False, dynamic_ncols=True)
 
 
-def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
+def resumes(way_on: str) -> Callable[[Command], Command]:
+    """Decorator of the ``main`` of a command that can be continued: ``way_on`` is printed after Ctrl-C."""
+
+    def mark(main: Command) -> Command:
+        vars(main)["way_on"] = way_on
+        return main
+
+    return mark
+
+
+def run_main(main: Command) -> NoReturn:
     """Run the ``main`` function of a command on ``sys.argv`` and exit with the status it returns.
 
     Messages of our loggers (level INFO and above) go to standard error as plain lines. ``LearnedSparseError``, errors
@@ -143,7 +166,8 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
     except LearnedSparseError as error:
         status = _report(str(error))
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        way_on = vars(main).get("way_on")
+        print(f"interrupted; {way_on}" if way_on else "interrupted", file=sys.stderr)
         status = 130
     except BrokenPipeError:
         status = 141

@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 
-from learned_sparse.core import default_checkpoint, locked, progress_bar
+from learned_sparse.core import default_checkpoint, locked, progress_bar, resumes
 from learned_sparse.distribute import Engine
 from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
@@ -19,6 +19,7 @@ from learned_sparse.jsonvector import ENCODED, MANIFEST, TOPICS, Manifest
 _log = logging.getLogger(__name__)
 
 
+@resumes("go on with --resume")
 def main(argv: list[str] | None = None) -> int:
     """Encode, and print counts and output files."""
     options = parse_arguments(argv)
