@@ -11,6 +11,7 @@ from __future__ import annotations
 from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_encoder, without_empty_texts
 from learned_sparse.core.errors import (
     LearnedSparseError,
+    counted,
     did_you_mean,
     folder_kind,
     interrupts_later,
@@ -98,6 +99,7 @@ __all__ = [
     "check_name",
     "check_weights",
     "checkpoint_folder",
+    "counted",
     "default_checkpoint",
     "did_you_mean",
     "encode_texts",

@@ -129,6 +129,16 @@ def refuse_text(query: object) -> None:
         )
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "document"), counted(1200, "document"), counted(2, "query")
+    ('1 document', '1,200 documents', '2 queries')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def progress_bar(items: Iterable[Any] | None, description: str, unit: str, total: int | None = None) -> Any:
     """``items`` under a progress bar, or without items a bar to ``update``; shown only if standard error is a terminal.
 

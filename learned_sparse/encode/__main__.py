@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 
-from learned_sparse.core import default_checkpoint, locked, progress_bar, resumes
+from learned_sparse.core import counted, default_checkpoint, locked, progress_bar, resumes
 from learned_sparse.distribute import Engine
 from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
@@ -45,32 +45,32 @@ def main(argv: list[str] | None = None) -> int:
 
 def _report(manifest: Manifest, source: Source, seconds: float) -> None:
     counts, dtype = manifest.counts, manifest.encoder.get("dtype")
-    texts = f"segments of {counts.segmented:,} documents" if counts.segmented else manifest.kind
-    print(f"{counts.written:,} {texts} of {source.name} by {manifest.model} ({manifest.checkpoint})")
+    unit = "segment" if counts.segmented else "query" if manifest.kind == "queries" else "document"
+    written = counted(counts.written, unit)
+    whole = f" of {counted(counts.segmented, 'document')}" if counts.segmented else ""
+    print(f"{written}{whole} of {source.name} by {manifest.model} ({manifest.checkpoint})")
     details = {
         "with an empty vector (kept)": counts.empty_vectors,
         "without text, a part of these": counts.empty_texts,
         "with expanded text": counts.expanded,
         "in other shards": counts.other_shards,
-        **{f"lines skipped: {reason}": count for reason, count in manifest.counts.skipped.items()},
-        "impacts clipped": counts.clipped,
-        "weights rounded to 0": counts.lost_to_rounding,
-        "weights of terms that Lucene cannot hold, left out": counts.unwritable,
     }
     computed = f", computed in {dtype}" if dtype else ""
     reference = "" if dtype in {None, "fp32"} else " (--dtype fp32 for the reference)"
     print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all{computed}{reference}")
     if counts.truncated:
-        longest = manifest.environment.get("longest_input")
+        longest, length = manifest.environment.get("longest_input"), manifest.encoder.get("max_length")
         limit = f"--max-length; this model can read {longest:,}" if longest else "--max-length"
-        unit = "segments" if counts.segmented else manifest.kind
-        print(
-            f"  {counts.truncated:,} of {counts.written:,} {unit} truncated at {manifest.encoder.get('max_length')} "
-            f"tokens ({limit})"
-        )
+        print(f"  {counts.truncated:,} of {written} truncated at {length} tokens ({limit})")
     for detail, count in details.items():
         if count:
             print(f"  {count:,} {detail}")
+    lines = [(count, "line", f"skipped: {reason}") for reason, count in counts.skipped.items()]
+    lines += [(counts.clipped, "impact", "clipped"), (counts.lost_to_rounding, "weight", "rounded to 0")]
+    lines += [(counts.unwritable, "weight", "of terms that Lucene cannot hold, left out")]
+    for count, noun, detail in lines:
+        if count:
+            print(f"  {counted(count, noun)} {detail}")
     if manifest.kind == "queries":
         print(f"  topics    {source.output / TOPICS}   (--topics, without --encoder)")
         print(f"  encoded   {source.output / ENCODED} (--encoder, with the original topics)")

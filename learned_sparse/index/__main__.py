@@ -14,7 +14,15 @@ from learned_sparse.collections import (
     read_documents,
     with_progress,
 )
-from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, index_folder, positive, run_main
+from learned_sparse.core import (
+    CommandParser,
+    LearnedSparseError,
+    counted,
+    encoded_folders,
+    index_folder,
+    positive,
+    run_main,
+)
 from learned_sparse.distribute import Engine, add_engine_options
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
@@ -194,8 +202,8 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path, engine: 
     if not vectors.manifests:
         print(f"not verified: {UNVERIFIED}; name the encoder of queries with --checkpoint, or search encoded queries")
     return (
-        f"{note.facts['documents']:,} documents, {note.facts['postings']:,} postings; the counts equal those of the "
-        f"files, and so do all impacts of {note.facts['verified_documents']:,} sampled documents"
+        f"{counted(note.facts['documents'], 'document')}, {note.facts['postings']:,} postings; the counts equal those "
+        f"of the files, and so do all impacts of {note.facts['verified_documents']:,} sampled documents"
     )
 
 
@@ -218,7 +226,7 @@ def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> s
     indexed = build_bm25_index(
         documents, index, threads=options.threads, overwrite=options.overwrite, heap=options.heap
     )
-    return f"{indexed:,} documents of plain text for BM25"
+    return f"{counted(indexed, 'document')} of plain text for BM25"
 
 
 if __name__ == "__main__":

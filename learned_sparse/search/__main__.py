@@ -16,6 +16,7 @@ from learned_sparse.core import (
     Quantizer,
     Query,
     add_set_option,
+    counted,
     encoded_folders,
     index_folder,
     parse_changes,
@@ -112,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
         write_run(output, shown, output_format=options.output_format)
     empty = sum(not query.text.strip() for query in queries)
     without_text = f" ({empty:,} without text)" if empty else ""
-    print(f"{output}: {len(queries):,} queries{without_text}, {len(without_hits):,} without a hit")
+    print(f"{output}: {counted(len(queries), 'query')}{without_text}, {len(without_hits):,} without a hit")
     for name in without_hits[:10]:
         print(f"  without a hit: {name}")
     if options.output_format == "trec":
