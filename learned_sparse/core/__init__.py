@@ -8,6 +8,7 @@ and memory.
 
 from __future__ import annotations
 
+from learned_sparse.core.commands import command_line, command_list
 from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_encoder, without_empty_texts
 from learned_sparse.core.errors import (
     LearnedSparseError,
@@ -99,6 +100,8 @@ __all__ = [
     "check_name",
     "check_weights",
     "checkpoint_folder",
+    "command_line",
+    "command_list",
     "counted",
     "default_checkpoint",
     "did_you_mean",
