@@ -8,7 +8,7 @@ and memory.
 
 from __future__ import annotations
 
-from learned_sparse.core.commands import command_line, command_list
+from learned_sparse.core.commands import command_line, command_list, print_next
 from learned_sparse.core.encoder import Encoder, Side, Word, encode_texts, load_encoder, without_empty_texts
 from learned_sparse.core.errors import (
     LearnedSparseError,
@@ -123,6 +123,7 @@ __all__ = [
     "parse",
     "parse_changes",
     "positive",
+    "print_next",
     "processors",
     "progress_bar",
     "queries_folder",

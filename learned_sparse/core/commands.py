@@ -15,15 +15,20 @@ from learned_sparse.core.errors import Command
 from learned_sparse.core.settings import CommandParser
 
 
-def command_line(module: str, words: str = "") -> str:
-    """``python -m MODULE WORDS``, with the path of this Python if another one, or none, is ``python`` on PATH."""
+def command_line(words: str) -> str:
+    """``python -m WORDS``, with the path of this Python if ``python`` on PATH is another one or there is none."""
     path, here = Path(sys.executable), Path.cwd()
     first = shutil.which("python")
     if first and Path(first).parent == path.parent:
         python = "python"
     else:
         python = shlex.quote(os.fspath(path.relative_to(here) if path.is_relative_to(here) else path))
-    return f"{python} -m {module} {words}".rstrip()
+    return f"{python} -m {words}"
+
+
+def print_next(words: str) -> None:
+    """Print the command that usually follows the one that ends here."""
+    print(f"next: {command_line(words)}")
 
 
 def command_list(package: str) -> Command:
@@ -35,7 +40,7 @@ def command_list(package: str) -> Command:
         width = max(map(len, commands))
         for module, purpose in commands.items():
             print(f"{module:{width}}  {purpose}")
-        print(f"\nOptions of a command: {command_line('MODULE', '--help')}")
+        print(f"\nOptions of a command: {command_line('MODULE --help')}")
         return 0
 
     return main

@@ -210,6 +210,10 @@ def unwritable(path: str | Path, error: BaseException) -> LearnedSparseError:
 
 def _message(error: Exception) -> str | None:
     """The message about an error that is the user's to solve."""
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in LOGGERS:
+        from learned_sparse import missing_package
+
+        return missing_package(error)
     if "java.lang.OutOfMemoryError" in str(error):
         return "Java ran out of memory; give it more with --heap or LEARNED_SPARSE_JAVA_HEAP"
     lack = "out of memory|can't allocate memory|can't start new thread|could not create a primitive$"  # oneDNN's

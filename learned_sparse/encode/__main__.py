@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 
-from learned_sparse.core import counted, default_checkpoint, locked, progress_bar, resumes
+from learned_sparse.core import counted, default_checkpoint, locked, print_next, progress_bar, resumes
 from learned_sparse.distribute import Engine
 from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         else:
             manifest = encode_with_ray(options, checkpoint, source, engine, progress=progress.update)
     _report(manifest, source, time.monotonic() - started)
-    print(f"next: python -m learned_sparse.{_next_command(options, source)}")
+    print_next(f"learned_sparse.{_next_command(options, source)}")
     return 0
 
 

@@ -21,6 +21,7 @@ from learned_sparse.core import (
     encoded_folders,
     index_folder,
     positive,
+    print_next,
     run_main,
 )
 from learned_sparse.distribute import Engine, add_engine_options
@@ -117,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
         return _verify(options, collection.name, index)
     summary = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection.name, index, engine)
     print(f"{index}: {summary}")
-    print(f"next: python -m learned_sparse.{shlex.join(_next_command(options, collection, index))}")
+    print_next(f"learned_sparse.{shlex.join(_next_command(options, collection, index))}")
     return 0
 
 

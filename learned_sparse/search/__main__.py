@@ -21,6 +21,7 @@ from learned_sparse.core import (
     index_folder,
     parse_changes,
     positive,
+    print_next,
     progress_bar,
     run_file,
     run_main,
@@ -117,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in without_hits[:10]:
         print(f"  without a hit: {name}")
     if options.output_format == "trec":
-        print(f"next: python -m eval.evaluate {shlex.join(_evaluation(options, collection, output))}")
+        print_next(f"eval.evaluate {shlex.join(_evaluation(options, collection, output))}")
     return 0
 
 
