@@ -65,23 +65,27 @@ def load_encoder(
     folder = locate(checkpoint, revision)
     notes = read_notes(folder)
     name = f"{model or checkpoint} ({side})"
+    encoder: CheckpointEncoder | BagOfWordsEncoder
     if side in notes.bags:
-        return _load_bag_of_words(folder, notes, side, name, max_length=max_length, top_k=top_k, settings=settings)
-    from encoders.encoding.encoder import load_checkpoint_encoder
+        encoder = _load_bag_of_words(folder, notes, side, name, max_length=max_length, top_k=top_k, settings=settings)
+    else:
+        from encoders.encoding.encoder import load_checkpoint_encoder
 
-    return load_checkpoint_encoder(
-        folder,
-        notes,
-        side,
-        name,
-        device=device,
-        dtype=dtype,
-        max_length=max_length,
-        top_k=top_k,
-        batch_size=batch_size,
-        settings=settings,
-        compile=compile,
-    )
+        encoder = load_checkpoint_encoder(
+            folder,
+            notes,
+            side,
+            name,
+            device=device,
+            dtype=dtype,
+            max_length=max_length,
+            top_k=top_k,
+            batch_size=batch_size,
+            settings=settings,
+            compile=compile,
+        )
+    encoder.checkpoint = None if revision else checkpoint
+    return encoder
 
 
 def _load_bag_of_words(

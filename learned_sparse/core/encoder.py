@@ -56,6 +56,8 @@ class Encoder(Protocol):
     ``architecture`` (a name), ``scoring`` (``"impact"``, the default, or ``"bm25"``), ``max_length``, ``top_k`` and
     ``dtype``.
     """
+    checkpoint: str | None = None
+    """Folder or Hub id that the encoder was loaded from, for the manifest; a search loads the query side from there."""
     quantizer: Quantizer | None = None
     """Converts weights to impacts; None to calibrate a quantiser on the first documents."""
     uses_expanded: bool = False

@@ -14,6 +14,7 @@ from encoders.backbone import device
 from encoders.backbone.hidden_states import HEAD
 from encoders.checkpoints import NOTES
 from encoders.encoding import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
+from learned_sparse import Document, QueryEncoder, build_index, load_encoder, write_vectors
 from learned_sparse.core import LearnedSparseError, read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.encode.__main__ import main as encode
@@ -202,3 +203,12 @@ def test_the_encode_command_says_what_it_did(
     queries = capsys.readouterr().out
     assert "computed in fp32\n" in queries
     assert "2 of 3 queries truncated at 6 tokens" in queries
+
+
+@pytest.mark.jvm
+def test_an_index_made_in_python_finds_its_query_encoder(tiny_bert: Path, tmp_path: Path) -> None:
+    documents = [Document(f"d{number}", text) for number, text in enumerate(TEXTS)]
+    write_vectors(tmp_path / "vectors", documents, load_encoder(str(tiny_bert)))
+    build_index(tmp_path / "vectors", tmp_path / "index")
+    queries = QueryEncoder.from_index(tmp_path / "index")
+    assert queries.encode_batch(TEXTS) == QueryEncoder(str(tiny_bert)).encode_batch(TEXTS)
