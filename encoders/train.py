@@ -6,10 +6,11 @@ import shlex
 from pathlib import Path
 
 from learned_sparse.collections import add_bad_line_option
-from learned_sparse.core import CommandParser, LearnedSparseError, checkpoint_folder
+from learned_sparse.core import CommandParser, LearnedSparseError, checkpoint_folder, print_next, resumes
 from learned_sparse.distribute import Engine, add_engine_options
 
 
+@resumes("go on with --resume (a cross-encoder starts again)")
 def main(argv: list[str] | None = None) -> int:
     """Train a model by a recipe. A stopped or killed run goes on with --resume and ends with the same weights."""
     from encoders.training import load_recipe, recipe_names
@@ -71,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
             teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
         )
         print(f"{output}: {teacher.steps} steps in {seconds:.0f} s")
-        print(f"next: python -m encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
+        print_next(f"encoders.teach --cross-encoder {output} --collection NAME --run RUN --output FILE")
         return 0
     recipe = load_recipe(options.recipe, changes=options.changes, data=options.data)
     output = options.output or checkpoint_folder(recipe.model)
@@ -96,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     collection = next((source.collection for source in recipe.data if source.collection), None)
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
     words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]
-    print(f"next: python -m learned_sparse.encode {shlex.join(words)}")
+    print_next(f"learned_sparse.encode {shlex.join(words)}")
     return 0
 
 

@@ -253,7 +253,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 (default: the split's)")
     add("--hits", type=positive, default=1000, metavar="N", help="documents per query (default: %(default)s)")
     add("--device", help="cpu, cuda, ... (default: a GPU if there is one)")
-    add("--dtype", help="fp32, bf16 or fp16 (default: $LEARNED_SPARSE_DTYPE, else the fastest)")
+    add("--dtype", help="fp32, bf16 or fp16 (default: $LEARNED_SPARSE_DTYPE, else the fastest; of queries fp32)")
     add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
     add("--runs", type=Path, metavar="DIR", help="write each run there, as k=5,alpha=0.1.txt")
     add("--output", type=Path, metavar="FILE", help="also write everything as JSON")

@@ -20,6 +20,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # waiting threads must not spin: other 
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("LEARNED_SPARSE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a faster start
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # `HF_HUB_OFFLINE=0 pytest -m published` downloads
+# Commands that are printed begin with "python" if that is this Python, as in an activated environment.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a script's `make test &`; the commands under test inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

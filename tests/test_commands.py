@@ -15,7 +15,7 @@ import pytest
 from encoders.encoding import new_model, save_checkpoint
 from learned_sparse.core import run_main
 from tests.learned_sparse.encoded_folder import write_folder
-from tests.test_layout import commands
+from tests.test_layout import PACKAGES, commands
 from tests.toy_data import save_collection
 
 Main = Callable[[list[str] | None], int]
@@ -78,7 +78,9 @@ def test_numbers_out_of_range(
     assert "give at least 1" in capsys.readouterr().err
 
 
-NO_ARGUMENTS = {"eval.demo", "learned_sparse.collections", "learned_sparse.lucene.doctor", "learned_sparse.serve"}
+NO_ARGUMENTS = {
+    *PACKAGES, "eval.demo", "learned_sparse.collections", "learned_sparse.lucene.doctor", "learned_sparse.serve",
+}  # fmt: skip
 """Commands that do their work without arguments."""
 
 
@@ -86,6 +88,16 @@ NO_ARGUMENTS = {"eval.demo", "learned_sparse.collections", "learned_sparse.lucen
 def test_no_arguments(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert end_of(command, "", monkeypatch) == 2
     assert "error: " in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_list_of_the_commands_of_a_package(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert end_of(package, "", monkeypatch) == 0
+    lines = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    assert {line.split()[0] for line in lines} == {name for name in commands() if name.startswith(f"{package}.")}
+    assert all(len(line.split()) > 3 for line in lines)  # a name and a sentence
 
 
 READS = [

@@ -124,7 +124,7 @@ def test_bm25(
     caplog.set_level(logging.INFO, "learned_sparse")
     index.main(["--bm25", "--collection", collection])
     assert "2 documents of plain text" in capsys.readouterr().out
-    assert "2 documents without text are not in the index" in caplog.messages
+    assert "2 documents without text: not in the index" in caplog.messages
     search.main(["--bm25", "--collection", collection])
     assert sorted(read_run(tmp_home / "runs" / "toy" / "test" / "bm25.txt")) == ["q1", "q3"]
 

@@ -78,7 +78,7 @@ def test_public_names() -> None:
     for package in (learned_sparse, encoders, evaluation):
         assert package.__doc__
         assert sorted(package.__all__) == list(package.__all__)
-        for name in package.__all__:
+        for name in {*package.__all__} - {"LuceneImpactSearcher"}:  # which starts Java; test_jvm.py has it
             assert getattr(package, name) is not None
         assert set(package.__all__) <= set(dir(package))
     assert {"evaluate", "compare"} <= set(evaluation.__all__)

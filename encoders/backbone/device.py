@@ -47,14 +47,15 @@ def default_batch_size(device: torch.device) -> str:
     return {"cpu": "2048t", "cuda": "16384t"}.get(device.type, "4096t")
 
 
-def choose_dtype(name: str | None, device: torch.device) -> str:
-    """A key of ``DTYPES``. ``None`` or ``"auto"``: that of ``LEARNED_SPARSE_DTYPE``, else the fastest on the device.
+def choose_dtype(name: str | None, device: torch.device, default: str = "auto") -> str:
+    """A key of ``DTYPES``. ``"auto"``: that of ``LEARNED_SPARSE_DTYPE``, else the fastest on the device.
 
+    ``None``: that of ``LEARNED_SPARSE_DTYPE``, else ``default``.
     The fastest is bf16 where the device has bf16 instructions, else fp32; on CUDA devices without bf16, fp16.
     """
     where = "dtype"
     if name in (None, "auto"):
-        where, name = DTYPE_VARIABLE, os.environ.get(DTYPE_VARIABLE) or "auto"
+        where, name = DTYPE_VARIABLE, os.environ.get(DTYPE_VARIABLE) or name or default
     if name != "auto":
         if name not in DTYPES:
             raise LearnedSparseError(f"{where} {name!r}{did_you_mean(name, [*DTYPES, 'auto'])}")

@@ -54,6 +54,8 @@ class Foreign:
     """Folders of the towers below that of the model."""
     unrecorded: tuple[str, ...] = ()
     """Settings that the folder does not say; ``--set`` may change them."""
+    assumed_length: bool = False
+    """Whether the folder does not say ``max_length`` either."""
 
 
 def read_foreign(folder: Path) -> Foreign:
@@ -83,12 +85,13 @@ def read_foreign(folder: Path) -> Foreign:
         _refuse(folder, "DeepImpact weighs whole words, which are no tokens of its vocabulary")
     if any(name.startswith(UNICOIL_HEAD) for name in tensors):
         return _unicoil(folder, size)
-    length = min(256, _positions(folder))  # naver/splade's max_length
+    stated = _stated_length(folder)
     return Foreign(
         settings={"pooling": "max"},
         vocabulary_size=size,
-        max_length={"query": length, "document": length},
+        max_length=dict.fromkeys(("query", "document"), stated or min(256, _positions(folder))),  # as naver/splade
         unrecorded=_UNRECORDED,
+        assumed_length=stated is None,
     )
 
 
@@ -205,11 +208,17 @@ def _check_tokenizers(document: Path, query: Path) -> None:
 
 
 def _length(folder: Path) -> int:
-    """Tokens of a masked-LM of sentence-transformers: ``max_seq_length``, or that of its tokenizer."""
+    """Tokens of a masked-LM: as the folder says, else as many as the model can read."""
+    return _stated_length(folder) or _positions(folder)
+
+
+def _stated_length(folder: Path) -> int | None:
+    """Tokens of a masked-LM as sentence-transformers read it: ``max_seq_length``, else the limit of the tokenizer."""
     recorded = _mapping(folder / "sentence_bert_config.json", optional=True).get("max_seq_length")
-    tokenizer = _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
-    lengths = [length for length in (recorded or tokenizer, _positions(folder)) if isinstance(length, int | float)]
-    return int(min(lengths))
+    length = recorded or _mapping(folder / "tokenizer_config.json", optional=True).get("model_max_length")
+    if not isinstance(length, int | float) or length >= _UNLIMITED:
+        return None
+    return int(min(length, _positions(folder)))
 
 
 def _static_length(folder: Path) -> int:

@@ -98,6 +98,11 @@ class CheckpointNotes:
         """Settings that the folder does not say, so that they may be changed."""
         return ()
 
+    @property
+    def assumed_length(self) -> bool:
+        """Whether ``max_length`` is assumed because the folder does not say it."""
+        return False
+
     def tower_folder(self, folder: Path, tower: str) -> Path:
         """The folder of a tower's weights."""
         return folder / "towers" / tower
@@ -122,6 +127,11 @@ class ForeignNotes(CheckpointNotes):
     def unrecorded(self) -> tuple[str, ...]:
         """Settings that the folder does not say, so that they may be changed."""
         return self.foreign.unrecorded
+
+    @property
+    def assumed_length(self) -> bool:
+        """Whether ``max_length`` is assumed because the folder does not say it."""
+        return self.foreign.assumed_length
 
     def tower_folder(self, folder: Path, tower: str) -> Path:
         """The folder of a tower's weights; raise if there are none."""

@@ -86,10 +86,12 @@ class CheckpointEncoder(Encoder):
         description: Mapping[str, Any] | None = None,
         uses_expanded: bool = False,
         query_only_settings: frozenset[str] = frozenset(),
+        longest_input: int | None = None,
     ) -> None:
         """``weigher`` is moved to ``device`` and ``dtype``, a key of ``DTYPES``.
 
         ``batch_size``: texts, or tokens (``"4096t"``), of one forward pass; ``None``: the default of the device.
+        ``longest_input``: tokens that the model can read; ``None``: no limit.
         """
         self.weigher = weigher.to(device=device, dtype=DTYPES[dtype]).eval()
         self.tokenizer, self.max_length = tokenizer, max_length
@@ -104,16 +106,19 @@ class CheckpointEncoder(Encoder):
         self._batch_size = BatchSize.parse(default_batch_size(device) if batch_size is None else batch_size)
         max_weights = _MAX_WEIGHTS if device.type == "cpu" else _MAX_WEIGHTS_ON_ACCELERATOR
         self._max_texts = max(max_weights // max(len(terms), 1), 1)
-        self._device, self._top_k = device, top_k
+        self._device, self._top_k, self._longest_input = device, top_k, longest_input
         self._finder: WordFinder | None = None
         self._blocked = torch.tensor(self.unwritable, dtype=torch.long, device=device)
 
     @property
     def environment(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """``{"screened": {tower: whether its head screens terms in int8}}``, once it has measured what is faster."""
+        """``longest_input``, the tokens that the model can read, and ``{"screened": {tower: whether its head screens
+        terms in int8}}``, once it has measured what is faster.
+        """
         screens = {name: module.screen for name, module in self.weigher.named_modules() if isinstance(module, Tower)}
         used = {name: screen.used for name, screen in screens.items() if screen and screen.used is not None}
-        return {"screened": used} if used else {}
+        longest = {} if self._longest_input is None else {"longest_input": self._longest_input}
+        return longest | ({"screened": used} if used else {})
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts`` in order, one row each."""
@@ -224,8 +229,13 @@ def load_checkpoint_encoder(
     family = architecture_named(notes.architecture)
     before = settings_of(notes, folder)
     chosen, changed = change_settings(notes.architecture, before, settings or {}, name, notes.unrecorded)
+    assumptions = []
     if "pooling" in notes.unrecorded and "pooling" not in (settings or {}):
-        _log.info("%s: the folder does not say how it pools: max, as naver/splade; --set pooling=sum corrects it", name)
+        assumptions.append("max pooling (--set pooling=sum corrects it)")
+    if notes.assumed_length and max_length is None:
+        assumptions.append(f"texts of {notes.max_length[side]} tokens (--max-length)")
+    if assumptions:
+        _log.info("%s: not in the folder, therefore as naver/splade: %s", name, ", ".join(assumptions))
     notes.check_files(folder, family.towers(chosen, side))
     tokenizer = load_tokenizer(notes.tokenizer_folder(folder))
     vocabulary = Vocabulary.from_tokenizer(tokenizer, notes.vocabulary_size)
@@ -237,10 +247,12 @@ def load_checkpoint_encoder(
     for tower in towers.values():
         check_vocabulary(tokenizer.get_vocab(), tower.vocabulary_size, notes.vocabulary_size, name)
     chosen_device = choose_device(device)
-    chosen_dtype = choose_dtype(dtype, chosen_device) if towers else "fp32"
+    # In bf16 the weights of a text depend on its batch. Queries are few, and their impacts must not.
+    chosen_dtype = choose_dtype(dtype, chosen_device, "fp32" if side == "query" else "auto") if towers else "fp32"
     length = notes.max_length[side] if max_length is None else max_length
     limits = [tower.longest_input for tower in towers.values() if tower.longest_input]
-    check_sizes(name, length, top_k, min(limits, default=None))
+    longest_input = min(limits, default=None)
+    check_sizes(name, length, top_k, longest_input)
     keeps_quantizer = changed <= family.query_only_settings
     encoder = CheckpointEncoder(
         family.weigher(chosen, side, towers, vocabulary),
@@ -268,6 +280,7 @@ def load_checkpoint_encoder(
         },
         uses_expanded=side == "document" and family.uses_expanded(chosen),
         query_only_settings=family.query_only_settings,
+        longest_input=longest_input,
     )
     if compile:
         compile_towers(encoder.weigher, name)

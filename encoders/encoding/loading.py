@@ -50,7 +50,8 @@ def load_encoder(
 
     - ``model``: name for error messages.
     - ``device``: ``cpu``, ``cuda``, ``cuda:1``, ...
-    - ``dtype``: ``fp32``, ``bf16`` or ``fp16``; None: that of ``LEARNED_SPARSE_DTYPE``, else the fastest on the device.
+    - ``dtype``: ``fp32``, ``bf16`` or ``fp16``; None: that of ``LEARNED_SPARSE_DTYPE``, else ``fp32`` for queries, so
+      that their impacts do not depend on their batch, and the fastest on the device for documents.
     - ``max_length``: tokens at which texts are truncated.
     - ``top_k``: number of terms kept per text; None keeps all.
     - ``batch_size``: texts (``32``) or tokens (``"4096t"``) of one forward pass.
@@ -66,23 +67,27 @@ def load_encoder(
     notes = read_notes(folder)
     name = f"{model or checkpoint} ({side})"
     settings = {**published_settings(checkpoint, notes.unrecorded, side), **(settings or {})}
+    encoder: CheckpointEncoder | BagOfWordsEncoder
     if side in notes.bags:
-        return _load_bag_of_words(folder, notes, side, name, max_length=max_length, top_k=top_k, settings=settings)
-    from encoders.encoding.encoder import load_checkpoint_encoder
+        encoder = _load_bag_of_words(folder, notes, side, name, max_length=max_length, top_k=top_k, settings=settings)
+    else:
+        from encoders.encoding.encoder import load_checkpoint_encoder
 
-    return load_checkpoint_encoder(
-        folder,
-        notes,
-        side,
-        name,
-        device=device,
-        dtype=dtype,
-        max_length=max_length,
-        top_k=top_k,
-        batch_size=batch_size,
-        settings=settings,
-        compile=compile,
-    )
+        encoder = load_checkpoint_encoder(
+            folder,
+            notes,
+            side,
+            name,
+            device=device,
+            dtype=dtype,
+            max_length=max_length,
+            top_k=top_k,
+            batch_size=batch_size,
+            settings=settings,
+            compile=compile,
+        )
+    encoder.checkpoint = None if revision else checkpoint
+    return encoder
 
 
 def _load_bag_of_words(

@@ -7,7 +7,7 @@ import json
 import shlex
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, LearnedSparseError, positive, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, positive, print_next, resumes, run_main
 
 EPILOG = """\
 Scored are the first hits of the runs and all relevant documents, for each query of the split that has one. The output
@@ -21,6 +21,7 @@ examples:
 """
 
 
+@resumes("go on with --resume")
 def main(argv: list[str] | None = None) -> int:
     """Score all pairs and print their number."""
     options = _parser().parse_args(argv)
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     before = "" if taught.scored_now == taught.pairs else f" ({taught.pairs - taught.scored_now:,} were there)"
     print(f"{options.output}: {taught.pairs:,} pairs of {taught.queries:,} queries{before}")
-    print(f"next: python -m encoders.train {shlex.join(_training(options, split))}")
+    print_next(f"encoders.train {shlex.join(_training(options, split))}")
     return 0
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.collections import add_bad_line_option, data_root
-from learned_sparse.core import CommandParser, LearnedSparseError, home, locked, positive, read_json
+from learned_sparse.core import CommandParser, LearnedSparseError, home, locked, positive, read_json, resumes
 from learned_sparse.distribute import Commands, Engine, add_engine_options
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ examples:
 """
 
 
+@resumes("the same command goes on with the steps that are left")
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""
 KINDS = ("docs", "queries", "qrels")
 
+_log = logging.getLogger(__name__)
 _QUOTED = re.compile(r"--|-(?=[:/])|(?<=[:/])-|[^\w.:/-]|\.$")  # would be read as another "--", or not portable
 
 
@@ -146,8 +148,12 @@ def _fetch(name: str, kind: str) -> Iterator[Any]:
         way_out = f"name one of its parts: {', '.join(parts[:5])}" if parts else "use another name or a file"
         raise LearnedSparseError(f"{CATALOGUE}{name}: has no {kind}; {way_out}")
     try:
+        if missing := missing_downloads(name, kind):
+            size = sum(file.bytes or 0 for file in missing)
+            bytes_known = f", {size:,} bytes" if size else ""
+            _log.info("%s%s: ir_datasets downloads its %s%s", CATALOGUE, name, kind, bytes_known)
         rows = iter(getattr(dataset(name), f"{kind}_iter")())
-        if missing_downloads(name, kind):  # two processes that download one file would write into one temporary file
+        if missing:  # two processes that download one file would write into one temporary file
             with locked(_ir_datasets(name).util.home_path() / "downloads", wait=True):
                 rows = chain(list(islice(rows, 1)), rows)
         yield from rows
@@ -155,8 +161,7 @@ def _fetch(name: str, kind: str) -> Iterator[Any]:
         cause = f"{type(error).__name__}: {error}".splitlines()[0]
         cause = re.sub(r"HTTPS?ConnectionPool\(host='([^']+)'.*", r"no connection to \1", cause)[:200]
         lines = [f"{CATALOGUE}{name}: ir_datasets cannot read its {kind} ({cause})"]
-        missing = missing_downloads(name, kind)
-        if missing:
+        if missing := missing_downloads(name, kind):
             lines[0] += "; files to download, or to put in place by hand:"
         for file in missing:
             target = f"put it at {file.path}" if file.path else "a small file, which ir_datasets always downloads"

@@ -119,7 +119,9 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
     - ``ir_datasets:ID``, a name of the ir_datasets catalogue (see ``catalogue_entry``), or its folder name, which
       manifests hold: ``ir_datasets--beir--scifact``.
 
-    A name that ships with the package wins over a folder of the same name; write ``./scifact`` for the folder.
+    A name that ships with the package and is also a folder in the current one is an error, unless ``data`` is given or
+    the folder is the one below ``$LEARNED_SPARSE_DATA``; ``./scifact`` always means the folder. ``pydoc``, the default
+    of many commands, always means the embedded collection.
     """
     name = str(name)
     path = Path(name)
@@ -129,8 +131,14 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
         return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)), Path(), on_bad_line)
     if path.suffix in {".yaml", ".yml"}:
         return Collection(read_description(path), data or path.parent, on_bad_line)
-    if _exists(path) and path.is_dir() and name not in descriptions():
-        return Collection(describe_folder(path), path, on_bad_line)
+    if _exists(path) and path.is_dir():
+        if name not in descriptions():
+            return Collection(describe_folder(path), path, on_bad_line)
+        if data is None and name != "pydoc" and path.resolve() != (data_root() / name).resolve():
+            raise LearnedSparseError(
+                f"{name}: a collection of the package and a folder here; write ./{name} for the folder, or run the "
+                "command in another folder for the collection of the package"
+            )
     return Collection(shipped_description(name), data or data_root(), on_bad_line)
 
 

@@ -24,6 +24,7 @@ from learned_sparse.collections.lines import (
 from learned_sparse.core import (
     Document,
     LearnedSparseError,
+    counted,
     folder_kind,
     not_found,
     raw_lines,
@@ -101,9 +102,11 @@ class DocumentReader(Iterator[Document]):
     def summary(self) -> str:
         """One line: ``11 documents read, 1 without text (first c.tsv:3), 2 lines skipped (duplicate id: 2, ...)``."""
         reasons = (f"{reason}: {count}, first {self.first_skipped[reason]}" for reason, count in self.skipped.items())
-        skipped = f", {sum(self.skipped.values())} lines skipped ({'; '.join(reasons)})" if self.skipped else ""
+        skipped = (
+            f", {counted(sum(self.skipped.values()), 'line')} skipped ({'; '.join(reasons)})" if self.skipped else ""
+        )
         empty = f", {self.empty} without text (first {self.first_empty})" if self.empty else ""
-        return f"{self.read} documents read{empty}{skipped}"
+        return f"{counted(self.read, 'document')} read{empty}{skipped}"
 
     def __next__(self) -> Document:
         document = next(self._documents)

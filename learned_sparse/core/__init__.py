@@ -8,6 +8,7 @@ and memory.
 
 from __future__ import annotations
 
+from learned_sparse.core.commands import command_line, command_list, print_next
 from learned_sparse.core.encoder import (
     Encoder,
     Side,
@@ -20,11 +21,14 @@ from learned_sparse.core.encoder import (
 )
 from learned_sparse.core.errors import (
     LearnedSparseError,
+    counted,
     did_you_mean,
     folder_kind,
     interrupts_later,
     not_found,
     progress_bar,
+    refuse_text,
+    resumes,
     run_main,
     wrong_path,
 )
@@ -104,6 +108,9 @@ __all__ = [
     "check_name",
     "check_weights",
     "checkpoint_folder",
+    "command_line",
+    "command_list",
+    "counted",
     "default_checkpoint",
     "did_you_mean",
     "encode_texts",
@@ -124,6 +131,7 @@ __all__ = [
     "parse",
     "parse_changes",
     "positive",
+    "print_next",
     "processors",
     "progress_bar",
     "queries_folder",
@@ -132,9 +140,11 @@ __all__ = [
     "read_record",
     "read_yaml",
     "read_yaml_text",
+    "refuse_text",
     "replace_folder",
     "resolve_checkpoint",
     "restore_folder",
+    "resumes",
     "run_file",
     "run_main",
     "sha256",

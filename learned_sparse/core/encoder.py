@@ -52,9 +52,12 @@ class Encoder(Protocol):
     """Spelling of each dimension in Lucene; the ``terms`` of every batch returned."""
     description: Mapping[str, Any]
     """Identity of the vectors as JSON values: settings, hashes of weights and tokenizer, data type, and so on. Two
-    encoders with equal descriptions give the same vectors. No key is required. The plug-in reads four keys:
-    ``architecture`` (a name), ``scoring`` (``"impact"``, the default, or ``"bm25"``), ``max_length`` and ``top_k``.
+    encoders with equal descriptions give the same vectors. No key is required. The plug-in reads five keys:
+    ``architecture`` (a name), ``scoring`` (``"impact"``, the default, or ``"bm25"``), ``max_length``, ``top_k`` and
+    ``dtype``.
     """
+    checkpoint: str | None = None
+    """Folder or Hub id that the encoder was loaded from, for the manifest; a search loads the query side from there."""
     quantizer: Quantizer | None = None
     """Converts weights to impacts; None to calibrate a quantiser on the first documents."""
     uses_expanded: bool = False
@@ -62,7 +65,9 @@ class Encoder(Protocol):
     query_only_settings: frozenset[str] = frozenset()
     """Settings that affect queries but not documents, so that a search may change them."""
     environment: Mapping[str, Any] = MappingProxyType({})
-    """How vectors are computed on this machine, as JSON values for the manifest. It changes no vector."""
+    """How vectors are computed on this machine, as JSON values for the manifest. It changes no vector. The plug-in
+    reads one key: ``longest_input``, the tokens that the model can read.
+    """
     truncated: int = _thread_count()
     """Texts of this thread truncated at the maximum length since the encoder was created."""
     dropped: int = _thread_count()

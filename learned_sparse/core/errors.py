@@ -52,6 +52,10 @@ MAX_SUGGESTIONS = 5
 """Longer words that are suggested for the beginning of a word."""
 
 
+Command = Callable[[list[str] | None], int]
+"""The ``main`` function of a command."""
+
+
 class LearnedSparseError(Exception):
     """An error that the user can correct: the message names the file, the problem and a way out.
 
@@ -116,6 +120,25 @@ def wrong_path(path: Path, wanted: str, way_out: str, what: str = "folder") -> L
     return LearnedSparseError(f"{path}: {kind}{', ' if kind else ''}not {wanted}; {way_out}")
 
 
+def refuse_text(query: object) -> None:
+    """Raise if ``query`` is a text where ``{term: impact}`` is expected."""
+    if isinstance(query, str):
+        raise LearnedSparseError(
+            f"a query is {{term: impact}}, not a text: search(queries.encode({query[:60]!r})), with queries = "
+            "QueryEncoder.from_index(INDEX)"
+        )
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "document"), counted(1200, "document"), counted(2, "query")
+    ('1 document', '1,200 documents', '2 queries')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def progress_bar(items: Iterable[Any] | None, description: str, unit: str, total: int | None = None) -> Any:
     """``items`` under a progress bar, or without items a bar to ``update``; shown only if standard error is a terminal.
 
@@ -126,7 +149,17 @@ def progress_bar(items: Iterable[Any] | None, description: str, unit: str, total
     return tqdm(items, desc=description, unit=f" {unit}", total=total, disable=None, leave=False, dynamic_ncols=True)
 
 
-def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
+def resumes(way_on: str) -> Callable[[Command], Command]:
+    """Decorator of the ``main`` of a command that can be continued: ``way_on`` is printed after Ctrl-C."""
+
+    def mark(main: Command) -> Command:
+        vars(main)["way_on"] = way_on
+        return main
+
+    return mark
+
+
+def run_main(main: Command) -> NoReturn:
     """Run the ``main`` function of a command on ``sys.argv`` and exit with the status it returns.
 
     Messages of our loggers (level INFO and above) go to standard error as plain lines. ``LearnedSparseError``, errors
@@ -143,7 +176,8 @@ def run_main(main: Callable[[list[str] | None], int]) -> NoReturn:
     except LearnedSparseError as error:
         status = _report(str(error))
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        way_on = vars(main).get("way_on")
+        print(f"interrupted; {way_on}" if way_on else "interrupted", file=sys.stderr)
         status = 130
     except BrokenPipeError:
         status = 141
@@ -176,6 +210,10 @@ def unwritable(path: str | Path, error: BaseException) -> LearnedSparseError:
 
 def _message(error: Exception) -> str | None:
     """The message about an error that is the user's to solve."""
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in LOGGERS:
+        from learned_sparse import missing_package
+
+        return missing_package(error)
     if "java.lang.OutOfMemoryError" in str(error):
         return "Java ran out of memory; give it more with --heap or LEARNED_SPARSE_JAVA_HEAP"
     lack = "out of memory|can't allocate memory|can't start new thread|could not create a primitive$"  # oneDNN's

@@ -8,7 +8,15 @@ import shlex
 import sys
 import time
 
-from learned_sparse.core import default_checkpoint, locked, progress_bar, resolve_checkpoint
+from learned_sparse.core import (
+    counted,
+    default_checkpoint,
+    locked,
+    print_next,
+    progress_bar,
+    resolve_checkpoint,
+    resumes,
+)
 from learned_sparse.distribute import Engine
 from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
@@ -19,6 +27,7 @@ from learned_sparse.jsonvector import ENCODED, MANIFEST, TOPICS, Manifest
 _log = logging.getLogger(__name__)
 
 
+@resumes("go on with --resume")
 def main(argv: list[str] | None = None) -> int:
     """Encode, and print counts and output files."""
     options = parse_arguments(argv)
@@ -39,29 +48,38 @@ def main(argv: list[str] | None = None) -> int:
         else:
             manifest = encode_with_ray(options, checkpoint, source, engine, progress=progress.update)
     _report(manifest, source, time.monotonic() - started)
-    print(f"next: python -m learned_sparse.{_next_command(options, source)}")
+    print_next(f"learned_sparse.{_next_command(options, source)}")
     return 0
 
 
 def _report(manifest: Manifest, source: Source, seconds: float) -> None:
-    counts = manifest.counts
-    texts = f"segments of {counts.segmented:,} documents" if counts.segmented else manifest.kind
-    print(f"{counts.written:,} {texts} of {source.name} by {manifest.model} ({manifest.checkpoint})")
+    counts, dtype = manifest.counts, manifest.encoder.get("dtype")
+    unit = "segment" if counts.segmented else "query" if manifest.kind == "queries" else "document"
+    written = counted(counts.written, unit)
+    whole = f" of {counted(counts.segmented, 'document')}" if counts.segmented else ""
+    print(f"{written}{whole} of {source.name} by {manifest.model} ({manifest.checkpoint})")
     details = {
         "with an empty vector (kept)": counts.empty_vectors,
         "without text, a part of these": counts.empty_texts,
         "with expanded text": counts.expanded,
-        "truncated at the maximum length": counts.truncated,
         "in other shards": counts.other_shards,
-        **{f"lines skipped: {reason}": count for reason, count in manifest.counts.skipped.items()},
-        "impacts clipped": counts.clipped,
-        "weights rounded to 0": counts.lost_to_rounding,
-        "weights of terms that Lucene cannot hold, left out": counts.unwritable,
     }
-    print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all")
+    computed = f", computed in {dtype}" if dtype else ""
+    reference = "" if dtype in {None, "fp32"} else " (--dtype fp32 for the reference)"
+    print(f"  {counts.postings / max(counts.written, 1):.1f} terms each; {seconds:.1f} s in all{computed}{reference}")
+    if counts.truncated:
+        longest, length = manifest.environment.get("longest_input"), manifest.encoder.get("max_length")
+        limit = f"--max-length; this model can read {longest:,}" if longest else "--max-length"
+        print(f"  {counts.truncated:,} of {written} truncated at {length} tokens ({limit})")
     for detail, count in details.items():
         if count:
             print(f"  {count:,} {detail}")
+    lines = [(count, "line", f"skipped: {reason}") for reason, count in counts.skipped.items()]
+    lines += [(counts.clipped, "impact", "clipped"), (counts.lost_to_rounding, "weight", "rounded to 0")]
+    lines += [(counts.unwritable, "weight", "of terms that Lucene cannot hold, left out")]
+    for count, noun, detail in lines:
+        if count:
+            print(f"  {counted(count, noun)} {detail}")
     if manifest.kind == "queries":
         print(f"  topics    {source.output / TOPICS}   (--topics, without --encoder)")
         print(f"  encoded   {source.output / ENCODED} (--encoder, with the original topics)")

@@ -65,8 +65,8 @@ def write_vectors(
     """
     name = model or type(encoder).__name__
     describe = describe_run(
-        encoder, query_encoder, kind="documents", collection=collection, model=name, checkpoint=name,
-        options={"part_size": part_size, "gzip": compress},
+        encoder, query_encoder, kind="documents", collection=collection, model=name,
+        checkpoint=encoder.checkpoint or name, options={"part_size": part_size, "gzip": compress},
     )  # fmt: skip
     encoding = DocumentEncoding(PartFolder(Path(folder), compress=compress), _as_reader(documents), encoder, part_size)
     choice = quantizer or choose_quantizer("document", encoder)

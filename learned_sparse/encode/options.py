@@ -184,7 +184,10 @@ def _parser() -> argparse.ArgumentParser:
     how("--max-length", type=positive, metavar="TOKENS", help="default: the checkpoint's")
     how("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) of one forward pass")
     how("--device", help="cpu, cuda, cuda:1, ...; default: a GPU if there is one")
-    how("--dtype", help="fp32, bf16 or fp16; default: $LEARNED_SPARSE_DTYPE, else the fastest")
+    how(
+        "--dtype",
+        help="fp32, bf16 or fp16; default: $LEARNED_SPARSE_DTYPE, else fp32 for queries, the fastest for documents",
+    )
     how("--compile", action="store_true", help="torch.compile the model: pays on a GPU, in long runs")
     how("--top-k", type=positive, metavar="K", help="keep the K largest weights of each text")
     add_set_option(group, "change a setting of the checkpoint, for instance alpha=0.3; can be repeated")

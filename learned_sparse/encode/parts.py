@@ -289,4 +289,7 @@ def check_output(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise LearnedSparseError(f"{folder}: is a file; --output is a folder")
     if folder.exists() and any(folder.iterdir()) and not (resume or overwrite):
-        raise LearnedSparseError(f"{folder}: not empty; give --resume, --overwrite or another --output")
+        raise LearnedSparseError(
+            f"{folder}: not empty; give --resume, --overwrite or another --output "
+            "(in Python: resume=True or overwrite=True)"
+        )

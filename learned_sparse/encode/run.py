@@ -209,6 +209,8 @@ def _encode_queries(options: Namespace, source: Source, side: Side, progress: Pr
     warnings = write_queries(folder, queries, impacts, LuceneTerms(side.encoder.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
-    counts = dataclasses.replace(impact_counts(impacts, statistics), read=len(queries), empty_texts=empty)
+    counts = dataclasses.replace(
+        impact_counts(impacts, statistics), read=len(queries), empty_texts=empty, truncated=side.encoder.truncated
+    )
     manifest = dataclasses.replace(manifest, environment=dict(side.encoder.environment))
     return manifest.finish(folder, files, counts, warnings)

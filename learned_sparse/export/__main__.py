@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, positive, queries_folder, run_main
+from learned_sparse.core import (
+    CommandParser,
+    LearnedSparseError,
+    counted,
+    encoded_folders,
+    positive,
+    queries_folder,
+    run_main,
+)
 from learned_sparse.export.exporting import FORMATS, RECORD, USAGE, export_vectors
 
 MEGABYTE = 1_000_000
@@ -55,9 +63,9 @@ def main(argv: list[str] | None = None) -> int:
 def _report(output: Path, record: Mapping[str, Any]) -> None:
     counts = []
     if "documents" in record:
-        counts.append(f"{record['documents']:,} documents with {record['postings']:,} impacts")
+        counts.append(f"{counted(record['documents'], 'document')} with {record['postings']:,} impacts")
     if "queries" in record:
-        counts.append(f"{record['queries']:,} queries with {record['query_terms']:,} terms")
+        counts.append(f"{counted(record['queries'], 'query')} with {record['query_terms']:,} terms")
     print(f"{output}: {', '.join(counts)}, as many as were read; {len(record['files'])} files, see {RECORD}")
     if "factor" in record:
         print(

@@ -14,7 +14,16 @@ from learned_sparse.collections import (
     read_documents,
     with_progress,
 )
-from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, index_folder, positive, run_main
+from learned_sparse.core import (
+    CommandParser,
+    LearnedSparseError,
+    counted,
+    encoded_folders,
+    index_folder,
+    positive,
+    print_next,
+    run_main,
+)
 from learned_sparse.distribute import Engine, add_engine_options
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
@@ -109,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
         return _verify(options, collection.name, index)
     summary = _bm25(options, collection, index) if options.bm25 else _vectors(options, collection.name, index, engine)
     print(f"{index}: {summary}")
-    print(f"next: python -m learned_sparse.{shlex.join(_next_command(options, collection, index))}")
+    print_next(f"learned_sparse.{shlex.join(_next_command(options, collection, index))}")
     return 0
 
 
@@ -194,8 +203,8 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path, engine: 
     if not vectors.manifests:
         print(f"not verified: {UNVERIFIED}; name the encoder of queries with --checkpoint, or search encoded queries")
     return (
-        f"{note.facts['documents']:,} documents, {note.facts['postings']:,} postings; the counts equal those of the "
-        f"files, and so do all impacts of {note.facts['verified_documents']:,} sampled documents"
+        f"{counted(note.facts['documents'], 'document')}, {note.facts['postings']:,} postings; the counts equal those "
+        f"of the files, and so do all impacts of {note.facts['verified_documents']:,} sampled documents"
     )
 
 
@@ -218,7 +227,7 @@ def _bm25(options: argparse.Namespace, collection: Collection, index: Path) -> s
     indexed = build_bm25_index(
         documents, index, threads=options.threads, overwrite=options.overwrite, heap=options.heap
     )
-    return f"{indexed:,} documents of plain text for BM25"
+    return f"{counted(indexed, 'document')} of plain text for BM25"
 
 
 if __name__ == "__main__":

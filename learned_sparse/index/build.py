@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.core import Document, LearnedSparseError, processors, progress_bar, unfit_id_reason
+from learned_sparse.core import Document, LearnedSparseError, counted, processors, progress_bar, unfit_id_reason
 from learned_sparse.distribute import Engine
 from learned_sparse.index.direct import index_directly
 from learned_sparse.index.note import IndexNote, new_index
@@ -58,7 +58,8 @@ def build_index(
     impact = vectors.scoring == "impact"
     options = ["-pretokenized", *(["-impact"] if impact else []), *(f"-store{name}" for name in store)]
     with new_index(index, overwrite=overwrite) as folder:
-        logger.info("indexing %s documents of %s files", f"{sum(vectors.documents):,}", f"{len(vectors.files):,}")
+        documents, files = counted(sum(vectors.documents), "document"), counted(len(vectors.files), "file")
+        logger.info("indexing %s of %s", documents, files)
         if direct:
             how: Any = {"store": store, "threads": threads, "heap": heap}
             if engine is None:
@@ -115,7 +116,7 @@ def build_bm25_index(
         written = _write_texts(documents, source, threads)
         if not written:
             raise LearnedSparseError("no documents to index")
-        logger.info("%s documents of plain text; Anserini indexes them", f"{written:,}")
+        logger.info("%s of plain text; Anserini indexes them", counted(written, "document"))
         counts = index_collection("JsonCollection", source, folder, [], threads=threads, heap=heap)
         shutil.rmtree(source)
         contents = read_contents(folder)
@@ -126,7 +127,7 @@ def build_bm25_index(
         if contents.distinct_ids != contents.documents:
             raise LearnedSparseError(f"{index}: {contents.documents - contents.distinct_ids:,} documents repeat an id")
         if counts.empty:
-            logger.info("%s documents without text are not in the index", f"{counts.empty:,}")
+            logger.info("%s without text: not in the index", counted(counts.empty, "document"))
         facts = {"anserini": anserini_jar().name, "documents": contents.documents, "empty": counts.empty}
         IndexNote("bm25-text", (), facts).save(folder)
     return contents.documents

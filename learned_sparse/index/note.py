@@ -90,5 +90,7 @@ def new_index(index: Path, *, overwrite: bool = False) -> Iterator[Path]:
             if not is_index:
                 raise LearnedSparseError(f"{index}: exists and is no index; choose another folder with --index")
             if not overwrite:
-                raise LearnedSparseError(f"{index}: an index is there already; replace it with --overwrite")
+                raise LearnedSparseError(
+                    f"{index}: an index is there already; replace it with --overwrite (in Python: overwrite=True)"
+                )
         yield folder

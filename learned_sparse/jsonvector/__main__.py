@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, LearnedSparseError
+from learned_sparse.core import CommandParser, LearnedSparseError, print_next
 from learned_sparse.jsonvector.ciff import convert_ciff
 from learned_sparse.jsonvector.manifest import MANIFEST, UNVERIFIED, Manifest
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, vector_files
@@ -63,7 +63,7 @@ def _convert(options: argparse.Namespace) -> int:
     documents, postings = convert_ciff(options.path, options.output)
     print(f"{options.output}: {documents:,} documents, {postings:,} postings")
     output = str(options.output)
-    print(f"next: python -m learned_sparse.index {shlex.join(['--input', output, '--index', f'{output}-index'])}")
+    print_next(f"learned_sparse.index {shlex.join(['--input', output, '--index', f'{output}-index'])}")
     return 0
 
 

@@ -20,6 +20,7 @@ from learned_sparse.core import (
     LearnedSparseError,
     encoded_folders,
     new_folder,
+    print_next,
     progress_bar,
     vectors_folder,
 )
@@ -165,7 +166,7 @@ def main(argv: list[str] | None = None) -> int:
     _report(Counts.total(before), manifests)
     named = f"--model {options.name}" + (f" --collection {options.collection}" if options.collection else "")
     folders = shlex.join(["--input", *map(str, targets), "--index", f"{options.output}-index"])
-    print(f"next: python -m learned_sparse.index {folders if options.output else named}")
+    print_next(f"learned_sparse.index {folders if options.output else named}")
     return 0
 
 

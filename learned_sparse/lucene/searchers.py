@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from learned_sparse.core import LearnedSparseError, Query
+from learned_sparse.core import LearnedSparseError, Query, refuse_text
 from learned_sparse.lucene.jvm import lucene_calls
 from learned_sparse.lucene.reader import IMPACT_SIMILARITY, open_reader, read_postings
 from learned_sparse.lucene.writer import detach_thread
@@ -185,6 +185,7 @@ def _analyzer(pretokenized: bool) -> Any:
 
 
 def _check(query: Impacts) -> None:
+    refuse_text(query)
     for term, impact in query.items():
         if int(impact) != impact or not 0 <= impact <= MAX_INT:
             raise LearnedSparseError(

@@ -16,10 +16,12 @@ from learned_sparse.core import (
     Quantizer,
     Query,
     add_set_option,
+    counted,
     encoded_folders,
     index_folder,
     parse_changes,
     positive,
+    print_next,
     progress_bar,
     run_file,
     run_main,
@@ -112,11 +114,11 @@ def main(argv: list[str] | None = None) -> int:
         write_run(output, shown, output_format=options.output_format)
     empty = sum(not query.text.strip() for query in queries)
     without_text = f" ({empty:,} without text)" if empty else ""
-    print(f"{output}: {len(queries):,} queries{without_text}, {len(without_hits):,} without a hit")
+    print(f"{output}: {counted(len(queries), 'query')}{without_text}, {len(without_hits):,} without a hit")
     for name in without_hits[:10]:
         print(f"  without a hit: {name}")
     if options.output_format == "trec":
-        print(f"next: python -m eval.evaluate {shlex.join(_evaluation(options, collection, output))}")
+        print_next(f"eval.evaluate {shlex.join(_evaluation(options, collection, output))}")
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, positive, processors, progress_bar, run_main
+from learned_sparse.core import CommandParser, counted, positive, print_next, processors, progress_bar, run_main
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,9 +23,9 @@ def main(argv: list[str] | None = None) -> int:
     searcher = ExactSearcher.load(*options.vectors)
     results = search_all(searcher.search_batch, queries, options.hits, threads=options.threads)
     write_run(options.output, progress_bar(results, "searching", "queries", len(queries)), options.tag)
-    print(f"{options.output}: {len(queries):,} queries, {len(searcher):,} documents")
+    print(f"{options.output}: {counted(len(queries), 'query')}, {counted(len(searcher), 'document')}")
     run = shlex.quote(str(options.output))
-    print(f"next: python -m eval.evaluate --qrels QRELS.txt --measures MRR@10 R@100 --run {run}")
+    print_next(f"eval.evaluate --qrels QRELS.txt --measures MRR@10 R@100 --run {run}")
     return 0
 
 

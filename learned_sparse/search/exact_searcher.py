@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import RESERVED, LearnedSparseError, SparseBatch
+from learned_sparse.core import RESERVED, LearnedSparseError, SparseBatch, refuse_text
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
@@ -135,6 +135,7 @@ def _columns(impacts: SparseBatch, order: npt.NDArray[np.int64], largest: int) -
 
 def _checked_sum(query: Mapping[str, int]) -> int:
     """Sum of the impacts of ``query``; raise unless all are integers >= 0."""
+    refuse_text(query)
     for term, impact in query.items():
         if isinstance(impact, bool) or not isinstance(impact, int | np.integer) or impact < 0:
             raise LearnedSparseError(f"query term {term!r} has the impact {impact!r}, not an integer >= 0")

@@ -35,7 +35,8 @@ MAX_CLAUSES = 1024
 class QueryEncoder:
     """Query side of a model: text to ``{term: impact}``. It needs no JVM, and torch only if the model does.
 
-    Pyserini's searcher takes an instance: ``LuceneImpactSearcher(index, QueryEncoder.from_index(index), min_idf=-1)``.
+    Pyserini's searcher takes an instance: ``LuceneImpactSearcher(index, QueryEncoder.from_index(index), min_idf=-1)``,
+    with the class as ``learned_sparse`` gives it, which starts a Java that Pyserini runs on.
 
     * ``QueryEncoder("learned_sparse_home/checkpoints/splade")``, ``QueryEncoder("splade-tiny")``: from a checkpoint
     * ``QueryEncoder(my_encoder)``: from an instance of ``Encoder``

@@ -135,6 +135,31 @@ def test_settings_that_a_plain_masked_lm_does_not_say(tiny_bert: Path) -> None:
         rows(tiny_bert, "document", saturation="log-log", pooling="sum")
 
 
+@pytest.mark.parametrize(
+    ("files", "length", "assumed"),
+    [
+        ({"tokenizer_config.json": 20}, 20, False),
+        ({"tokenizer_config.json": 20, "sentence_bert_config.json": 16}, 16, False),
+        ({"tokenizer_config.json": 512}, 64, False),  # more than the positions of the model
+        ({"tokenizer_config.json": 10**30}, 64, True),  # how transformers writes "no limit"
+    ],
+)
+def test_the_maximum_length_of_a_plain_masked_lm(
+    files: dict[str, int], length: int, assumed: bool, tiny_bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the folder says; without that 256 tokens, or all that the model can read, and a message."""
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+    for name, limit in files.items():
+        key = "model_max_length" if name == "tokenizer_config.json" else "max_seq_length"
+        content = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+        (folder / name).write_text(json.dumps({**content, key: limit}))
+    caplog.set_level("INFO", "encoders")
+    description = load_encoder(str(folder), "document").description
+    (message,) = caplog.messages
+    assert (description["max_length"], f"{length} tokens" in message) == (length, assumed)
+    assert "pooling=sum" in message
+
+
 @pytest.mark.jvm
 def test_unicoil_of_pyserini(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from learned_sparse.lucene import start_jvm

@@ -10,11 +10,14 @@ import pytest
 import torch
 import transformers
 
+from encoders.backbone import device
 from encoders.backbone.hidden_states import HEAD
 from encoders.checkpoints import NOTES
 from encoders.encoding import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
+from learned_sparse import Document, QueryEncoder, build_index, load_encoder, write_vectors
 from learned_sparse.core import LearnedSparseError, read_record, write_record
 from learned_sparse.core.quantize import Quantizer
+from learned_sparse.encode.__main__ import main as encode
 from tests.tiny_models import TEXTS
 
 
@@ -181,3 +184,31 @@ def test_changed_settings(tiny_bert: Path) -> None:
         change_settings("spade", model.settings, {"repeats": "mean"}, "mine")
     with pytest.raises(LearnedSparseError, match=r"^mine: settings: alpha: expected"):
         change_settings("spade", model.settings, {"alpha": "half"}, "mine")
+
+
+def test_the_encode_command_says_what_it_did(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In which data type it computed, and how many texts it truncated at which length."""
+    monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
+    monkeypatch.setattr(device, "cpu_has_bf16", lambda: True)
+    (tmp_path / "texts.tsv").write_text(f"1\twing\n2\t{'wing ' * 9}\n3\t{'lift ' * 5}\n")
+    words = ["--model", "m", "--checkpoint", str(tiny_bert), "--device", "cpu", "--max-length", "6"]
+    words += ["--input", str(tmp_path / "texts.tsv")]
+    encode([*words, "--output", str(tmp_path / "documents")])
+    documents = capsys.readouterr().out
+    assert "computed in bf16 (--dtype fp32" in documents
+    assert "2 of 3 documents truncated at 6 tokens (--max-length; this model can read 64)" in documents
+    encode([*words, "--queries", "--output", str(tmp_path / "queries")])
+    queries = capsys.readouterr().out
+    assert "computed in fp32\n" in queries
+    assert "2 of 3 queries truncated at 6 tokens" in queries
+
+
+@pytest.mark.jvm
+def test_an_index_made_in_python_finds_its_query_encoder(tiny_bert: Path, tmp_path: Path) -> None:
+    documents = [Document(f"d{number}", text) for number, text in enumerate(TEXTS)]
+    write_vectors(tmp_path / "vectors", documents, load_encoder(str(tiny_bert)))
+    build_index(tmp_path / "vectors", tmp_path / "index")
+    queries = QueryEncoder.from_index(tmp_path / "index")
+    assert queries.encode_batch(TEXTS) == QueryEncoder(str(tiny_bert)).encode_batch(TEXTS)

@@ -25,6 +25,7 @@ from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
+from learned_sparse.search import QueryEncoder
 from tests.tiny_models import TEXTS, VOCABULARY
 
 MANY_TEXTS = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]
@@ -243,6 +244,17 @@ def test_default_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device.choose_dtype("auto", torch.device("mps")) == "fp32"
 
 
+def test_impacts_of_a_query_do_not_depend_on_its_batch(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where documents are encoded in bf16 by default, whose rounding depends on the size of the batch."""
+    monkeypatch.delenv(device.DTYPE_VARIABLE, raising=False)
+    monkeypatch.setattr(device, "cpu_has_bf16", lambda: True)
+    queries = QueryEncoder(saved["splade"], device="cpu")
+    assert queries.encode_batch(MANY_TEXTS) == [queries.encode(text) for text in MANY_TEXTS]
+    assert queries.encoder.description["dtype"] == "fp32"
+    assert load_encoder(saved["splade"], "document", device="cpu").description["dtype"] == "bf16"
+    assert QueryEncoder(saved["splade"], device="cpu", dtype="bf16").encoder.description["dtype"] == "bf16"
+
+
 def test_dtype_of_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fp32", "bf16"):
         monkeypatch.setenv(device.DTYPE_VARIABLE, name)
@@ -269,7 +281,7 @@ def test_a_model_in_memory_can_be_an_encoder(tiny_bert: Path, saved: dict[str, s
 def test_the_head_that_was_faster_is_in_the_environment(saved: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference, "MIN_TERMS", 1)
     encoder = load_encoder(saved["splade"], "document", dtype="fp32", batch_size=1)
-    assert encoder.environment == {}
+    assert "screened" not in encoder.environment
     before, after = encoder.encode(TEXTS), encoder.encode(TEXTS)
     assert_equal(before, after)
     assert {type(used) for used in encoder.environment["screened"].values()} == {bool}

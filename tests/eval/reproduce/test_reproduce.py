@@ -112,6 +112,22 @@ def copied(done: Toy, tmp_path: Path) -> Toy:
     return done.copy(tmp_path / "copy")
 
 
+@pytest.mark.jvm
+def test_the_matrix_of_the_guide(tmp_path: Path, tiny_bert: Path, server: Server, root: Path) -> None:
+    """The YAML of eval/README.md, with a small collection and a random model in place of those that it names."""
+    (text,) = re.findall(r"```yaml\n(title: .*?)```", (root / "eval" / "README.md").read_text("utf-8"), re.DOTALL)
+    save_collection(tmp_path / "my-collection", ("test",))
+    for name in ("naver/splade-v3", "learned_sparse_home/checkpoints/my-splade"):
+        assert name in text
+        shutil.copytree(tiny_bert, tmp_path / name)
+    toy = Toy(tmp_path, tmp_path, server)
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    toy.start("eval.reproduce", "--matrix", "mine.yaml", "--output", "results", "--threads", "1")
+    cells = toy.results_json()["cells"]
+    assert [cell["row"] for cell in cells] == ["BM25", "published", "mine", "mine, 8 bits"]
+    assert all(cell["status"] == "done" and set(cell["scores"]) == {"nDCG@10", "R@100"} for cell in cells)
+
+
 def markers(toy: Toy) -> list[Path]:
     """Markers of the finished steps."""
     return list((toy.home / "reproduce" / "done").rglob("*.json"))

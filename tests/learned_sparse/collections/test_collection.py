@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,22 @@ def test_bad_lines_of_a_collection(beir: Path) -> None:
         list(load_collection(beir).documents())
     for reader in (load_collection(beir).documents("skip"), load_collection(beir, on_bad_line="skip").documents()):
         assert (len(list(reader)), reader.skipped) == (2, {"missing text": 1})
+
+
+def test_a_folder_named_like_a_collection_of_the_package(
+    beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name alone is refused where both exist, unless the folder holds the files of the package's collection."""
+    here = tmp_path / "here"
+    shutil.copytree(beir, here / "nq")
+    monkeypatch.chdir(here)
+    with pytest.raises(LearnedSparseError, match=r"^nq: a collection of the package and a folder here; .*\./nq"):
+        load_collection("nq")
+    assert len(list(load_collection("./nq").documents())) == 2
+    assert load_collection("nq", data=tmp_path).splits.keys() == load_collection("nq", data=here).splits.keys()
+    assert load_collection("nq", data=here).description.documents == 2_681_468
+    monkeypatch.setenv("LEARNED_SPARSE_DATA", str(here))
+    assert load_collection("nq").description.documents == 2_681_468
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

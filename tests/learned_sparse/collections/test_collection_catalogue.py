@@ -160,9 +160,10 @@ splits:
 
 
 def test_a_failing_download_names_the_files_and_where_to_put_them(
-    ir_datasets: Any, register: Callable[[Any], str], tmp_path: Path
+    ir_datasets: Any, register: Callable[[Any], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a network, ir_datasets reads files that the user downloaded."""
+    """Without a network, ir_datasets reads files that the user downloaded; a message comes before the download."""
+    caplog.set_level("INFO", "learned_sparse")
     util = ir_datasets.util
 
     class Offline(util.BaseDownload):  # type: ignore[misc, name-defined]
@@ -174,6 +175,7 @@ def test_a_failing_download_names_the_files_and_where_to_put_them(
                 locked(util.home_path() / "downloads"),
             ):
                 pass  # one process downloads at a time
+            assert caplog.messages == [f"ir_datasets:{name}: ir_datasets downloads its docs, 7 bytes"]
             raise ConnectionError("no network")
 
     path = tmp_path / "cache" / "docs.tsv"

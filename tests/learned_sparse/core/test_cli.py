@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import logging
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import run_main
+from learned_sparse.core import print_next, run_main
 from learned_sparse.core.errors import LearnedSparseError
 
 REMOVED = "check the path; if it was removed while the command ran, run the command again"
@@ -116,6 +117,30 @@ def test_errors_of_the_user_are_printed(
     assert capsys.readouterr() == ("", message)
 
 
+@pytest.mark.parametrize("command", ["learned_sparse", "learned_sparse.encode", "encoders.train", "eval.evaluate"])
+def test_a_python_without_the_packages(command: str, root: Path, tmp_path: Path, python: Any) -> None:
+    """One line that names the Python that runs, and the one in ``.venv`` of the current folder."""
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    options: dict[str, Any] = {"cwd": tmp_path, "env": environment}
+    done = python("-S", "-m", command, **options)  # -S: no site-packages
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {sys.executable} has no package '")
+    assert (done.returncode, ".venv/bin/python -m" in line) == (2, False)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").touch()
+    assert ".venv/bin/python -m" in python("-S", "-m", command, **options).stderr
+    imported = python("-S", "-c", f"import {command.partition('.')[0]}.train", **options)  # not a command
+    assert imported.returncode == 1
+    assert "Traceback" in imported.stderr
+
+
+def test_a_missing_package_while_a_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status(ModuleNotFoundError("No module named 'jinja2'", name="jinja2")) == 2
+    assert capsys.readouterr().err.startswith(f"error: {sys.executable} has no package 'jinja2'; ")
+    with pytest.raises(ModuleNotFoundError):  # a bug
+        run_main(lambda _: len(importlib.import_module("learned_sparse.no_such_module").__name__))
+
+
 def test_messages_go_to_standard_error_while_a_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("learned_sparse.encode.documents")
 
@@ -214,3 +239,22 @@ def test_output_files_do_not_take_the_place_of_a_closed_standard_stream(root: Pa
     done = subprocess.run(command, cwd=root, check=False)
     assert done.returncode == 0
     assert (tmp_path / "run.txt").read_bytes() == b"whole"
+
+
+def test_the_next_command_names_the_python_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As ``python`` where this is the one on PATH, else by its path, relative to the current folder if it is below."""
+    here, other = tmp_path / ".venv" / "bin" / "python", tmp_path / "other" / "python"
+    for path in (here, other):
+        path.parent.mkdir(parents=True)
+        path.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    for path, running, expected in (
+        (here.parent, here, "python"), (other.parent, here, ".venv/bin/python"), (here.parent, other, "other/python"),
+        (tmp_path, Path("/usr/my bin/python3"), "'/usr/my bin/python3'"),
+    ):  # fmt: skip
+        monkeypatch.setenv("PATH", str(path))
+        monkeypatch.setattr(sys, "executable", str(running))
+        print_next("eval.evaluate --run x")
+        assert capsys.readouterr().out == f"next: {expected} -m eval.evaluate --run x\n"

@@ -120,7 +120,7 @@ def test_bad_lines_raise_or_are_counted(tmp_path: Path, corpus: Path, capsys: py
     encode("--input", corpus, "--output", tmp_path / "out", "--resume", "--on-bad-line", "skip")
     counts = Manifest.load(tmp_path / "out").counts
     assert (counts.read, counts.written, sum(counts.skipped.values()), counts.empty_texts) == (29, 27, 2, 1)
-    assert "lines skipped: duplicate id" in capsys.readouterr().out
+    assert "  1 line skipped: duplicate id" in capsys.readouterr().out
 
 
 def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

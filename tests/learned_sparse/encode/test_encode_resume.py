@@ -81,14 +81,26 @@ def test_killed_runs(tmp_path: Path, corpus: Path, root: Path) -> None:
     assert incomplete_runs, "no kill came while a file was being written"
 
 
-def start(root: Path, command_line: list[str]) -> subprocess.Popen[bytes]:
+def start(root: Path, command_line: list[str], stderr: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, str(root / "tests" / "fake_encoder.py"), *command_line],
         cwd=root,
         env={**os.environ, "FAKE_PAUSE": "0.005", "PYTHONPATH": str(root)},
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
     )
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, corpus: Path, root: Path) -> None:
+    folder = tmp_path / "out"
+    process = start(root, arguments(corpus, folder, "--part-size", "1"), subprocess.PIPE)
+    while process.poll() is None and not any(folder.glob("progress/*.json")):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.splitlines()[-1]) == (130, b"interrupted; go on with --resume")
+    assert b"Traceback" not in errors
+    assert start(root, arguments(corpus, folder, "--part-size", "1", "--resume")).wait(60) == 0
 
 
 def test_partial_output_is_completed(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_errors(tmp_path: Path) -> None:
         write_vectors(tmp_path / "none", [], WordCounts())
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "letter.txt").touch()
-    with pytest.raises(LearnedSparseError, match="not empty"):
+    with pytest.raises(LearnedSparseError, match=r"not empty; .*resume=True or overwrite=True"):
         write_vectors(tmp_path / "used", DOCUMENTS, WordCounts())
 
     class OtherTerms(WordCounts):

@@ -316,7 +316,7 @@ def test_an_index_appears_whole_or_not_at_all(tmp_path: Path) -> None:
             (folder / "segments_1").write_text(text)
             (folder / INDEX_MANIFEST).write_text("{}")
     assert (index / "segments_1").read_text() == "new"
-    with pytest.raises(LearnedSparseError, match="--overwrite"), new_index(index):
+    with pytest.raises(LearnedSparseError, match=r"--overwrite .*overwrite=True"), new_index(index):
         pass
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()

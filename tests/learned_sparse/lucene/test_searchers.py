@@ -131,6 +131,8 @@ def test_errors(index: Path, tmp_path: Path) -> None:
         for impact in (-1, 0.5, MAX_INT + 1):
             with pytest.raises(LearnedSparseError, match=r"'t1' has the impact .*not a whole number"):
                 searcher.search({"t1": impact})  # type: ignore[dict-item]
+        with pytest.raises(LearnedSparseError, match=r"search\(queries\.encode\('hives on skin'\)"):
+            searcher.search("hives on skin")  # type: ignore[arg-type]
         for k in (0, -1):
             with pytest.raises(LearnedSparseError, match=f"{k} hits: give 1"):
                 searcher.search({"t1": 1}, k)

@@ -142,6 +142,8 @@ def test_impacts_use_the_smallest_integer_type(largest: int, width: int) -> None
 def test_query_impacts_are_integers(impact: int) -> None:
     searcher = ExactSearcher.from_vectors([("d1", {"a": 1})])
     for threads in (1, 2):
+        with pytest.raises(LearnedSparseError, match=r"search\(queries\.encode\('a b'\)"):
+            searcher.search_batch({"q1": "a b"}, threads=threads)  # type: ignore[dict-item]
         with pytest.raises(LearnedSparseError, match="query term 'a' has the impact"):
             searcher.search_batch({"q1": {"a": 1}, "q2": {"a": impact}}, threads=threads)
 

@@ -1,0 +1,10 @@
+"""``python -m eval``: a line for each command of this package."""
+
+from __future__ import annotations
+
+from learned_sparse.core import command_list, run_main
+
+main = command_list("eval")
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,57 @@
+"""How commands are written for the person at the keyboard: the list of a package's commands, and this Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from learned_sparse.core.errors import Command
+from learned_sparse.core.settings import CommandParser
+
+
+def command_line(words: str) -> str:
+    """``python -m WORDS``, with the path of this Python if ``python`` on PATH is another one or there is none."""
+    path, here = Path(sys.executable), Path.cwd()
+    first = shutil.which("python")
+    if first and Path(first).parent == path.parent:
+        python = "python"
+    else:
+        python = shlex.quote(os.fspath(path.relative_to(here) if path.is_relative_to(here) else path))
+    return f"{python} -m {words}"
+
+
+def print_next(words: str) -> None:
+    """Print the command that usually follows the one that ends here."""
+    print(f"next: {command_line(words)}")
+
+
+def command_list(package: str) -> Command:
+    """The ``main`` function of ``python -m PACKAGE``, which prints a line for each command of the package."""
+
+    def main(argv: list[str] | None = None) -> int:
+        CommandParser(prog=f"python -m {package}", description=f"List the commands of {package}.").parse_args(argv)
+        commands = dict(_commands(package))
+        width = max(map(len, commands))
+        for module, purpose in commands.items():
+            print(f"{module:{width}}  {purpose}")
+        print(f"\nOptions of a command: {command_line('MODULE --help')}")
+        return 0
+
+    return main
+
+
+def _commands(package: str) -> Iterator[tuple[str, str]]:
+    """Module and purpose of each command, as the first line of its file says: ``python -m MODULE ...``: purpose."""
+    spec = importlib.util.find_spec(package)
+    folder = Path(spec.origin or "").parent if spec else Path()
+    for path in sorted(folder.rglob("*.py")):
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        match = re.match(r'"""``python -m (\S+?)(?: .*)?``: (.*?)\.?(?:""")?$', first)
+        if match and match[1] != package:
+            yield match[1], match[2].replace("``", "")
