@@ -134,5 +134,5 @@ def packaged_folder(entry: Published) -> Path | None:
 
 @functools.cache
 def _digest(path: Path) -> str:
-    """Once in a process: the weights of a backbone are hashed in about 0.1 s."""
+    """Once in a process for each file."""
     return sha256(path)

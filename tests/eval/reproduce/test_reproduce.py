@@ -117,7 +117,7 @@ def test_the_matrix_of_the_guide(tmp_path: Path, tiny_bert: Path, server: Server
     """The YAML of eval/README.md, with a small collection and a random model in place of those that it names."""
     (text,) = re.findall(r"```yaml\n(title: .*?)```", (root / "eval" / "README.md").read_text("utf-8"), re.DOTALL)
     save_collection(tmp_path / "my-collection", ("test",))
-    for name in ("naver/splade-v3", "learned_sparse_home/checkpoints/my-splade"):
+    for name in ("splade-tiny", "learned_sparse_home/checkpoints/my-splade"):
         assert name in text
         shutil.copytree(tiny_bert, tmp_path / name)
     toy = Toy(tmp_path, tmp_path, server)
