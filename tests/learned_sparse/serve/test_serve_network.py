@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from urllib.parse import urlsplit
 
 import pytest
@@ -53,7 +55,10 @@ def test_half_a_request_is_closed(address: tuple[str, int], before: bytes) -> No
     """At the start of a connection, and after an answer; bytes that trickle in keep nothing open."""
     with socket.create_connection(address) as client:
         if before:
-            assert answer(client, before).startswith(b"HTTP/1.1 ")
+            client.sendall(before)
+            response = HTTPResponse(client)
+            response.begin()
+            assert json.loads(response.read())  # to its last byte, which may arrive apart from the headers
         started = time.monotonic()
         client.settimeout(0.2)
         client.sendall(HEAD)
