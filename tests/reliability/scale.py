@@ -1,7 +1,7 @@
 """Size of the reliability tests (small in ``make test``, whole in ``make test-faults``), and the record of the cases.
 
 ``RELIABILITY=full`` is the whole size. ``RELIABILITY_RESULTS=FILE`` collects one JSON line for each call of ``record``;
-``python -m tests.reliability.report`` writes ``tests/RELIABILITY.md`` from that file.
+``python -m tests.reliability.report`` writes ``tests/RELIABILITY.md``, or the list of cases, from that file.
 """
 
 from __future__ import annotations
