@@ -31,10 +31,10 @@ KINDS = {
 HEAD = """\
 # Reliability
 
-Faults and inputs that the commands and readers are tried with. `make test-faults` tries them all and writes this page;
-`make test` tries a few of each. A kill that failed prints a line `repeat with RELIABILITY_REPLAY=...`; the test with this
-variable set repeats these kills only. `python -m tests.reliability.report .reliability.jsonl --cases FILE` lists every
-case of the last `make test-faults`, by command and reader, with the test that repeats it.
+Faults and inputs that the commands and readers are tried with. `make test-faults` tries them all and writes this
+page; `make test-slow` tries a few of each. A kill that failed prints a line `repeat with RELIABILITY_REPLAY=...`; the
+test with this variable set repeats these kills only. `python -m tests.reliability.report .reliability.jsonl --cases
+FILE` lists every case of the last `make test-faults`, by command and reader, with the test that repeats it.
 """
 Case = Mapping[str, Any]
 """What ``scale.record`` wrote."""
