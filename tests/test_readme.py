@@ -45,12 +45,12 @@ def python_block(heading: str) -> str:
     return str(block)
 
 
-def run_all(lines: list[str], folder: Path, server: Server) -> dict[str, str]:
+def run_all(lines: list[str], folder: Path, server: Server, **environment: str) -> dict[str, str]:
     """Output of each command."""
     words = [shlex.split(line)[1:] for line in lines]
     assert all(command[0] == "-m" for command in words)
     (folder / "commands.json").write_text(json.dumps(words), encoding="utf-8")
-    run("commands.json", folder, server)
+    run("commands.json", folder, server, **environment)
     return {line: (folder / f"{number}.shown").read_text(encoding="utf-8") for number, line in enumerate(lines)}
 
 
@@ -60,9 +60,9 @@ def run_program(program: str, folder: Path, server: Server) -> None:
     run("program.py", folder, server)
 
 
-def run(name: str, folder: Path, server: Server) -> None:
+def run(name: str, folder: Path, server: Server, **environment: str) -> None:
     """Run a file of ``folder`` as ``tests.run_commands`` does."""
-    environment = {"LEARNED_SPARSE_HOME": ""}
+    environment = {"LEARNED_SPARSE_HOME": "", **environment}
     (done,) = server.run(Run(module="tests.run_commands", arguments=(name,), folder=folder, environment=environment))
     shown = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.shown"))]
     assert done.status == 0, "\n".join([done.output, *shown])

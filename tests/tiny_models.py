@@ -12,7 +12,14 @@ from typing import Any
 
 import torch
 from tokenizers import BertWordPieceTokenizer
-from transformers import BertConfig, BertForMaskedLM, BertModel, DistilBertConfig, DistilBertForMaskedLM
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+)
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 from encoders.export.layouts import BIN_COMMAND
@@ -53,6 +60,20 @@ def save_tiny(kind: str, folder: Path, seed: int = 0) -> Path:
             bias = model.get_output_embeddings().bias
             torch.nn.init.normal_(bias, mean=-1.0, std=1.0)  # some terms active, most not
         model.eval().save_pretrained(folder)
+    return folder
+
+
+def save_classifier(folder: Path, labels: int) -> Path:
+    """A random BERT of two layers with a classifier."""
+    tokenizer().save_pretrained(folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(labels)
+        config = BertConfig(
+            vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=32, max_position_embeddings=64, initializer_range=0.35,
+        )  # fmt: skip
+        config.num_labels = labels
+        BertForSequenceClassification(config).eval().save_pretrained(folder)
     return folder
 
 

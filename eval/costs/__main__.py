@@ -42,7 +42,7 @@ EPILOG = """\
 FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
 of learned_sparse.search, one query at a time on one thread, warm, without the encoding of queries unless a time says
 so. SPLADE's paper estimates FLOPS from about 100,000 queries of MS MARCO's whole development set: encode those with
-learned_sparse.encode --queries --topics FILE, and name them with --flops-queries.
+learned_sparse.encode --queries --input FILE, and name them with --flops-queries.
 
 examples:
   python -m eval.costs --index INDEX --queries QUERIES                what learned_sparse.encode --queries wrote

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 from tqdm import tqdm
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import BertForSequenceClassification
 
 from encoders.encoding import new_model, save_checkpoint
 from encoders.teach import CrossEncoder, DotProducts
 from eval.rerank import first_stage, main, pairs_of, rerank
 from learned_sparse.collections import read_run
 from learned_sparse.core import Document, LearnedSparseError, load_encoder
-from tests.tiny_models import VOCABULARY, tokenizer
+from tests.tiny_models import save_classifier, tokenizer
 from tests.toy_data import save_beir
 
 DOCUMENTS = {
@@ -41,20 +41,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def save_classifier(folder: Path, labels: int) -> Path:
-    """A random BERT of two layers with a classifier."""
-    tokenizer().save_pretrained(folder)
-    with torch.random.fork_rng():
-        torch.manual_seed(labels)
-        config = BertConfig(
-            vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=32, max_position_embeddings=64, initializer_range=0.35,
-        )  # fmt: skip
-        config.num_labels = labels
-        BertForSequenceClassification(config).eval().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import itertools
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -233,25 +231,6 @@ def test_claims_name_the_published_scores() -> None:
                 assert claim.published == pytest.approx(values, abs=1e-9), claim
                 compared += 1
     assert compared >= 30
-
-
-def test_the_page_of_the_papers_names_what_exists() -> None:
-    """Every ``MATRIX: ROW`` and every command with its options."""
-    page = (MATRICES.parent / "PAPERS.md").read_text(encoding="utf-8")
-    quoted = re.findall(r"`([^`]+)`", page)
-    rows = [name.split(": ", 1) for name in quoted if name.partition(": ")[0] in known_matrices()]
-    assert len(rows) > 80
-    assert [name for matrix, name in rows if name not in load(matrix).rows] == []
-    commands = [name.split() for name in quoted if name.startswith("python -m ")]
-    assert len(commands) > 10
-    for _, _, module, *words in commands:
-        spec = importlib.util.find_spec(module)
-        assert spec is not None, module
-        folder = Path(str(spec.origin)).parent
-        files = folder.glob("*.py") if spec.submodule_search_locations else [Path(str(spec.origin))]
-        source = "".join(file.read_text(encoding="utf-8") for file in files)
-        known = {*re.findall(r'"(--[a-z-]+)"', source), "--collection", "--split", "--set"}
-        assert [word for word in words if word.startswith("--") and word not in known] == [], module
 
 
 def test_segments_fit_their_encoders() -> None:

@@ -1,0 +1,75 @@
+"""``eval/PAPERS.md``: every row that it names is in a matrix, and every command runs as printed, on toy data."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from encoders.encoding import new_model, save_checkpoint
+from encoders.training import load_recipe
+from eval.reproduce.matrix import known_matrices, load_matrix
+from tests.reliability.commands import Server
+from tests.test_readme import run_all
+from tests.tiny_models import WORDS, save_classifier, save_tiny
+
+PAGE = (Path(__file__).parents[2] / "eval" / "PAPERS.md").read_text(encoding="utf-8")
+COMMANDS = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+TRAINED = re.compile(r"python -m encoders\.train --recipe (\S+)")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sparterm-expansion": {},
+    "splade-flops": {},
+    "spade": {"k": 10, "alpha": 0.4},
+    "uhd-bert": {"dimensions": 64, "k": 4, "layers": [2], "normalize": "token"},
+}
+
+
+def test_rows_exist() -> None:
+    quoted = re.findall(r"`([^`\n]+)`", PAGE)
+    rows = [name.split(": ", 1) for name in quoted if name.partition(": ")[0] in known_matrices()]
+    assert len(rows) > 80
+    known = {matrix: load_matrix(matrix).rows for matrix in {matrix for matrix, _ in rows}}
+    assert [name for matrix, name in rows if name not in known[matrix]] == []
+
+
+@pytest.mark.slow  # about 40 commands
+@pytest.mark.jvm
+def test_commands_as_printed(tmp_path: Path, server: Server) -> None:
+    recipes = [match[1] for match in map(TRAINED.match, COMMANDS) if match]
+    assert recipes == list(SETTINGS)
+    backbone = save_tiny("headless", tmp_path / "backbone")
+    for name in recipes:
+        model = new_model(load_recipe(name).architecture, SETTINGS[name], str(backbone), output_bias=-1.0)
+        save_checkpoint(tmp_path / "learned_sparse_home" / "checkpoints" / name, model)
+    save_passages(tmp_path)
+    save_classifier(tmp_path / "cross-encoder" / "ms-marco-MiniLM-L6-v2", labels=1)
+    pisa = importlib.util.find_spec("pyterrier_pisa") is not None  # an extra
+    lines = [line for line in COMMANDS if not TRAINED.match(line) and (pisa or "--backend pisa" not in line)]
+    outputs = run_all(lines, tmp_path, server, LEARNED_SPARSE_DATA=str(tmp_path))
+    assert len(outputs) > 18
+    for name in ("dimensions", "dimensions-k40"):
+        assert (tmp_path / name / "dimensions.md").is_file()
+    assert (tmp_path / "reranked" / "rerank.json").is_file()
+
+
+def save_passages(folder: Path) -> None:
+    """100 passages as MS MARCO's files, a query for each of 20, and docT5query's predicted queries."""
+    texts = [" ".join(WORDS[(number + i) % len(WORDS)] for i in range(8)) for number in range(100)]
+    queries = "".join(f"{number}\t{' '.join(text.split()[:3])}\n" for number, text in enumerate(texts[:20]))
+    files = {
+        "msmarco-v1-passage/collection.tsv": "".join(f"{number}\t{text}\n" for number, text in enumerate(texts)),
+        "msmarco-v1-passage/queries.dev.small.tsv": queries,
+        "msmarco-v1-passage/qrels.dev.small.tsv": "".join(f"{number}\t0\t{number}\t1\n" for number in range(20)),
+        "queries.dev.tsv": queries,
+        "docT5query.jsonl": "".join(
+            json.dumps({"id": str(number), "predicted_queries": [text.split()[-1]]}) + "\n"
+            for number, text in enumerate(texts)
+        ),
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
