@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.report``: write the summary in README.md and the tables in results/README.md."""
+"""``python -m tests.benchmarks.report``: write the summaries in README.md and results/README.md, or all tables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,25 @@ BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->"
 QUALITY = ("<!-- quality: written by python -m tests.benchmarks.report -->", "<!-- end of quality -->")
 PAPERS = ("<!-- papers: written by python -m tests.benchmarks.report -->", "<!-- end of papers -->")
 LEADERBOARD = ROOT / "eval" / "results" / "small-real"
+HEAD = """\
+# Results of the benchmarks
+
+Written by `python -m tests.benchmarks.report` from the JSON files beside this page. `make bench` measures again;
+`python -m tests.benchmarks.report --tables FILE` writes every table: each engine, size and round, with the conditions.
+
+## Targets
+
+"""
 _SHOWN = ("torch", "transformers", "sentence-transformers", "pyserini", "pyseismic-lsr")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write both texts; with --check, compare them with the files instead."""
+    """Write both summaries; with --check, compare them with the files instead; with --tables, write all tables."""
     options = _parser().parse_args(argv)
     results = read_results(options.results)
+    if options.tables:
+        _write(options.tables, tables(results, options.results))
+        return 0
     readme = with_section(options.readme.read_text("utf-8"), (BEGIN, END), ratios(results), options.readme)
     quality = options.results / "quality.json"
     compared, drawn = "", {}
@@ -36,22 +48,18 @@ def main(argv: list[str] | None = None) -> int:
         if read_result(quality)["curve"]:
             drawn[options.results / quality_table.CURVE_FIGURE] = quality_table.curve_figure(read_result(quality))
     readme = with_section(readme, PAPERS, papers_table(LEADERBOARD), options.readme)
-    texts = {
-        options.readme: readme,
-        options.results / "README.md": full(results)
-        + by_itself(options.results / "versions.json", "tests.benchmarks.versions --before DIR", versions.markdown)
-        + by_itself(options.results / "scale.json", "tests.benchmarks.scale", scale.markdown)
-        + compared,
-        **drawn,
-    }
+    texts = {options.readme: readme, options.results / "README.md": HEAD + summary(results) + "\n" + compared, **drawn}
     for path, text in texts.items():
-        if options.check:
-            if not path.is_file() or path.read_text("utf-8") != text:
-                raise LearnedSparseError(f"{path}: differs from the results; run python -m tests.benchmarks.report")
-        else:
-            with atomic_write(path) as file:
-                file.write(text.encode("utf-8"))
+        if not options.check:
+            _write(path, text)
+        elif not path.is_file() or path.read_text("utf-8") != text:
+            raise LearnedSparseError(f"{path}: differs from the results; run python -m tests.benchmarks.report")
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_write(path) as file:
+        file.write(text.encode("utf-8"))
 
 
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
@@ -114,17 +122,9 @@ def machine(result: Mapping[str, Any]) -> str:
     )
 
 
-def full(results: Mapping[str, Mapping[str, Any]]) -> str:
+def tables(results: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
     """Tables of every benchmark, with machine, duration and memory."""
-    lines = [
-        "# Results of the benchmarks",
-        "",
-        "Written by `python -m tests.benchmarks.report`; see `run.py` beside it.",
-        "",
-        "## Targets",
-        "",
-        summary(results),
-    ]
+    lines = ["# Tables of the benchmarks"]
     for name, result in results.items():
         loads = ", ".join(f"{load:.2f}" for load in result["environment"]["load_before"])
         conditions = (
@@ -133,7 +133,12 @@ def full(results: Mapping[str, Mapping[str, Any]]) -> str:
         )
         description = (run.load(name).__doc__ or "").strip()
         lines += ["", f"## {name}", "", description, "", run.load(name).markdown(result), "", conditions]
-    return "\n".join(lines) + "\n"
+    return (
+        "\n".join(lines)
+        + "\n"
+        + by_itself(folder / "versions.json", "tests.benchmarks.versions --before DIR", versions.markdown)
+        + by_itself(folder / "scale.json", "tests.benchmarks.scale", scale.markdown)
+    )
 
 
 def by_itself(path: Path, command: str, markdown: Callable[[Any], str]) -> str:
@@ -165,9 +170,10 @@ def _unit(target: Target) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.report",
-        description="Write the results as tables into README.md and results/README.md.",
+        description="Write summaries of the results into README.md and results/README.md, or all tables into a file.",
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
+    parser.add_argument("--tables", type=Path, metavar="FILE", help="write all tables to this file, and nothing else")
     parser.add_argument(
         "--results", type=Path, default=run.RESULTS, metavar="DIR", help="default: tests/benchmarks/results"
     )

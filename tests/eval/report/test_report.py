@@ -297,6 +297,16 @@ def test_hostile_names_stay_text() -> None:
     assert {line.count("|") - line.count("\\|") for line in tables.splitlines() if "\\`x\\`" in line} >= {7}
 
 
+def test_a_table_leaves_out_rows_without_a_score_in_its_measure() -> None:
+    results = made_up()
+    name, key = results.rows[1]["name"], "nDCG@10"
+    assert f"\n| {name} |" in markdown(results, {}).partition(f"## {key}\n")[2].partition("\n\n#")[0]
+    for cell in results.content["cells"]:
+        if cell["row"] == name:
+            cell["scores"].pop(key, None)
+    assert f"\n| {name} |" not in markdown(results, {}).partition(f"## {key}\n")[2].partition("\n\n#")[0]
+
+
 def test_the_csv_has_a_line_per_cell() -> None:
     results = made_up()
     lines = list(csv.DictReader(io.StringIO(cells_csv(results))))
