@@ -17,15 +17,15 @@ numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests
 # A test that takes all kinds of rows in `make test-faults`, and two of them in CI.
 by_hand := tests/eval/reproduce/test_reproduce.py::test_the_displayed_commands_of_every_other_kind_of_row
 
+installed := $(VENV)/.installed
 ready := $(VENV)/.ready
 bin := $(VENV)/bin
 
 .PHONY: help demo test test-jvm test-slow test-faults test-rehearsals test-neighbours test-gpu test-browser check bench clean
 
 help:
-	@echo "make demo                 train, encode, index, search and evaluate on this Python's own documentation"
-	@echo "make demo MODELS=splade   the same with one model (or MODELS=\"splade uhd\"); V=1 shows all commands"
-	@echo "make demo MODELS=all      the same with SparTerm and UHD-BERT as well: about three times the time"
+	@echo "make demo                 a published model, then four trained ones, on this Python's own documentation"
+	@echo "make demo MODELS=splade   the same with one trained model (or MODELS=\"splade uhd\"); V=1 shows all commands"
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
@@ -40,7 +40,7 @@ help:
 	@echo "make bench BENCH=training the same with one benchmark (or BENCH=\"training encoding\")"
 	@echo "make clean                remove .venv"
 
-demo: $(ready)
+demo: $(installed)
 	$(bin)/python -m eval.demo $(if $(MODELS),--models $(MODELS))$(if $(V), --commands)
 
 test: check
@@ -93,10 +93,16 @@ bench: $(ready)
 clean:
 	rm -rf $(VENV)
 
-$(ready): setup.cfg pyproject.toml constraints.txt
+# What users need, and `make demo`.
+$(installed): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "error: $(PYTHON) is missing or older than Python 3.11; name a newer one: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { \
 	  echo "error: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(bin)/python -m pip install --constraint constraints.txt --editable '.[train,demo]'
+	touch $@
+
+# The tools of developers, too: tests, style, types, other engines.
+$(ready): $(installed)
 	$(bin)/python -m pip install --constraint constraints.txt --editable '.[train,data,demo,dev]'
 	touch $@

@@ -14,7 +14,7 @@ from learned_sparse.distribute import add_engine_options
 from learned_sparse.encode.documents import PART_SIZE
 
 DEMO_COLLECTION = "pydoc"
-DEMO_MODELS = frozenset({"sparterm", "sparterm-literal", "splade", "spade", "uhd"})
+DEMO_MODELS = frozenset({"sparterm", "splade", "spade", "uhd"})
 """Names of the checkpoints of ``make demo``. Without ``--collection`` and ``--input``, these are encoded on pydoc."""
 _NOT_RECORDED = frozenset(
     {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data"}

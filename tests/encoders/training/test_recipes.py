@@ -21,7 +21,7 @@ NAMES = recipe_names()
 
 
 RECIPE_NAMES = """
-deepct deepimpact demo-spade demo-sparterm demo-sparterm-literal demo-splade demo-uhd
+deepct deepimpact demo-spade demo-sparterm demo-splade demo-uhd
 small-spade small-spade-expansion small-spade-weighting
 small-sparterm small-sparterm-literal small-splade small-uhd
 spade spade-distilled spade-expansion spade-joint spade-k2 spade-k5 spade-no-cotraining spade-weighting

@@ -262,7 +262,7 @@ def test_only_models_of_the_demo_have_a_default_collection(arguments: list[str])
 
 
 def test_a_model_of_the_demo_logs_its_default_collection(caplog: pytest.LogCaptureFixture) -> None:
-    assert set(demo.MODELS) | set(demo.OTHER_MODELS) == DEMO_MODELS
+    assert set(demo.MODELS) == DEMO_MODELS
     caplog.set_level("INFO")
     options = parse_arguments(["--model", "spade-k2", "--checkpoint", "home/checkpoints/spade"])
     assert options.collection == "pydoc"
