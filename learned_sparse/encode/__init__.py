@@ -7,7 +7,8 @@ files and queries. Read ``documents`` first (the pipeline), then ``parts`` (file
 
 from __future__ import annotations
 
+from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.documents import write_vectors
 from learned_sparse.encode.quantizers import query_quantizer
 
-__all__ = ["query_quantizer", "write_vectors"]
+__all__ = ["AnalyzedText", "Bm25Documents", "Bm25Statistics", "query_quantizer", "write_vectors"]

@@ -23,8 +23,8 @@ from learned_sparse.core import (
     load_encoder,
     without_mark,
 )
+from learned_sparse.encode import AnalyzedText
 from learned_sparse.index import IndexNote
-from learned_sparse.inspect.analyzed import AnalyzedText
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.inspect.sources import document_of_segment, find_document, with_predicted_queries
 from learned_sparse.jsonvector import Manifest, differences
@@ -164,8 +164,7 @@ class IndexInspector:
 
     @cached_property
     def _analyzer(self) -> AnalyzedText:
-        searcher: Any = self.searcher  # of plain text
-        return AnalyzedText(searcher)
+        return AnalyzedText()
 
     def _document(self, name: str, row: Mapping[str, int], notes: list[str], *, sources: bool) -> TextView:
         """View of an indexed document; if its text cannot be encoded again, a note says why."""
