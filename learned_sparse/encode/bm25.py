@@ -1,11 +1,13 @@
 """BM25 as an encoder: the impacts of documents hold everything but the counts of query words.
 
-A document's weight of a term is ``idf * tf / (tf + k1 * (1 - b + b * length / average))``, a query's weight how often the
-term occurs. Terms are those of Lucene's English analyzer, and scores are those of its ``BM25Similarity``.
+A document's weight of a term is ``idf * tf / (tf + k1 * (1 - b + b * length / average))``, a query's weight is how
+often the term occurs. Terms are those of Lucene's English analyzer, and scores are those of its ``BM25Similarity``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,10 +92,11 @@ def length_in_lucene(length: int) -> int:
 
 
 class AnalyzedText(Encoder):
-    """Queries of BM25: the weight of a term is how often Lucene's English analyzer finds it. Starts Java at first use."""
+    """Queries of BM25: the weight of a term is how often Lucene's English analyzer finds it. ``encode`` starts Java."""
 
     description: Mapping[str, Any] = {"architecture": "analyzer", "scoring": "bm25"}
     quantizer: Quantizer = Quantizer(1.0)  # counts are impacts as they are
+    dense_terms = 1024
 
     def __init__(self) -> None:
         self.terms: Sequence[str] = []
@@ -148,7 +151,10 @@ class AnalyzedText(Encoder):
         return {self._numbers[term]: count for term, count in counts.items() if term in self._numbers}
 
     def _weights(
-        self, numbers: npt.NDArray[np.int32], counts: npt.NDArray[Any], length: int
+        self,
+        numbers: npt.NDArray[np.int32],  # noqa: ARG002
+        counts: npt.NDArray[Any],
+        length: int,  # noqa: ARG002
     ) -> npt.NDArray[np.float32]:
         """Weights of the terms of one text from their ``counts``."""
         return counts.astype(np.float32)
@@ -166,8 +172,12 @@ class Bm25Documents(AnalyzedText):
         self._numbers = {term: number for number, term in enumerate(self.terms)}
         self._statistics = statistics
         self._idf = statistics.idf(np.array([statistics.frequencies[term] for term in self.terms], np.int64))
-        self.description = {"architecture": "bm25", **asdict(statistics)}
-        del self.description["frequencies"]
+        frequencies = json.dumps(statistics.frequencies, sort_keys=True)
+        self.description = {
+            "architecture": "bm25", **asdict(statistics),
+            "frequencies": len(statistics.frequencies),
+            "frequencies_sha256": hashlib.sha256(frequencies.encode()).hexdigest(),
+        }  # fmt: skip
         self.quantizer = Quantizer((2**BITS - 1) / float(statistics.idf(np.ones(1, np.int64))[0]), BITS)
 
     def _known(self, counts: Mapping[str, int]) -> dict[int, int]:

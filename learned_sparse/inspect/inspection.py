@@ -23,7 +23,7 @@ from learned_sparse.core import (
     load_encoder,
     without_mark,
 )
-from learned_sparse.encode import AnalyzedText
+from learned_sparse.encode import AnalyzedText, load_recorded
 from learned_sparse.index import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.inspect.sources import document_of_segment, find_document, with_predicted_queries
@@ -33,7 +33,7 @@ from learned_sparse.search import MaxP, QueryEncoder, find_checkpoint
 if TYPE_CHECKING:
     from learned_sparse.lucene import Bm25Searcher, ImpactSearcher
 
-ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
+ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
 _instance_calls = threading.Lock()  # of Java: pyjnius keeps the receiver of a call in an object that all threads share
 
@@ -212,8 +212,10 @@ class IndexInspector:
         recorded = manifest.encoder
         options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
         options |= {"revision": manifest.options.get("revision"), "device": self._device}
+        if "hybrid" in options:
+            options["statistics"] = str(self._index)
         checkpoint = self._checkpoint or find_checkpoint(manifest, self._index)
-        encoder = (self._load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
+        encoder = (self._load or load_recorded)(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(
                 f"{checkpoint}: not the encoder of these vectors: {'; '.join(lines)}; name that one with --checkpoint"
