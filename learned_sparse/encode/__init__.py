@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.documents import write_vectors
-from learned_sparse.encode.hybrid import ALPHA, hybrid_sides, load_recorded
+from learned_sparse.encode.hybrid import ALPHA, PARTS, hybrid_sides, load_recorded
 from learned_sparse.encode.quantizers import query_quantizer
 
 __all__ = [
     "ALPHA",
+    "PARTS",
     "AnalyzedText",
     "Bm25Documents",
     "Bm25Statistics",

@@ -37,7 +37,8 @@ from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector import STATISTICS, Manifest
 
 MODEL, WORDS = "m:", "b:"
-"""Prefixes of the terms of each part."""
+PARTS = {MODEL: "model", WORDS: "BM25"}
+"""Prefix of the terms of each part, and its name."""
 ALPHA = "hybrid_alpha"
 """Setting of queries: the share of the model, from 0 (BM25 alone) to 1 (the model alone)."""
 DEFAULT_ALPHA = 0.5
@@ -269,4 +270,9 @@ def _typical_score(queries: SparseBatch, documents: SparseBatch) -> float:
     shared = columns >= 0
     scores = (queries.to_scipy()[:, shared] @ documents.to_scipy()[:, columns[shared]].T).toarray()
     np.fill_diagonal(scores, 0)
-    return float(np.median(scores.max(axis=1)))
+    best = scores.max(axis=1, initial=0)
+    if not best.any():
+        raise LearnedSparseError(
+            "too few documents to weigh the model and BM25: none has a word of another; encode without --with"
+        )
+    return float(np.median(best[best > 0]))
