@@ -19,6 +19,7 @@ from learned_sparse.core import (
 )
 from learned_sparse.distribute import add_engine_options
 from learned_sparse.encode.documents import PART_SIZE
+from learned_sparse.encode.hybrid import ALPHA
 
 DEMO_COLLECTION = "pydoc"
 DEMO_MODELS = frozenset({"sparterm", "sparterm-literal", "splade", "spade", "uhd"})
@@ -45,12 +46,14 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     options.changes = parse_changes(vars(options).pop("set"))
     if not (options.model or options.checkpoint):
         raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR|HUB_ID")
+    named = options.model and options.checkpoint
     options.model = options.model or Path(options.checkpoint).absolute().name
     if options.collection is None and options.input is None:
         options.collection = _default_collection(options.model, options.checkpoint)
     if options.hybrid is not None:
         options.checkpoint = options.checkpoint or default_checkpoint(options.model)
-        options.model += "+bm25"
+        options.model += "" if named else f"+{BM25}"
+        options.alpha = options.changes.pop(ALPHA, options.alpha)
     if not options.queries and options.engine == "process":
         options.num_shards, options.shard_id = _shards(options.num_shards, options.shard_id)
     options.num_shards, options.shard_id = options.num_shards or 1, options.shard_id or 0
@@ -174,7 +177,8 @@ def _parser() -> argparse.ArgumentParser:
     what("--checkpoint", metavar="DIR|HUB_ID", help="default: the checkpoint of --model")
     what(
         "--with", dest="hybrid", metavar=f"{BM25}|DIR", help=f"{BM25}: join the model with BM25 in the same vectors, "
-        f"which are called MODEL+{BM25}; of --queries also the folder of such vectors, or of an index of them",
+        f"called MODEL+{BM25} unless both --model and --checkpoint are given; with --queries also the folder of such "
+        "vectors, or of an index of them",
     )  # fmt: skip
     what("--alpha", type=float, metavar="X", help="of --queries --with: share of the model, from 0 to 1")
     what("--revision", help="revision of a checkpoint on the Hub")

@@ -28,7 +28,7 @@ from tests.toy_data import WORDS, save_beir
 pytestmark = pytest.mark.jvm
 TEXTS = {f"d{number}": " ".join(np.random.default_rng(number).choice(WORDS, 3 + number % 9)) for number in range(40)}
 QUERIES = {f"q{number}": f"{WORDS[number]} the {WORDS[number + 2]}" for number in range(6)}
-MODEL = ["--model", "fake", "--checkpoint", "fake-checkpoint", "--with", "bm25"]
+MODEL = ["--checkpoint", "fake", "--with", "bm25"]
 
 
 class Weights(Encoder):
@@ -118,7 +118,7 @@ def test_commands_search_it_with_the_recorded_share(encoded: Path, tmp_path: Pat
     run = Path("default.txt").read_text()
     assert Path("text.txt").read_text() == run != Path("other.txt").read_text()
     assert __main__.main([*MODEL, "--collection", "toy", "--queries", "--output", "topics"]) == 0
-    index_alone = ["--model", "fake", "--checkpoint", "fake-checkpoint", "--with", str(encoded), "--queries"]
+    index_alone = ["--checkpoint", "fake", "--with", str(encoded), "--queries"]
     assert __main__.main([*index_alone, "--input", "toy/queries.jsonl", "--output", "from-index"]) == 0
     assert Path("from-index/queries.tsv").read_text() == Path("topics/queries.tsv").read_text()
     assert search.main(["--index", str(encoded), "--query-vectors", "topics", "--output", "vectors.txt"]) == 0
