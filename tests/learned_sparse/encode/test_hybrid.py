@@ -171,7 +171,7 @@ def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
 )
 def test_options_that_do_not_fit(encoded: Path, options: list[str], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
-        __main__.main(["--model", "fake", "--checkpoint", "c", "--collection", "toy", "--output", "out", *options])
+        __main__.main(["--checkpoint", "fake", "--collection", "toy", "--output", "out", *options])
 
 
 def test_alpha_needs_an_index_with_both(tmp_path: Path) -> None:
