@@ -170,7 +170,7 @@ class Bm25Documents(AnalyzedText):
         super().__init__()
         self.terms = [term for term in statistics.frequencies if not unfit_reason(term)]
         self._numbers = {term: number for number, term in enumerate(self.terms)}
-        self._statistics = statistics
+        self.statistics = statistics
         self._idf = statistics.idf(np.array([statistics.frequencies[term] for term in self.terms], np.int64))
         frequencies = json.dumps(statistics.frequencies, sort_keys=True)
         self.description = {
@@ -188,5 +188,5 @@ class Bm25Documents(AnalyzedText):
     def _weights(
         self, numbers: npt.NDArray[np.int32], counts: npt.NDArray[Any], length: int
     ) -> npt.NDArray[np.float32]:
-        weights: npt.NDArray[Any] = self._idf[numbers] * counts / (counts + self._statistics.saturation(length))
+        weights: npt.NDArray[Any] = self._idf[numbers] * counts / (counts + self.statistics.saturation(length))
         return weights.astype(np.float32)

@@ -72,6 +72,9 @@ class HybridRecord:
 class Hybrid(Encoder):
     """One side of a model and of BM25, each with its weights times a factor."""
 
+    statistics: Bm25Statistics | None = None
+    """Those of BM25, for documents."""
+
     def __init__(
         self, model: Encoder, words: AnalyzedText, record: HybridRecord, factors: tuple[float, float], **described: Any
     ) -> None:
@@ -92,6 +95,7 @@ class Hybrid(Encoder):
     def documents(cls, model: Encoder, words: Bm25Documents, record: HybridRecord, bits: int = BITS) -> Hybrid:
         """Documents: the weights are impacts of 8 bits, not rounded yet; the quantiser has ``bits``."""
         hybrid = cls(model, words, record, (record.model.scale, record.bm25.scale))
+        hybrid.statistics = words.statistics
         hybrid.quantizer = Quantizer((2**bits - 1) / (2**BITS - 1), bits)
         return hybrid
 
@@ -177,18 +181,17 @@ def hybrid_sides(
     bits: int = BITS,
     percentile: float = 100.0,
     record: HybridRecord | None = None,
-) -> tuple[Hybrid, Hybrid, Bm25Statistics]:
-    """Both sides of a model and BM25 for a collection, and BM25's statistics, after one pass over its ``texts``.
+) -> tuple[Hybrid, Hybrid]:
+    """Sides of documents and queries of a model and BM25 for a collection, after one pass over its ``texts``.
 
     The scale of the model (its own, or calibrated for ``percentile``) and both units are measured on a random sample,
     without judgements: queries are spans of documents. ``record``: that of an earlier run, which measures nothing.
     """
     sample = list[str]()
-    statistics = Bm25Statistics.count(_sampled(texts, sample))
-    words = Bm25Documents(statistics)
+    words = Bm25Documents(Bm25Statistics.count(_sampled(texts, sample)))
     if record is None:
         record = _measured(documents, queries, words, [text for text in sample if text.strip()], percentile)
-    return Hybrid.documents(documents, words, record, bits), Hybrid.queries(queries, record), statistics
+    return Hybrid.documents(documents, words, record, bits), Hybrid.queries(queries, record)
 
 
 def load_recorded(

@@ -170,13 +170,10 @@ def _join(
     reader = open_source(options).reader or ()  # ``source`` reads the documents once, for their vectors
     texts = (document.with_expanded if encoder.uses_expanded else document.text for document in reader)
     resumed = options.resume and (source.output / MANIFEST).is_file()
-    documents, queries, statistics = hybrid_sides(
+    return hybrid_sides(
         encoder, queries, texts, bits=options.bits or BITS, percentile=options.calibration,
         record=recorded_hybrid(source.output) if resumed else None,
     )  # fmt: skip
-    source.output.mkdir(parents=True, exist_ok=True)
-    statistics.save(source.output / STATISTICS)
-    return documents, queries
 
 
 def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
@@ -199,6 +196,8 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     manifest = encoding.run(
         side.quantizer, side.describe, resume=options.resume, overwrite=options.overwrite, progress=progress
     )
+    if isinstance(side.encoder, Hybrid) and side.encoder.statistics is not None:
+        side.encoder.statistics.save(source.output / STATISTICS)
     if options.times and encoding.encoded:
         write_json(options.times, {"documents": encoding.encoded, "seconds": round(encoding.seconds, 3)})
     return manifest
