@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.documents import write_vectors
-from learned_sparse.encode.hybrid import ALPHA, PARTS, hybrid_sides, load_recorded
+from learned_sparse.encode.hybrid import ALPHA, PARTS, hybrid_sides, load_encoder
 from learned_sparse.encode.quantizers import query_quantizer
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "Bm25Documents",
     "Bm25Statistics",
     "hybrid_sides",
-    "load_recorded",
+    "load_encoder",
     "query_quantizer",
     "write_vectors",
 ]

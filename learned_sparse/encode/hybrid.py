@@ -28,10 +28,10 @@ from learned_sparse.core import (
     Token,
     Word,
     encode_texts,
-    load_encoder,
     parse,
     read_record,
 )
+from learned_sparse.core import load_encoder as load_model
 from learned_sparse.encode.bm25 import BITS, AnalyzedText, Bm25Documents, Bm25Statistics
 from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector import STATISTICS, Manifest
@@ -194,7 +194,7 @@ def hybrid_sides(
     return Hybrid.documents(documents, words, record, bits), Hybrid.queries(queries, record)
 
 
-def load_recorded(
+def load_encoder(
     checkpoint: str,
     side: Side = "document",
     *,
@@ -202,16 +202,16 @@ def load_recorded(
     statistics: str | None = None,
     **options: Any,
 ) -> Encoder:
-    """``load_encoder``, also for a side of a hybrid: ``hybrid`` is that of its description in a manifest.
+    """``learned_sparse.core.load_encoder``, also for a side whose description in a manifest has ``hybrid``.
 
     ``statistics``: folder with BM25's statistics; only documents need it.
     """
     if hybrid is None:
-        return load_encoder(checkpoint, side, **options)
+        return load_model(checkpoint, side, **options)
     record = parse(HybridRecord, hybrid, "hybrid")
     settings = dict(options.pop("settings", None) or {})
     alpha = settings.pop(ALPHA, DEFAULT_ALPHA)
-    model = load_encoder(checkpoint, side, **options, **({"settings": settings} if settings else {}))
+    model = load_model(checkpoint, side, **options, **({"settings": settings} if settings else {}))
     if side == "query":
         return Hybrid.queries(model, record, alpha)
     words = Bm25Documents(Bm25Statistics.load(Path(statistics or ".", STATISTICS)))

@@ -20,10 +20,9 @@ from learned_sparse.core import (
     Side,
     SparseBatch,
     encode_texts,
-    load_encoder,
     without_mark,
 )
-from learned_sparse.encode import AnalyzedText, load_recorded
+from learned_sparse.encode import AnalyzedText, load_encoder
 from learned_sparse.index import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.inspect.sources import document_of_segment, find_document, with_predicted_queries
@@ -215,7 +214,7 @@ class IndexInspector:
         if "hybrid" in options:
             options["statistics"] = str(self._index)
         checkpoint = self._checkpoint or find_checkpoint(manifest, self._index)
-        encoder = (self._load or load_recorded)(checkpoint, "document", model=manifest.model, **options)
+        encoder = (self._load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(
                 f"{checkpoint}: not the encoder of these vectors: {'; '.join(lines)}; name that one with --checkpoint"

@@ -21,7 +21,7 @@ from learned_sparse.core import (
     sha256,
     without_mark,
 )
-from learned_sparse.encode import load_recorded, query_quantizer
+from learned_sparse.encode import load_encoder, query_quantizer
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, is_index_note
 from learned_sparse.jsonvector import Manifest, differences
 
@@ -57,7 +57,7 @@ class QueryEncoder:
         word counts for BM25 are never scaled.
         """
         if isinstance(encoder, str | Path):
-            encoder = (load or load_recorded)(str(encoder), "query", **options)
+            encoder = (load or load_encoder)(str(encoder), "query", **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")
         self.encoder = encoder

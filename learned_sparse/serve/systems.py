@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, Side
-from learned_sparse.encode import load_recorded
+from learned_sparse.encode import load_encoder
 from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.inspect import IndexInspector, Inspection, TextView
 from learned_sparse.jsonvector import topic_text
@@ -132,7 +132,7 @@ class Encoders:
         key = json.dumps([os.path.realpath(checkpoint), side, given], sort_keys=True)
         with self._lock:
             if key not in self._loaded:
-                self._loaded[key] = load_recorded(checkpoint, side, model=model, **options)
+                self._loaded[key] = load_encoder(checkpoint, side, model=model, **options)
             return self._loaded[key]
 
 

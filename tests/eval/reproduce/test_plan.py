@@ -131,22 +131,6 @@ def test_rows_share_checkpoints_and_indexes(data: Path) -> None:
     assert "--index" not in steps["costs/toy/test/exact.json"].arguments
 
 
-def test_a_row_joins_its_model_with_bm25(data: Path) -> None:
-    rows = {
-        "splade": Row(recipe="small-splade"),
-        "both": Row(model="splade", options=("--with", "bm25", "--bits", "4"), queries={"hybrid_alpha": 0.3}),
-    }
-    steps = by_name(plan_of(data, rows))
-    vectors = str(home() / "vectors" / "toy" / "both")
-    both = ("--model", "both", "--collection", f"{data}/toy", "--checkpoint", str(home() / "checkpoints" / "splade"))
-    assert steps["vectors/toy/both"].arguments == (*both, "--with", "bm25", "--bits", "4")
-    queries = steps["queries/toy/test/both"]  # BM25's part of them is described by the documents
-    assert queries.arguments[: len(both)] == both
-    assert queries.arguments[len(both) :][:4] == ("--set", "hybrid_alpha=0.3", "--with", vectors)
-    assert steps["vectors/toy/both"] in queries.needs
-    assert steps["runs/toy/test/both.txt"].arguments[2:4] == ("--set", "hybrid_alpha=0.3")
-
-
 def test_each_seed_is_a_training(data: Path) -> None:
     rows = {
         "splade": Row(recipe="small-splade", seeds=(1, 2)),
