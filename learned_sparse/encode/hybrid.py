@@ -141,7 +141,10 @@ class Hybrid(Encoder):
         """Both explanations in one. A token of the analyzer belongs to the word of the model at the same place."""
         model, words = self._model.explain(text), self._words.explain(text)
         words_at = {(token.sequence, at): token.word for token in model.tokens for at in range(token.start, token.end)}
-        tokens = [token._replace(text=MODEL + token.text) for token in model.tokens]
+        tokens = [
+            token._replace(text=MODEL + token.text) if model.spelled and token.sequence is not None else token
+            for token in model.tokens
+        ]
         end_of_text = len(text.partition(EXPANDED)[0])
         for token in words.tokens:
             sequence, before = (1, end_of_text + 1) if token.start > end_of_text else (0, 0)

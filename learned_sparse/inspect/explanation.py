@@ -228,7 +228,10 @@ def make_view(
         )
         for name in names
     )
-    cut = [f"truncated at {len(reading.tokens):,} tokens"] if reading and reading.truncated else []
+    cut = []
+    if reading and reading.truncated:
+        of_model = [token for token in reading.tokens if PARTS.get(token.text[:2]) != "BM25"]
+        cut = [f"truncated at {len(of_model):,} tokens"]
     return TextView(
         kind=kind,
         id=id,

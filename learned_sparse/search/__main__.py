@@ -294,10 +294,13 @@ def _queries(
 def _encode(queries: Sequence[Query], path: Path, index_note: IndexNote, options: argparse.Namespace) -> Rows:
     """Impacts of the queries, or None if the index holds plain text."""
     settings = parse_changes(options.set)
-    if options.alpha is not None:
-        if not any("hybrid" in manifest.encoder for manifest in index_note.manifests):
-            raise LearnedSparseError(f"--alpha: {path} holds no BM25 to weigh; encode documents --with bm25")
-        settings[ALPHA] = options.alpha
+    if any("hybrid" in manifest.encoder for manifest in index_note.manifests):
+        from learned_sparse.lucene import start_jvm
+
+        start_jvm(heap=options.heap)  # its queries are analysed by Lucene, with any backend
+        settings |= {} if options.alpha is None else {ALPHA: options.alpha}
+    elif options.alpha is not None:
+        raise LearnedSparseError(f"--alpha: {path} holds no BM25 to weigh; encode documents --with bm25")
     if index_note.scoring == "bm25-text":
         if settings or options.checkpoint:
             given = "--set" if settings else "--checkpoint"

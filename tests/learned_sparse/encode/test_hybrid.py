@@ -156,6 +156,7 @@ def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
     assert score
     assert score.signals.keys() == {"model", "BM25"}
     assert sum(score.signals.values()) == pytest.approx(1)
+    assert {term.term[:2] for term in score.terms} == {"m:", "b:"}
     assert with_texts.pair(query, best, {ALPHA: 0.0}).score.signals == {"model": 0.0, "BM25": 1.0}  # type: ignore[union-attr]
 
 
