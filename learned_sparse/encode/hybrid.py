@@ -47,10 +47,12 @@ INDEX_NOTE = "learned_sparse.json"
 QUERY_RESOLUTION = Quantizer(1000.0)
 """Of query weights: with alpha 0, a word that occurs once has the impact 1000."""
 SAMPLE, PSEUDO_QUERIES, SPAN_WORDS = 1024, 256, 8
+_SAMPLE_STEP = 128
+"""Documents of the sample that are encoded at once; models with many terms need much memory for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartRecord:
+class Signal:
     """How one part enters the sum."""
 
     scale: float
@@ -63,8 +65,8 @@ class PartRecord:
 class HybridRecord:
     """``hybrid`` in the descriptions of both encoders, and so in manifests."""
 
-    model: PartRecord
-    bm25: PartRecord
+    model: Signal
+    bm25: Signal
     statistics: dict[str, Any]
     """Description of ``Bm25Documents``."""
 
@@ -72,6 +74,7 @@ class HybridRecord:
 class Hybrid(Encoder):
     """One side of a model and of BM25, each with its weights times a factor."""
 
+    quantizer: Quantizer
     statistics: Bm25Statistics | None = None
     """Those of BM25, for documents."""
 
@@ -190,8 +193,13 @@ def hybrid_sides(
     The scale of the model (its own, or calibrated for ``percentile``) and both units are measured on a random sample,
     without judgements: queries are spans of documents. ``record``: that of an earlier run, which measures nothing.
     """
+    if documents.description.get("scoring", "impact") != "impact":
+        raise LearnedSparseError("this model is scored by BM25 already; encode without --with")
     sample = list[str]()
-    words = Bm25Documents(Bm25Statistics.count(_sampled(texts, sample)))
+    statistics = Bm25Statistics.count(_sampled(texts, sample))
+    if not statistics.documents:
+        raise LearnedSparseError("no document has a word, so that BM25 has no statistics; encode without --with")
+    words = Bm25Documents(statistics)
     if record is None:
         record = _measured(documents, queries, words, [text for text in sample if text.strip()], percentile)
     return Hybrid.documents(documents, words, record, bits), Hybrid.queries(queries, record)
@@ -247,14 +255,15 @@ def _sampled(texts: Iterable[str], sample: list[str]) -> Iterator[str]:
 def _measured(
     documents: Encoder, queries: Encoder, words: Bm25Documents, sample: Sequence[str], percentile: float
 ) -> HybridRecord:
-    weights = encode_texts(documents, sample)
+    steps = range(0, len(sample), _SAMPLE_STEP)
+    weights = SparseBatch.concatenate([encode_texts(documents, sample[at : at + _SAMPLE_STEP]) for at in steps])
     own = documents.quantizer
     quantizer = own if own and own.bits else Calibration(bits=BITS, percentile=percentile).find(weights, sample)
     scale = quantizer.scale * (2**BITS - 1) / quantizer.largest
     spans = [_span(text) for text in sample[:PSEUDO_QUERIES]]
     return HybridRecord(
-        model=PartRecord(scale=scale, unit=scale * _typical_score(encode_texts(queries, spans), weights)),
-        bm25=PartRecord(
+        model=Signal(scale=scale, unit=scale * _typical_score(encode_texts(queries, spans), weights)),
+        bm25=Signal(
             scale=words.quantizer.scale,
             unit=words.quantizer.scale * _typical_score(AnalyzedText().encode(spans), words.encode(sample)),
         ),

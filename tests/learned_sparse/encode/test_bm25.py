@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from learned_sparse.collections import load_collection
 from learned_sparse.core import Document, Quantizer, Query
 from learned_sparse.encode import AnalyzedText, Bm25Documents, Bm25Statistics, write_vectors
 from learned_sparse.index import build_bm25_index, build_index
@@ -47,6 +48,23 @@ def test_scores_are_those_of_lucene_within_the_rounding_of_impacts(tmp_path: Pat
         assert len(scores) > 20
         for name, score in expected[query.id]:
             assert scores[name] / quantizer.scale == pytest.approx(score, abs=bound, rel=1e-6)
+
+
+def test_eight_bits_keep_the_top_ten_of_pydoc_but_for_a_hundredth(tmp_path: Path, tmp_home: Path) -> None:
+    collection = load_collection("pydoc")
+    documents, queries = list(collection.documents()), collection.queries("test")
+    build_bm25_index(documents, tmp_path / "text")
+    expected = search_bm25(tmp_path / "text", queries, 10)
+    encoder = Bm25Documents(Bm25Statistics.count(document.text for document in documents))
+    impacts = QueryEncoder(AnalyzedText()).encode_batch([query.text for query in queries])
+    rows = {query.id: row for query, row in zip(queries, impacts, strict=True)}
+    for bits, lost in ((8, 0.015), (10, 0.002)):
+        quantizer = Quantizer(encoder.quantizer.scale * (2**bits - 1) / 255, bits)
+        write_vectors(tmp_path / f"{bits}", documents, encoder, quantizer=quantizer)
+        build_index(tmp_path / f"{bits}", tmp_path / f"index-{bits}")
+        found = search_impacts(tmp_path / f"index-{bits}", rows, 10)
+        kept = sum(len(dict(found[name]).keys() & dict(hits).keys()) for name, hits in expected.items())
+        assert 1 - lost <= kept / sum(map(len, expected.values())) < 1
 
 
 def test_queries_count_words() -> None:

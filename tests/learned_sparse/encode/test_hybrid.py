@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core import Document, Encoder, LearnedSparseError, SparseBatch
-from learned_sparse.encode import ALPHA, __main__, hybrid, hybrid_sides, write_vectors
+from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, SparseBatch
+from learned_sparse.encode import ALPHA, AnalyzedText, __main__, hybrid_sides, write_vectors
 from learned_sparse.encode.bm25 import Bm25Documents, Bm25Statistics
-from learned_sparse.encode.hybrid import Hybrid, HybridRecord, PartRecord
+from learned_sparse.encode.hybrid import Hybrid, HybridRecord, Signal
 from learned_sparse.index import build_index
 from learned_sparse.inspect import IndexInspector
 from learned_sparse.jsonvector import Manifest, read_vectors
@@ -73,9 +73,9 @@ def test_the_score_is_the_weighted_sum_within_the_rounding(
     statistics = Bm25Statistics.count(["cat", "cat dog", "fish fish dog", "bird"])
     part = Bm25Documents(statistics)
     record = HybridRecord(
-        model=PartRecord(scale=255 / 5, unit=300.0),
-        bm25=PartRecord(scale=part.quantizer.scale, unit=200.0),
-        statistics=part.description,
+        model=Signal(scale=255 / 5, unit=300.0),
+        bm25=Signal(scale=part.quantizer.scale, unit=200.0),
+        statistics=dict(part.description),
     )
     documents = Hybrid.documents(Weights(), part, record, bits)
     queries = Hybrid.queries(Weights(), record, alpha)
@@ -98,7 +98,7 @@ def test_the_score_is_the_weighted_sum_within_the_rounding(
 def test_one_index_serves_every_alpha(encoded: Path, tmp_path: Path) -> None:
     alone = search_impacts(*_indexed(tmp_path / "model", load_fake("", "document"), load_fake("", "query")))
     words = Bm25Documents(Bm25Statistics.count(TEXTS.values()))
-    bm25 = search_impacts(*_indexed(tmp_path / "bm25", words, hybrid.AnalyzedText()))
+    bm25 = search_impacts(*_indexed(tmp_path / "bm25", words, AnalyzedText()))
     for alpha, expected in ((1.0, alone), (0.0, bm25)):
         found = _search(encoded, alpha)
         for name in QUERIES:
@@ -151,7 +151,7 @@ def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: P
 def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
     with_texts = IndexInspector(encoded, documents=lambda name: Document(name, TEXTS[name]))
     (best, _), *_ = _search(encoded, 0.5)["q1"]
-    query = search.Query("q1", QUERIES["q1"])
+    query = Query("q1", QUERIES["q1"])
     score = with_texts.pair(query, best, {}).score
     assert score
     assert score.signals.keys() == {"model", "BM25"}
@@ -182,9 +182,15 @@ def test_alpha_needs_an_index_with_both(tmp_path: Path) -> None:
         search.main(["--index", str(index), "--topics", "topics.tsv", "--alpha", "0.5", "--output", "run"])
 
 
-def test_documents_without_a_common_word_cannot_be_weighed() -> None:
-    with pytest.raises(LearnedSparseError, match="too few documents"):
-        hybrid_sides(load_fake("", "document"), load_fake("", "query"), ["rain"])
+def test_a_model_that_bm25_scores_is_refused() -> None:
+    with pytest.raises(LearnedSparseError, match="scored by BM25 already"):
+        hybrid_sides(AnalyzedText(), AnalyzedText(), TEXTS.values())
+
+
+@pytest.mark.parametrize(("texts", "message"), [(["rain"], "too few documents"), (["", "the"], "no document has a")])
+def test_documents_without_a_common_word_cannot_be_weighed(texts: list[str], message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        hybrid_sides(load_fake("", "document"), load_fake("", "query"), texts)
 
 
 def _indexed(folder: Path, documents: Encoder, queries: Encoder) -> tuple[Path, dict[str, dict[str, int]]]:
