@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from learned_sparse.jsonvector import Manifest, read_vectors
 from learned_sparse.lucene import run_stock, search_impacts
 from learned_sparse.search import QueryEncoder
 from learned_sparse.search import __main__ as search
+from learned_sparse.serve.api import Content, create_app
+from learned_sparse.serve.systems import open_systems
 from tests.fake_encoder import load_fake
 from tests.toy_data import WORDS, save_beir
 
@@ -158,6 +161,15 @@ def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
     assert sum(score.signals.values()) == pytest.approx(1)
     assert {term.term[:2] for term in score.terms} == {"m:", "b:"}
     assert with_texts.pair(query, best, {ALPHA: 0.0}).score.signals == {"model": 0.0, "BM25": 1.0}  # type: ignore[union-attr]
+
+
+def test_the_server_explains_both_signals_and_numbers_no_words(encoded: Path) -> None:
+    client = TestClient(create_app(Content(systems=open_systems({"both": encoded}, None))))
+    explained = client.post("/explain", json={"system": "both", "query": QUERIES["q1"], "document": "d1"}).json()
+    assert explained["signals"].keys() == {"model", "BM25"}
+    assert explained["score"] == explained["lucene"]
+    response = client.post("/query/embed_sparse", json={"inputs": "rain"})
+    assert (response.status_code, "no fixed numbers" in response.text) == (424, True)
 
 
 @pytest.mark.parametrize(
