@@ -13,7 +13,7 @@ import pytest
 from encoders.training import load_recipe
 from tests.reliability.commands import Run, Server
 from tests.tiny_models import save_tiny
-from tests.toy_data import save_library
+from tests.toy_data import save_collection, save_library
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -165,6 +165,17 @@ def test_your_own_collection_as_written(tmp_path: Path, server: Server) -> None:
     *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path, server).values()
     assert re.search(r"^bm25 +\d\.\d{4}", compared, re.MULTILINE), compared
     assert re.search(r"^splade +\d\.\d{4}", compared, re.MULTILINE), compared
+
+
+@pytest.mark.jvm
+def test_a_model_with_bm25_as_written(tmp_path: Path, server: Server) -> None:
+    checkpoint(tmp_path, "splade", save_tiny("headless", tmp_path / "backbone"))
+    save_collection(tmp_path / "my-collection", ["test"])
+    run_all(commands("A model and BM25 in one index"), tmp_path, server)
+    default = ranking(tmp_path / "learned_sparse_home" / "runs" / "my-collection" / "test" / "splade+bm25.txt")
+    weighed = ranking(tmp_path / "alpha-0.3.txt")
+    assert len(default) == len(weighed) == 12
+    assert default != weighed
 
 
 @pytest.mark.slow

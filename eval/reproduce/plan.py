@@ -268,14 +268,15 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
     vectors, exact = encoded.writes[0], row.backend == "exact"
     stem = _stem(builder, name, seed, row.options, row.encode, row.queries)
     query_stem = _stem(builder, name, seed, row.encode, row.queries)
-    query_words = _encode_words(query_stem, weights, builder, row, queries=True)
-    queries = builder.encode_queries(query_stem, on, query_words, weights.needs, weights.reads)
+    joined = ["--with", str(vectors)] if "--with" in row.options else []  # documents say how queries weigh BM25
+    query_words = [*_encode_words(query_stem, weights, builder, row, queries=True), *joined]
+    needs = (*weights.needs, encoded) if joined else weights.needs
+    queries = builder.encode_queries(query_stem, on, query_words, needs, weights.reads)
     files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words]
     files += ["--encoding", *set_words(row.queries)]
     words = ["--model", vectors.name, *set_words(row.queries), *row.bm25_words]
-    words += ["--backend", "exact"] if exact else []
     if exact:
-        searched = builder.search(stem, vectors.name, on, words, (encoded,))
+        searched = builder.search(stem, vectors.name, on, [*words, "--backend", "exact"], (encoded,))
     else:
         folder, index = builder.index(stem, on, encoded)
         searched, files = builder.search(stem, vectors.name, on, words, (index,)), [*files, "--index", folder]
@@ -301,9 +302,8 @@ def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str
 
 def _encode_words(stem: str, weights: Weights, builder: Builder, row: Row, *, queries: bool) -> list[str]:
     """Arguments of ``learned_sparse.encode`` besides the model and the collection."""
-    words: list[str] = []
-    if weights.checkpoint != str(home() / "checkpoints" / stem):
-        words += ["--checkpoint", weights.checkpoint]
+    named = "--with" not in row.options and weights.checkpoint == str(home() / "checkpoints" / stem)
+    words = [] if named else ["--checkpoint", weights.checkpoint]
     words += ["--dtype", str(builder.matrix.dtype)] if _needs_dtype(builder, row) else []
     if queries:
         pairs = zip(row.options, row.options[1:], strict=False)

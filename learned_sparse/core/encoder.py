@@ -58,6 +58,8 @@ class Encoder(Protocol):
     """
     checkpoint: str | None = None
     """Folder or Hub id that the encoder was loaded from, for the manifest; a search loads the query side from there."""
+    dense_terms: int | None = None
+    """Estimate of the most terms that one text has, which bounds memory; None: all ``terms``."""
     quantizer: Quantizer | None = None
     """Converts weights to impacts; None to calibrate a quantiser on the first documents."""
     uses_expanded: bool = False

@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 from learned_sparse.collections import Segmentation, Which, add_bad_line_option
-from learned_sparse.core import CommandParser, LearnedSparseError, add_set_option, parse_changes, positive
+from learned_sparse.core import (
+    CommandParser,
+    LearnedSparseError,
+    add_set_option,
+    default_checkpoint,
+    parse_changes,
+    positive,
+)
 from learned_sparse.distribute import add_engine_options
 from learned_sparse.encode.documents import PART_SIZE
+from learned_sparse.encode.hybrid import ALPHA
 
 DEMO_COLLECTION = "pydoc"
 DEMO_MODELS = frozenset({"sparterm", "splade", "spade", "uhd"})
@@ -20,8 +28,11 @@ _NOT_RECORDED = frozenset(
     {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data"}
     | {"engine", "address", "workers", "gpus_per_worker"}
     | {"times", "expanded"}  # the latter is recorded if it is given
+    | {"hybrid", "alpha"}  # in the descriptions of encoders
 )
 """Options without effect on vectors or files, and options that are fields of the manifest."""
+BM25 = "bm25"
+"""Value of ``--with``."""
 _TASK_VARIABLES = (("WORLD_SIZE", "RANK"), ("SLURM_NTASKS", "SLURM_PROCID"))
 _log = logging.getLogger(__name__)
 
@@ -35,9 +46,14 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     options.changes = parse_changes(vars(options).pop("set"))
     if not (options.model or options.checkpoint):
         raise LearnedSparseError("which model? give --model NAME or --checkpoint DIR|HUB_ID")
+    named = options.model and options.checkpoint
     options.model = options.model or Path(options.checkpoint).absolute().name
     if options.collection is None and options.input is None:
         options.collection = _default_collection(options.model, options.checkpoint)
+    if options.hybrid is not None:
+        options.checkpoint = options.checkpoint or default_checkpoint(options.model)
+        options.model += "" if named else f"+{BM25}"
+        options.alpha = options.changes.pop(ALPHA, options.alpha)
     if not options.queries and options.engine == "process":
         options.num_shards, options.shard_id = _shards(options.num_shards, options.shard_id)
     options.num_shards, options.shard_id = options.num_shards or 1, options.shard_id or 0
@@ -72,6 +88,7 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.input is not None and options.output is None:
         raise LearnedSparseError("--input needs --output DIR; only a collection has a default output folder")
+    _check_hybrid(options)
     if options.queries and options.num_shards > 1:
         raise LearnedSparseError("--num-shards is for documents; queries are written as one file")
     if options.queries and options.segment_length is not None:
@@ -87,6 +104,24 @@ def _check(options: argparse.Namespace) -> None:
         raise LearnedSparseError(f"--segments {options.segments}: documents keep their ids; omit --segment-delimiter")
     if options.segment_length is None and segments != (None, None, None):
         raise LearnedSparseError("--segments, --segment-overlap and --segment-delimiter need --segment-length")
+
+
+def _check_hybrid(options: argparse.Namespace) -> None:
+    """Raise if an option needs ``--with`` or excludes it."""
+    if options.alpha is not None and not (options.hybrid and options.queries):
+        raise LearnedSparseError("--alpha is for --queries --with: one index of documents serves every alpha")
+    if options.hybrid is None:
+        return
+    if not options.queries:
+        if options.hybrid != BM25:
+            raise LearnedSparseError(f"--with {options.hybrid}: documents are encoded --with {BM25}")
+        if options.num_shards > 1 or options.engine == "ray" or options.segment_length is not None:
+            raise LearnedSparseError(
+                f"--with {BM25}: one process encodes whole documents, after one pass for the statistics of the "
+                "collection; omit shards, --engine and --segment-length"
+            )
+    elif options.hybrid == BM25 and options.collection is None:
+        raise LearnedSparseError(f"--with {BM25}: for queries in a file, name the encoded documents: --with DIR")
 
 
 def _check_engine(options: argparse.Namespace) -> None:
@@ -140,6 +175,12 @@ def _parser() -> argparse.ArgumentParser:
         "(encoders/README.md lists them)",
     )  # fmt: skip
     what("--checkpoint", metavar="DIR|HUB_ID", help="default: the checkpoint of --model")
+    what(
+        "--with", dest="hybrid", metavar=f"{BM25}|DIR", help=f"{BM25}: join the model with BM25 in the same vectors, "
+        f"called MODEL+{BM25} unless both --model and --checkpoint are given; with --queries also the folder of such "
+        "vectors, or of an index of them",
+    )  # fmt: skip
+    what("--alpha", type=float, metavar="X", help="of --queries --with: share of the model, from 0 to 1")
     what("--revision", help="revision of a checkpoint on the Hub")
     source(
         "--collection", metavar="NAME|PATH", help=f"required without --input; models of `make demo`: {DEMO_COLLECTION}"

@@ -34,12 +34,14 @@ from learned_sparse.core import (
     write_json,
 )
 from learned_sparse.core import Side as SideName
+from learned_sparse.encode.bm25 import BITS
 from learned_sparse.encode.documents import DocumentEncoding, Progress
-from learned_sparse.encode.options import recorded_options
+from learned_sparse.encode.hybrid import DEFAULT_ALPHA, Hybrid, hybrid_sides, recorded_hybrid
+from learned_sparse.encode.options import BM25, recorded_options
 from learned_sparse.encode.parts import Describe, PartFolder, Window, describe_run
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
 from learned_sparse.encode.slices import impact_counts
-from learned_sparse.jsonvector import ENCODED, TOPICS, Manifest, Part, write_queries
+from learned_sparse.jsonvector import ENCODED, MANIFEST, STATISTICS, TOPICS, Manifest, Part, write_queries
 
 WINDOW = 2048
 """Queries of one call of the encoder."""
@@ -133,11 +135,14 @@ def load_side(options: Namespace, checkpoint: str, source: Source) -> Side:
         checkpoint, side, max_length=options.max_length, batch_size=options.batch_size, top_k=options.top_k,
         **compiled, **shared,
     )  # fmt: skip
+    query_encoder = None if options.queries else load_encoder(checkpoint, "query", **shared)
+    if options.hybrid is not None:
+        encoder, query_encoder = _join(options, source, encoder, query_encoder)
     if options.expanded is not None and not encoder.uses_expanded:
         raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; leave it out")
     describe = describe_run(
         encoder,
-        None if options.queries else load_encoder(checkpoint, "query", **shared),
+        query_encoder,
         kind="queries" if options.queries else "documents",
         collection=source.collection,
         split=source.split,
@@ -146,10 +151,29 @@ def load_side(options: Namespace, checkpoint: str, source: Source) -> Side:
         input=source.described(),
         options=recorded_options(options),
     )
+    bits = None if options.hybrid else options.bits  # of a hybrid, its quantiser has them
     quantizer = choose_quantizer(
-        side, encoder, factor=options.quantization_factor, bits=options.bits, percentile=options.calibration
+        side, encoder, factor=options.quantization_factor, bits=bits, percentile=options.calibration
     )
     return Side(encoder, describe, quantizer)
+
+
+def _join(
+    options: Namespace, source: Source, encoder: Encoder, queries: Encoder | None
+) -> tuple[Encoder, Encoder | None]:
+    """Both sides joined with BM25, after a pass over the documents; or the side of queries, as the documents record."""
+    if queries is None:
+        named = options.hybrid != BM25
+        folder = Path(options.hybrid) if named else vectors_folder(str(source.collection), options.model)
+        alpha = DEFAULT_ALPHA if options.alpha is None else options.alpha
+        return Hybrid.queries(encoder, recorded_hybrid(folder), alpha), None
+    reader = open_source(options).reader or ()  # ``source`` reads the documents once, for their vectors
+    texts = (document.with_expanded if encoder.uses_expanded else document.text for document in reader)
+    resumed = options.resume and (source.output / MANIFEST).is_file()
+    return hybrid_sides(
+        encoder, queries, texts, bits=options.bits or BITS, percentile=options.calibration,
+        record=recorded_hybrid(source.output) if resumed else None,
+    )  # fmt: skip
 
 
 def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
@@ -172,6 +196,8 @@ def encode_source(options: Namespace, checkpoint: str, source: Source, progress:
     manifest = encoding.run(
         side.quantizer, side.describe, resume=options.resume, overwrite=options.overwrite, progress=progress
     )
+    if isinstance(side.encoder, Hybrid) and side.encoder.statistics is not None:
+        side.encoder.statistics.save(source.output / STATISTICS)
     if options.times and encoding.encoded:
         write_json(options.times, {"documents": encoding.encoded, "seconds": round(encoding.seconds, 3)})
     return manifest

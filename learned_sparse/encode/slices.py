@@ -35,7 +35,8 @@ def slice_size(encoder: Encoder) -> int:
 
     The size depends on the encoder only, so that a resumed run forms the same batches.
     """
-    width = max(1, min(encoder.description.get("top_k") or len(encoder.terms), len(encoder.terms)))
+    dense = encoder.dense_terms or len(encoder.terms)
+    width = max(1, min(encoder.description.get("top_k") or dense, dense))
     return min(SLICE_SIZE, 1 << max(0, (MAX_SLICE_WEIGHTS // width).bit_length() - 1))
 
 

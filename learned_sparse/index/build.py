@@ -17,6 +17,7 @@ from learned_sparse.index.direct import index_directly
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.index.shards import index_shards
 from learned_sparse.index.vectors import Check, VectorFiles, check_index, open_vectors
+from learned_sparse.jsonvector import STATISTICS
 from learned_sparse.lucene import IndexedCounts, anserini_jar, index_collection, read_contents, shard_folders
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,9 @@ def build_index(
         }
         if keep_shards:
             facts["shards"] = len(shard_folders(folder))
+        for statistics in {file.parent.parent / STATISTICS for file in vectors.files} if vectors.manifests else ():
+            if statistics.is_file():  # of BM25, to explain documents
+                shutil.copyfile(statistics, folder / STATISTICS)
         note = IndexNote(vectors.scoring, vectors.manifests, facts)
         note.save(folder)
     return note

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from learned_sparse.core import EXPANDED, LearnedSparseError, Reading, Share, Sources, Token
+from learned_sparse.encode import PARTS
 from learned_sparse.jsonvector import EXACT_FLOATS
 
 ROUNDING = 1e-5
@@ -159,6 +160,14 @@ class Score:
         """Sum of the products; an integer unless the index is scored by BM25."""
         return sum(term.product for term in self.terms)
 
+    @property
+    def signals(self) -> dict[str, float]:
+        """Share of each part of a hybrid, by name; empty for other indexes."""
+        parts = [(PARTS.get(term.term[:2]), term.product) for term in self.terms]
+        if not self.total or any(name is None for name, _ in parts):
+            return {}
+        return {name: sum(product for part, product in parts if part == name) / self.total for name in PARTS.values()}
+
     def check(self, where: str) -> None:
         """Raise if Lucene's score differs from the sum; BM25, and scores above 2**24, are rounded to 32-bit floats."""
         exact = self.total <= EXACT_FLOATS and all(term.bm25 is None for term in self.terms)
@@ -219,7 +228,10 @@ def make_view(
         )
         for name in names
     )
-    cut = [f"truncated at {len(reading.tokens):,} tokens"] if reading and reading.truncated else []
+    cut = []
+    if reading and reading.truncated:
+        of_model = [token for token in reading.tokens if PARTS.get(token.text[:2]) != "BM25"]
+        cut = [f"truncated at {len(of_model):,} tokens"]
     return TextView(
         kind=kind,
         id=id,

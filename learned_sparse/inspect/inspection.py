@@ -20,11 +20,10 @@ from learned_sparse.core import (
     Side,
     SparseBatch,
     encode_texts,
-    load_encoder,
     without_mark,
 )
+from learned_sparse.encode import AnalyzedText, load_encoder
 from learned_sparse.index import IndexNote
-from learned_sparse.inspect.analyzed import AnalyzedText
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
 from learned_sparse.inspect.sources import document_of_segment, find_document, with_predicted_queries
 from learned_sparse.jsonvector import Manifest, differences
@@ -33,7 +32,7 @@ from learned_sparse.search import MaxP, QueryEncoder, find_checkpoint
 if TYPE_CHECKING:
     from learned_sparse.lucene import Bm25Searcher, ImpactSearcher
 
-ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings")
+ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
 _instance_calls = threading.Lock()  # of Java: pyjnius keeps the receiver of a call in an object that all threads share
 
@@ -164,8 +163,7 @@ class IndexInspector:
 
     @cached_property
     def _analyzer(self) -> AnalyzedText:
-        searcher: Any = self.searcher  # of plain text
-        return AnalyzedText(searcher)
+        return AnalyzedText()
 
     def _document(self, name: str, row: Mapping[str, int], notes: list[str], *, sources: bool) -> TextView:
         """View of an indexed document; if its text cannot be encoded again, a note says why."""
@@ -213,6 +211,8 @@ class IndexInspector:
         recorded = manifest.encoder
         options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
         options |= {"revision": manifest.options.get("revision"), "device": self._device}
+        if "hybrid" in options:
+            options["statistics"] = str(self._index)
         checkpoint = self._checkpoint or find_checkpoint(manifest, self._index)
         encoder = (self._load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):

@@ -184,8 +184,10 @@ def _sources(view: TextView, term: Term) -> str:
 
 def _render_score(score: Score, terms: int) -> Iterator[RenderableType]:
     of_query = len(score.terms) + len(score.only_in_query)
+    signals = ", ".join(f"{name} {share:.1%}" for name, share in score.signals.items())
     yield Text.assemble(
         (f"score {_amount(score.total)}", "bold"),
+        f" ({signals})" if signals else "",
         f", from {len(score.terms):,} of {of_query:,} terms of the query; Lucene says {score.lucene:,.10g}",
     )
     rows = [_score_row(term, score.total) for term in score.terms[:terms]]

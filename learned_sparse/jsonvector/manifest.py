@@ -27,6 +27,8 @@ from learned_sparse.core import (
 )
 
 MANIFEST = "manifest.json"
+STATISTICS = "bm25.json"
+"""BM25's statistics of the collection, beside the manifest of vectors that hold BM25, and in an index of them."""
 FORMAT = 1
 EXACT_FLOATS = 2**24
 """Integers up to this one are exact in Lucene's scores, which are 32-bit floats."""

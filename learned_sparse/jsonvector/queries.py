@@ -124,7 +124,7 @@ def check_queries(queries: Path, vectors: Path | Manifest) -> None:
 
 
 def _model(description: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: description.get(key) for key in ("architecture", "weights_sha256", "tokenizer_sha256")}
+    return {key: description.get(key) for key in ("architecture", "weights_sha256", "tokenizer_sha256", "hybrid")}
 
 
 def renamed_ids(ids: Sequence[str]) -> list[str]:

@@ -21,7 +21,15 @@ from learned_sparse.lucene.reader import (
     shard_folder,
     shard_folders,
 )
-from learned_sparse.lucene.searchers import Bm25Searcher, Hits, ImpactSearcher, search_bm25, search_impacts, searcher_of
+from learned_sparse.lucene.searchers import (
+    Bm25Searcher,
+    Hits,
+    ImpactSearcher,
+    english_tokens,
+    search_bm25,
+    search_impacts,
+    searcher_of,
+)
 from learned_sparse.lucene.stock import (
     LOG,
     IndexedCounts,
@@ -62,6 +70,7 @@ __all__ = [
     "check_integrity",
     "detach_thread",
     "document_frequencies",
+    "english_tokens",
     "every_document_frequency",
     "find_java",
     "ids_near",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -144,10 +145,12 @@ class Bm25Searcher(_Searcher[str]):
         """The ``k`` best documents that have a term of ``query``; none for a query without terms."""
         return self._hits(self._calls.searchText, self._analyzer, query, k=k)
 
-    def tokens(self, text: str) -> list[tuple[str, int, int]]:
-        """``(term, start, end)`` of each token that the analyzer makes of ``text``; ``end`` is exclusive."""
-        lines = self._calls.tokens(self._analyzer, text).split("\n")[:-1]
-        return [(term, int(start), int(end)) for start, end, term in (line.split("\t", 2) for line in lines)]
+
+def english_tokens(text: str) -> list[tuple[str, int, int]]:
+    """``(term, start, end)`` of each token that Anserini's English analyzer makes of ``text``; ``end`` is exclusive."""
+    tokens, analyzer = _english()
+    lines = tokens(analyzer, text).split("\n")[:-1]
+    return [(term, int(start), int(end)) for start, end, term in (line.split("\t", 2) for line in lines)]
 
 
 def search_impacts(index: Path, queries: Mapping[str, Impacts], k: int = 1000, *, threads: int = 1) -> dict[str, Hits]:
@@ -167,6 +170,12 @@ def search_bm25(
 def searcher_of(index: Path, scoring: str) -> ImpactSearcher | Bm25Searcher:
     """An open searcher for an index of ``scoring`` ``impact``, ``bm25`` (of encoded terms) or ``bm25-text``."""
     return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, pretokenized=scoring == "bm25")
+
+
+@functools.cache
+def _english() -> tuple[Any, Any]:
+    """The static method that analyzes a text, and the analyzer; several threads may use both."""
+    return lucene_calls().tokens, _analyzer(pretokenized=False)
 
 
 def _java_object(name: str, *arguments: Any) -> Any:

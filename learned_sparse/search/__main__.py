@@ -27,6 +27,7 @@ from learned_sparse.core import (
     run_main,
 )
 from learned_sparse.distribute import Engine, add_engine_options
+from learned_sparse.encode import ALPHA
 from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.jsonvector import (
     MANIFEST,
@@ -151,6 +152,10 @@ def parser() -> CommandParser:
     where("--checkpoint", metavar="DIR", help="encoder of the queries (default: the one recorded in the index)")
     where("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(parser, "change a setting that only queries depend on, for instance query_k=100; may be repeated")
+    where(
+        "--alpha", type=float, metavar="X", help="of a model joined with BM25: share of the model, from 0 (BM25 alone) "
+        "to 1 (default: the one recorded in the index)",
+    )  # fmt: skip
     where("--encode-batch", type=positive, default=256, metavar="N", help="queries encoded at a time (default 256)")
     where(
         "--no-check", action="store_true",
@@ -223,8 +228,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if (options.topics or options.query_vectors) and not options.output:
         raise LearnedSparseError(f"--{'topics' if options.topics else 'query-vectors'} needs --output RUN")
     encoding = ("topics", "split", "checkpoint", "device", "set", "bm25")
-    if options.query_vectors and any(getattr(options, name) for name in encoding):
-        listed = ", ".join(f"--{name}" for name in encoding if getattr(options, name))
+    given = [name for name in encoding if getattr(options, name)] + ["alpha"] * (options.alpha is not None)
+    if options.query_vectors and given:
+        listed = ", ".join(f"--{name}" for name in given)
         raise LearnedSparseError(f"{listed}: --query-vectors are encoded queries already")
     if options.quantization_factor is not None and not options.query_vectors:
         raise LearnedSparseError("--quantization-factor is for --query-vectors; an encoder has its own")
@@ -288,6 +294,13 @@ def _queries(
 def _encode(queries: Sequence[Query], path: Path, index_note: IndexNote, options: argparse.Namespace) -> Rows:
     """Impacts of the queries, or None if the index holds plain text."""
     settings = parse_changes(options.set)
+    if any("hybrid" in manifest.encoder for manifest in index_note.manifests):
+        from learned_sparse.lucene import start_jvm
+
+        start_jvm(heap=options.heap)  # its queries are analysed by Lucene, with any backend
+        settings |= {} if options.alpha is None else {ALPHA: options.alpha}
+    elif options.alpha is not None:
+        raise LearnedSparseError(f"--alpha: {path} holds no BM25 to weigh; encode documents --with bm25")
     if index_note.scoring == "bm25-text":
         if settings or options.checkpoint:
             given = "--set" if settings else "--checkpoint"

@@ -16,13 +16,12 @@ from learned_sparse.core import (
     encode_texts,
     folder_kind,
     is_name,
-    load_encoder,
     read_json,
     resolve_checkpoint,
     sha256,
     without_mark,
 )
-from learned_sparse.encode import query_quantizer
+from learned_sparse.encode import load_encoder, query_quantizer
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, is_index_note
 from learned_sparse.jsonvector import Manifest, differences
 
@@ -201,7 +200,8 @@ def _from_folder(folder: Path) -> QueryEncoder | None:
 def _recorded_options(manifest: Manifest, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Options of ``load_encoder`` that give the query side recorded in ``manifest``, with ``changes`` of settings."""
     recorded = manifest.query_encoder or {}
-    options = {key: recorded[key] for key in ("max_length", "dtype", "top_k") if recorded.get(key) is not None}
+    keys = ("max_length", "dtype", "top_k", "hybrid")
+    options = {key: recorded[key] for key in keys if recorded.get(key) is not None}
     settings = {**recorded.get("settings", {}), **changes}
     return {**options, "settings": settings} if settings else options
 

@@ -90,9 +90,12 @@ def _chosen(encoders: Mapping[str, Load], name: str | None) -> tuple[str, Load]:
 
 def _loaded(load: Load, side: Side) -> Encoder:
     try:
-        return load(side)
+        encoder = load(side)
     except LearnedSparseError as error:
         raise HTTPException(424, str(error)) from error
+    if "hybrid" in encoder.description:
+        raise HTTPException(424, "words of BM25 have no fixed numbers; name the system of the model alone")
+    return encoder
 
 
 def _embed(load: Load, side: Side, texts: Sequence[str], whole: bool) -> bytes:

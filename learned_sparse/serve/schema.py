@@ -194,6 +194,7 @@ class Explanation(BaseModel):
 
     score: float = Field(description="sum over the terms")
     lucene: float = Field(description="the score that Lucene computes")
+    signals: dict[str, float] = Field(description="share of the model and of BM25 where an index holds both")
     terms: list[SharedTerm] = Field(description="largest product first")
     only_in_query: dict[str, int]
     query: WeighedText
@@ -209,6 +210,7 @@ class Explanation(BaseModel):
         return cls(
             score=score.total,
             lucene=score.lucene,
+            signals=score.signals,
             terms=[
                 SharedTerm(
                     **term.to_json(),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, Side, load_encoder
+from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, Side
+from learned_sparse.encode import load_encoder
 from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.inspect import IndexInspector, Inspection, TextView
 from learned_sparse.jsonvector import topic_text

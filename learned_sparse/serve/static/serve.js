@@ -272,10 +272,11 @@ function explanationOf(answer) {
   });
   const heads = ["term", "share", "", "query · document"].map((text, at) => element("th", { text, class: at % 2 ? "number" : at ? "bar" : "term" }));
   heads.push(...["query's word", "document's word"].map((text) => element("th", { text })));
+  const signals = Object.entries(answer.signals).map(([name, share]) => `${name} ${percent(share)}`).join(", ");
   const missing = Object.keys(answer.only_in_query);
   const absent = missing.length ? `; not in the document: ${missing.slice(0, TERMS).join(", ")}${missing.length > TERMS ? " …" : ""}` : "";
   return [
-    element("p", { text: `Score ${amount(answer.score)}, from ${answer.terms.length} of ${answer.terms.length + missing.length} terms of the query${absent}` }),
+    element("p", { text: `Score ${amount(answer.score)}${signals && ` (${signals})`}, from ${answer.terms.length} of ${answer.terms.length + missing.length} terms of the query${absent}` }),
     ...texts(answer.document, (word) => word.score),
     element("h3", { text: "Share of each term in the score" }),
     table(heads, rows),

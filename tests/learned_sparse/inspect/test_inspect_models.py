@@ -23,6 +23,7 @@ EXPANDED = "rain and wind"
 MODELS: dict[str, dict[str, Any]] = {
     "sparterm": {"threshold": 0.6},
     "splade": {},
+    "sparterm+bm25": {"threshold": 0.6},
     "spade": {"k": 3},
     "uhd": {**SMALLEST["uhd"], "bucket_weights": [2, 1]},
 }
@@ -32,7 +33,7 @@ MODELS: dict[str, dict[str, Any]] = {
 def indexed(request: pytest.FixtureRequest, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a collection and its index by one of the models."""
     folder = tmp_path_factory.mktemp(request.param)
-    model = new_model(request.param, MODELS[request.param], str(tiny_bert))
+    model = new_model(request.param.removesuffix("+bm25"), MODELS[request.param], str(tiny_bert))
     for tower in model.towers.values():
         with torch.no_grad():
             for parameter in tower.new_parameters():
@@ -43,7 +44,8 @@ def indexed(request: pytest.FixtureRequest, tiny_bert: Path, tmp_path_factory: p
     save_beir(folder / "toy", documents, {"q": QUERY}, {"test": [("q", "d0", 1)]}, expanded)
     predicted = folder / "predicted.tsv"
     predicted.write_text("".join(f"{name}\t{EXPANDED}\n" for name in documents), encoding="utf-8")
-    options = {"splade": ["--segment-length", "3"], "spade": ["--expanded", str(predicted)]}.get(request.param, [])
+    by_model = {"splade": ["--segment-length", "3"], "spade": ["--expanded", str(predicted)]}
+    options = by_model.get(request.param, ["--with", "bm25"] if "+" in request.param else [])
     words = ["--model", request.param, "--checkpoint", str(folder / "checkpoint"), "--bits", "8", *options]
     encode.main([*words, "--collection", str(folder / "toy"), "--output", str(folder / "vectors")])
     index.main(["--input", str(folder / "vectors"), "--index", str(folder / "index")])
