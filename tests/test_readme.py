@@ -165,6 +165,7 @@ def test_your_own_collection_as_written(tmp_path: Path, server: Server) -> None:
     *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path, server).values()
     assert re.search(r"^bm25 +\d\.\d{4}", compared, re.MULTILINE), compared
     assert re.search(r"^splade +\d\.\d{4}", compared, re.MULTILINE), compared
+    assert re.search(r"^splade - bm25: nDCG@10 [+-]\d\.\d{3} \(.*\), p [\d.]+$", compared, re.MULTILINE), compared
 
 
 @pytest.mark.slow

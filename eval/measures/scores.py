@@ -45,10 +45,14 @@ _TREC_EVAL: dict[str, tuple[str | None, str | None]] = {
     "Success": (None, "success.{}"),
     "Rprec": ("Rprec", None),
 }
-_ALIASES = {"RR": "MRR", "AP": "MAP", "Recall": "R"}
+_ALIASES = {
+    "RR": "MRR", "AP": "MAP", "Recall": "R", "recip_rank": "MRR", "map_cut": "MAP", "ndcg_cut": "nDCG",
+}  # fmt: skip
 _TRUNCATES_RUN = "MRR"
 _GRADED = "nDCG"  # uses the grades themselves, so a relevance level has no meaning
-_NOTATION = re.compile(r"(?P<name>[A-Za-z]+)(\(rel=(?P<level>[1-9][0-9]*)\))?(@(?P<cutoff>[1-9][0-9]*))?")
+_NOTATION = re.compile(
+    r"(?P<name>[A-Za-z]+(?:_[A-Za-z]+)*)(\(rel=(?P<level>[1-9][0-9]*)\))?([@._](?P<cutoff>[1-9][0-9]*))?"
+)
 _DOCUMENT_ID = re.compile(r"[^ \t\n\v\f\r\0]+")
 _MEAN = "all"  # trec_eval's query id of a mean
 
@@ -66,6 +70,7 @@ class Measure:
     text: str
     name: str
     options: tuple[str, ...] = ()
+    cutoff: int | None = None
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -91,6 +96,8 @@ class Scores:
     """Judged queries without a hit; each scores zero."""
     unjudged: tuple[str, ...] = ()
     """Queries of the run without judgements; they affect no measure."""
+    max_hits: int = 0
+    """Largest number of hits of a judged query in the run."""
 
 
 @dataclass(frozen=True)
@@ -102,35 +109,38 @@ class Comparison:
     difference: float
     """Mean of ``b`` minus ``a``."""
     p_value: float
-    """Two-sided."""
+    """Two-sided; of ``comparisons``, corrected for the number of runs."""
     confidence_interval: tuple[float, float]
     """95 % interval of the difference by Student's t; infinite for a single query."""
 
 
 def parse_measure(text: str) -> Measure:
-    """Parse the field's notation as ir_measures writes it: ``nDCG@10``, ``R(rel=2)@1000``.
+    """Parse the notation of ir_measures, ``nDCG@10`` or ``R(rel=2)@1000``, or of trec_eval, ``ndcg_cut.10``.
 
     ``@k`` considers the first ``k`` hits; ``(rel=2)`` counts documents of grade 2 or higher as relevant (default: 1).
-    ``LearnedSparseError`` if trec_eval has no such measure.
+    Upper and lower case are the same. ``LearnedSparseError`` if trec_eval has no such measure.
+
+    >>> [parse_measure(text).name for text in ("ndcg@10", "ndcg_cut_10", "recall.100", "map")]
+    ['ndcg_cut.10', 'ndcg_cut.10', 'recall.100', 'map']
     """
     match = _NOTATION.fullmatch(text.strip())
     if match is None:
         raise LearnedSparseError(f"measure {text!r}: expected NAME, NAME@K or NAME(rel=N)@K, for instance nDCG@10")
-    name, level, cutoff = match["name"], match["level"], match["cutoff"]
-    name = _ALIASES.get(name, name)
-    if name not in _TREC_EVAL:
-        known = [*_TREC_EVAL, *_ALIASES]
-        name = {word.casefold(): word for word in known}.get(name.casefold(), name)
-        raise LearnedSparseError(f"measure {text!r}: unknown{did_you_mean(name, known)}")
+    level, cutoff = match["level"], match["cutoff"]
+    known = {word.casefold(): word for word in (*_TREC_EVAL, *_ALIASES)}
+    given = known.get(match["name"].casefold())
+    if given is None:
+        raise LearnedSparseError(f"measure {text!r}: unknown{did_you_mean(match['name'], known.values())}")
+    name = _ALIASES.get(given, given)
     form = _TREC_EVAL[name][1 if cutoff else 0]
-    if form is None:
+    if form is None or (given.endswith("_cut") and cutoff is None):
         example = f"{name}@100" if cutoff is None else name
         raise LearnedSparseError(f"measure {text!r}: {'takes no' if cutoff else 'needs a'} cut-off; write {example}")
     if level and name == _GRADED:
         raise LearnedSparseError(f"measure {text!r}: {name} uses the grades themselves; omit (rel={level})")
     options: tuple[str, ...] = ("-M", cutoff) if cutoff and name == _TRUNCATES_RUN else ()
     options += ("-l", level) if level else ()
-    return Measure(text.strip(), form.format(cutoff), options)
+    return Measure(text.strip(), form.format(cutoff), options, int(cutoff) if cutoff else None)
 
 
 def evaluate(
@@ -164,6 +174,7 @@ def evaluate(
         per_query={text: {q: of_query[number] for q, number in numbers.items()} for text, of_query in values.items()},
         missing=tuple(query for query, of_query in hits.items() if not of_query),
         unjudged=tuple(query for query in run if query not in judged),
+        max_hits=max(len(run.get(query, ())) for query in judged),
     )
 
 
@@ -192,6 +203,39 @@ def compare(
         p_value=p_value(values, test),
         confidence_interval=confidence_interval(values),
     )
+
+
+def comparisons(runs: Mapping[str, PerQuery], baseline: str) -> dict[str, dict[str, Comparison]]:
+    """``{run: {measure: comparison with the baseline}}`` of all other runs; ``a`` is the baseline.
+
+    All runs have the same measures and queries. The p-values are those of ``p_values``.
+
+    >>> runs = {name: {"P@1": {str(i): value for i in range(8)}} for name, value in {"bm25": 0.25, "tiny": 0.5}.items()}
+    >>> comparison = comparisons(runs, "bm25")["tiny"]["P@1"]
+    >>> format_comparison("tiny", "bm25", "P@1", comparison)
+    'tiny - bm25: P@1 +0.250 (+0.250 to +0.250), p 0.0078'
+    """
+    p_of = p_values({name: [run] for name, run in runs.items()}, baseline)
+    compared: dict[str, dict[str, Comparison]] = {name: {} for name in p_of}
+    for name, of_measure in p_of.items():
+        for measure, p in of_measure.items():
+            reference, values = runs[baseline][measure], runs[name][measure]
+            gains = differences(values, reference)
+            compared[name][measure] = Comparison(
+                mean_a=float(np.mean(list(reference.values()))),
+                mean_b=float(np.mean(list(values.values()))),
+                difference=float(gains.mean()),
+                p_value=p,
+                confidence_interval=confidence_interval(gains),
+            )
+    return compared
+
+
+def format_comparison(name: str, baseline: str, measure: str, comparison: Comparison) -> str:
+    """One line: ``tiny - bm25: nDCG@10 +0.019 (-0.005 to +0.043), p 0.12``."""
+    low, high = comparison.confidence_interval
+    p = f"{comparison.p_value:.2g}" if comparison.p_value >= 0.001 else "< 0.001"
+    return f"{name} - {baseline}: {measure} {comparison.difference:+.3f} ({low:+.3f} to {high:+.3f}), p {p}"
 
 
 def differences(values: Mapping[str, float], reference: Mapping[str, float]) -> Differences:
