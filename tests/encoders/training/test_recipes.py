@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -302,12 +303,39 @@ def test_a_stopped_run_can_be_finished_as_a_checkpoint_and_resumed(
     assert "3 steps" in capsys.readouterr().out
 
 
+def test_the_continuation_that_is_printed_goes_on(
+    recipe_file: Path, tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "my run"  # a path to quote
+    arguments = [
+        "--recipe", str(recipe_file), "--data", f"{tiny_collection}:train,run={tiny_collection / 'train.run'}",
+        "--set", "stages.0.steps=2", "--set", "negatives.first_rank=2", "--on-bad-line", "skip",
+        "--output", str(output), "--device", "cpu", "--quiet",
+    ]  # fmt: skip
+    for limit in (["--max-seconds", "0", "--overwrite"], ["--overwrite", "--max-seconds=0"]):
+        assert main([*arguments, *limit]) == 0
+        told, command = capsys.readouterr().out.splitlines()[:2]
+        assert told.startswith(f"{output}: 1 steps in ")
+        _, _, module, *words = shlex.split(command)
+        assert (module, words) == ("encoders.train", [*arguments, "--resume"])
+    assert main(words) == 0
+    assert f"{output}: 2 steps in " in capsys.readouterr().out
+
+
+def test_a_run_of_other_queries_has_no_hard_negatives(recipe_file: Path, tiny_collection: Path, tmp_path: Path) -> None:
+    (tmp_path / "dev.run").write_text("q30 Q0 d1 1 2.0 bm25\n")
+    data = f"{tiny_collection}:train,run={tmp_path / 'dev.run'}"
+    with pytest.raises(LearnedSparseError, match=r"dev\.run: no hits for any query of .*; is it the run of another"):
+        main(["--recipe", str(recipe_file), "--data", data, "--output", str(tmp_path / "run"), "--quiet"])
+    assert not (tmp_path / "run").exists()
+
+
 def test_invalid_train_options(recipe_file: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give one of them"):
         main(["--recipe", str(recipe_file), "--resume", "--overwrite"])
     with pytest.raises(LearnedSparseError, match="no recipe 'demo-splad'; did you mean 'demo-splade'"):
         main(["--recipe", "demo-splad"])
-    with pytest.raises(LearnedSparseError, match="no hard negatives; give the source a 'run'"):
+    with pytest.raises(LearnedSparseError, match=r"no hard negatives; .*:train,run=FILE"):
         main(["--recipe", str(recipe_file), "--data", _collection(recipe_file), "--output", str(recipe_file.parent)])
 
 
