@@ -59,7 +59,7 @@ def train(
     """Train a model and return its checkpoint folder.
 
     * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
-    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT]`` or text triples ``FILE.tsv``
+    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``
     * ``output``: the checkpoint folder (default: that of the recipe's model); the state of the run is kept below it
     * ``resume``: go on from the last saved state, with the same final weights as an undisturbed run
     * ``overwrite``: replace a run in ``output``
