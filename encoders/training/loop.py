@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from encoders.backbone import process_settings, random_state
-from encoders.checkpoints import is_sparse_encoder, tokenizer_sha256
+from encoders.checkpoints import tokenizer_sha256
 from encoders.encoding import save_checkpoint
 from encoders.training.data import (
     Batches,
@@ -41,7 +40,6 @@ from learned_sparse.distribute import Engine
 from learned_sparse.jsonvector import versions
 
 AnyLearner = Learner | CoLearner
-_logger = logging.getLogger(__name__)
 
 
 def train(
@@ -261,7 +259,7 @@ class _Run:
         self._progress = replace(self._progress, step=step)
         self._journal.advance(len(batch.examples))
         if self._progress.stage == 0 and step == 1:
-            self._check_start(values.get("terms_per_document", 0.0))
+            self._session.check_start(values.get("terms_per_document", 0.0))
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
             rate = {"learning_rate": stage.learning_rate * learning_rate_share(stage, batch.step)}
             self._journal.log_step(self._progress.stage, step, values | rate)
@@ -273,20 +271,6 @@ class _Run:
             self._validate(stage, learner)
         if step % self._recipe.save_every == 0 and not self._is_done(stage):
             self._save(learner)
-
-    def _check_start(self, terms: float) -> None:
-        """Warn of start values for another kind of backbone; ``terms``: mean number of terms of a document."""
-        recipe, size = self._recipe, next(iter(self._session.model.towers.values())).vocabulary_size
-        if recipe.idf_bias and is_sparse_encoder(recipe.backbone, recipe.revision):
-            _logger.warning(
-                "backbone %s is a sparse encoder already, which idf_bias %g changes for the worse; "
-                "--set idf_bias=0, or take the recipe fine-tune-splade", recipe.backbone, recipe.idf_bias,
-            )  # fmt: skip
-        if terms > size / 2:
-            _logger.warning(
-                "at step 1 documents have weight in %d of %d terms; a lower output_bias (a backbone without masked-LM "
-                "head) or a higher idf_bias gives fewer, for instance --set idf_bias=0.75", terms, size,
-            )  # fmt: skip
 
     def _prune(self, pruner: Pruner, step: int) -> None:
         """Prune at the end of a window; scores from before and after a smaller gamma are not comparable."""

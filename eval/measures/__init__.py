@@ -1,7 +1,8 @@
 """Measures of runs, tests of their differences, and tables of results.
 
-Read ``scores`` first: the notation of measures, trec_eval, significance. ``bootstrap`` is about trainings and queries.
-``runs`` loads what commands name: runs, splits of collections, tokenizers. ``tables`` formats results.
+Read ``scores`` first: the notation of measures, trec_eval. ``significance`` compares runs, ``bootstrap`` systems
+with several trainings. ``runs`` loads what commands name: runs, splits of collections, tokenizers. ``tables`` formats
+results.
 """
 
 from __future__ import annotations
@@ -22,25 +23,27 @@ from eval.measures.runs import (
     tokenizer_folder,
 )
 from eval.measures.scores import (
-    SIGNIFICANT,
-    Comparison,
-    Differences,
     Measure,
     Qrels,
     Scores,
+    evaluate,
+    parse_measure,
+    write_qrels,
+)
+from eval.measures.significance import (
+    SIGNIFICANT,
+    Comparison,
+    Differences,
     Test,
     compare,
     comparisons,
     confidence_interval,
     differences,
-    evaluate,
     format_comparison,
     holm,
     p_value,
     p_values,
-    parse_measure,
     values_of,
-    write_qrels,
 )
 from eval.measures.tables import Cell, Column, format_table, write_texts
 
