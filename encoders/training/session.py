@@ -225,7 +225,7 @@ class Session:
                 "backbone %s is a sparse encoder already, which idf_bias %g changes for the worse; "
                 "--set idf_bias=0, or take the recipe fine-tune-splade", recipe.backbone, recipe.idf_bias,
             )  # fmt: skip
-        if terms > size / 2:
+        elif terms > size / 2:
             _logger.warning(
                 "at step 1 documents have weight in %d of %d terms; a lower output_bias (a backbone without masked-LM "
                 "head) or a higher idf_bias gives fewer, for instance --set idf_bias=0.75", terms, size,
