@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from learned_sparse.collections import add_bad_line_option
-from learned_sparse.core import CommandParser, LearnedSparseError, checkpoint_folder, print_next, resumes
+from learned_sparse.core import (
+    CommandParser,
+    LearnedSparseError,
+    checkpoint_folder,
+    command_line,
+    print_next,
+    resumes,
+)
 from learned_sparse.distribute import Engine, add_engine_options
 
 
@@ -24,8 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         "--data",
         action="append",
         default=[],
-        metavar="COLLECTION[:SPLIT]|FILE.tsv",
-        help="train on this instead of the recipe's data; may be given several times",
+        metavar="COLLECTION[:SPLIT][,run=FILE]|FILE.tsv",
+        help="train on this instead of the recipe's data, with hard negatives from a TREC run of the training queries; "
+        "may be given several times",
     )
     parser.add_argument(
         "--set",
@@ -87,18 +97,29 @@ def main(argv: list[str] | None = None) -> int:
         device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
         log_with=[name for name in options.log_with if name != "jsonl"], engine=engine,
     )  # fmt: skip
-    resume = f"python -m encoders.train --recipe {options.recipe} --output {output} --resume"
+    resume = _continuation(sys.argv[1:] if argv is None else argv)
     if not report.written:
-        print(f"stopped after step {report.steps}; go on with\n  {resume} [and the other options of this run]")
+        print(f"stopped after step {report.steps}; go on with\n  {resume}")
         return 130
     score = "" if report.best_score is None else f", MRR@10 {report.best_score:.4f} in validation"
-    state = "" if report.finished else f" (stopped early; go on with {resume})"
+    state = "" if report.finished else f", stopped early; go on with\n  {resume}"
     print(f"{report.checkpoint}: {report.steps} steps in {report.seconds:.0f} s{score}{state}")
     collection = next((source.collection for source in recipe.data if source.collection), None)
     words = ["--model", recipe.model, *([] if options.output is None else ["--checkpoint", str(report.checkpoint)])]
     words += ["--collection", collection] if collection else ["--input", "DOCUMENTS.jsonl", "--output", "VECTORS"]
     print_next(f"learned_sparse.encode {shlex.join(words)}")
     return 0
+
+
+def _continuation(arguments: Sequence[str]) -> str:
+    """The command that goes on with a run: its options without the time limit."""
+    words, kept = iter(arguments), []
+    for word in words:
+        if word == "--max-seconds":
+            next(words)
+        elif word not in ("--overwrite", "--resume") and not word.startswith("--max-seconds="):
+            kept.append(word)
+    return command_line(f"encoders.train {shlex.join([*kept, '--resume'])}")
 
 
 if __name__ == "__main__":

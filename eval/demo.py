@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eval.reproduce import CellPlan, Plan, Runner, Step
 
 MATRIX = "demo"
-READY = ("BM25", "splade-tiny")
+READY = ("BM25", "splade-tiny", "hybrid")
 """Rows of the first table: nothing is trained. The first is the baseline."""
 MODELS = ("sparterm", "splade", "spade", "uhd")
 """Rows that are trained."""

@@ -1,4 +1,4 @@
-"""``python -m eval.evaluate``: one table with the measures, and the sparsity, of one run or several."""
+"""``python -m eval.evaluate``: the measures, and the sparsity, of one run or several, and their differences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import dataclasses
 import json
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ from eval.costs import Sparsity, sparsity_of_files
 from eval.measures import (
     Cell,
     Column,
+    Comparison,
+    Measure,
     Qrels,
     Scores,
     add_collection_options,
+    comparisons,
     evaluate,
+    format_comparison,
     format_table,
     load_split,
     named_runs,
@@ -29,6 +34,7 @@ from learned_sparse.core import (
     CommandParser,
     LearnedSparseError,
     atomic_write,
+    did_you_mean,
     index_folder,
     progress_bar,
     run_file,
@@ -36,6 +42,8 @@ from learned_sparse.core import (
 )
 from learned_sparse.index import INDEX_MANIFEST
 
+Compared = Mapping[str, Mapping[str, Comparison]]
+"""Run → measure → its comparison with the baseline."""
 logger = logging.getLogger(__name__)
 
 
@@ -68,6 +76,9 @@ def main(argv: list[str] | None = None) -> int:
     runs = named_runs(options.run or ())
     task = _load_task(options)
     runs = runs or _runs_at_home(task)
+    baseline = options.baseline or next(iter(runs))
+    if baseline not in runs:
+        raise LearnedSparseError(f"--baseline {baseline}: no such run{did_you_mean(baseline, runs)}")
     results = [
         _Result(name, run, evaluate(run, task.qrels, task.measures, remove_query=task.remove_query), sparsity)
         for name, run, sparsity in zip(
@@ -76,7 +87,10 @@ def main(argv: list[str] | None = None) -> int:
     ]
     for result in results:
         _warn(result)
-    content = json.dumps(_as_json(task, results, options.per_query), indent=2, ensure_ascii=False)
+    per_query = {result.name: result.scores.per_query for result in results}
+    compared = {} if options.no_compare else comparisons(per_query, baseline)
+    as_json = _as_json(task, results, options.per_query) | {"comparisons": _compared_as_json(compared, baseline)}
+    content = json.dumps(as_json, indent=2, ensure_ascii=False)
     if options.output:
         with atomic_write(options.output) as file:
             file.write(f"{content}\n".encode())
@@ -86,6 +100,8 @@ def main(argv: list[str] | None = None) -> int:
         print(content)
     if not options.json:
         print(_results_table(results, markdown=options.markdown))
+        if compared:
+            print(_compared_as_text(compared, baseline, markdown=options.markdown))
     return 0
 
 
@@ -100,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     add_collection_options(parser)
     add("--run", **several, metavar="[NAME=]FILE", help="TREC runs (default: those of the split in the home folder)")
     add("--qrels", metavar="FILE", help="judgements instead of the split's: a file, or a name registered in Pyserini")
-    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 'MAP(rel=2)' (default: the split's)")
+    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 'MAP(rel=2)' ndcg_cut.10 (default: the split's)")
     add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
     add(
         "--vectors",
@@ -110,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         help="encoded documents, one per run: adds FLOPS and terms per text",
     )
     add("--queries", **several, type=Path, metavar="DIR", help="the encoded queries that belong to --vectors")
+    among = parser.add_mutually_exclusive_group().add_argument
+    among("--baseline", metavar="NAME", help="compare the other runs with this one (default: the first run)")
+    among("--no-compare", action="store_true", help="leave out the differences between the runs")
     add("--per-query", action="store_true", help="add the values of every query to the JSON")
     add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
     add("--json", action="store_true", help="print everything as JSON")
@@ -170,6 +189,18 @@ def _warn(result: _Result) -> None:
     ):
         if queries:
             logger.warning("%s: %d %s (for instance %r)", result.run, len(queries), message, queries[0])
+    hits = result.scores.max_hits
+    deeper = [measure for measure in map(parse_measure, result.scores.mean) if (measure.cutoff or 0) > hits]
+    if hits and deeper:
+        effects = ", ".join(_effect_of_few_hits(measure, hits) for measure in deeper)
+        logger.warning("%s: at most %d hits a query; %s", result.run, hits, effects)
+
+
+def _effect_of_few_hits(measure: Measure, hits: int) -> str:
+    """What a measure is if no query has more than ``hits`` hits, which are fewer than its cut-off."""
+    if measure.name.startswith(("P.", "ndcg_cut.")):  # these divide by the cut-off or by the ideal ranks up to it
+        return f"{measure.text} finds nothing after rank {hits}"
+    return f"{measure.text} is {measure.text.removesuffix(str(measure.cutoff))}{hits}"
 
 
 def _results_table(results: Sequence[_Result], *, markdown: bool) -> str:
@@ -182,6 +213,28 @@ def _results_table(results: Sequence[_Result], *, markdown: bool) -> str:
             of = result.sparsity
             row += [of.flops, of.documents.mean, of.queries.mean] if of else [None, None, None]
     return format_table(columns, rows, markdown=markdown)
+
+
+def _compared_as_text(compared: Compared, baseline: str, *, markdown: bool) -> str:
+    """A heading that names the statistics, and one line for each run and measure."""
+    holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
+    lines = [
+        ("- " if markdown else "") + format_comparison(name, baseline, measure, comparison)
+        for name, of_measure in compared.items()
+        for measure, comparison in of_measure.items()
+    ]
+    return "\n".join(["", f"differences, 95 % intervals, p-values of the randomisation test{holm}:", "", *lines])
+
+
+def _compared_as_json(compared: Compared, baseline: str) -> list[dict[str, Any]]:
+    content = []
+    for name, of_measure in compared.items():
+        for measure, comparison in of_measure.items():
+            low, high = comparison.confidence_interval
+            interval = [low, high] if math.isfinite(low) else None  # of a single query; JSON has no infinity
+            numbers = {"difference": comparison.difference, "interval": interval, "p_value": comparison.p_value}
+            content.append({"run": name, "baseline": baseline, "measure": measure, **numbers})
+    return content
 
 
 def _as_json(task: _Task, results: Sequence[_Result], per_query: bool) -> dict[str, Any]:

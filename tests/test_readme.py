@@ -163,8 +163,14 @@ def test_your_own_collection_as_written(tmp_path: Path, server: Server) -> None:
         lines = ["query-id\tcorpus-id\tscore", *pairs]
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     *_, compared = run_all(commands("2. A baseline first") + trained("3. A model"), tmp_path, server).values()
+    trainings = [line for line in commands("3. A model") if "encoders.train" in line]
+    assert len(trainings) == 2
+    shown = run_all([f"{line} --set stages.0.steps=1 --device cpu --quiet" for line in trainings], tmp_path, server)
+    for name, output in zip(["my-splade", "my-minilm"], shown.values(), strict=True):
+        assert output.startswith(f"{name}: 1 steps in "), output
     assert re.search(r"^bm25 +\d\.\d{4}", compared, re.MULTILINE), compared
     assert re.search(r"^splade +\d\.\d{4}", compared, re.MULTILINE), compared
+    assert re.search(r"^splade - bm25: nDCG@10 [+-]\d\.\d{3} \(.*\), p [\d.]+$", compared, re.MULTILINE), compared
 
 
 @pytest.mark.jvm

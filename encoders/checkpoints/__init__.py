@@ -27,6 +27,7 @@ from encoders.checkpoints.notes import (
     changed_keys,
     check_sizes,
     hash_files,
+    is_sparse_encoder,
     read_notes,
     write_notes,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "check_vocabulary",
     "default_checkpoint",
     "hash_files",
+    "is_sparse_encoder",
     "locate",
     "pair_of",
     "published",

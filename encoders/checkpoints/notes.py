@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from encoders.checkpoints.catalogue import published
 from encoders.checkpoints.foreign import MODULES, Foreign, read_foreign
+from encoders.checkpoints.hub import locate
 from learned_sparse.core import (
     LearnedSparseError,
     Quantizer,
@@ -167,6 +169,16 @@ def read_notes(folder: Path) -> CheckpointNotes:
             folder, f"a checkpoint (neither {NOTES} nor the config.json of a masked-LM)", "name another folder"
         )
     return notes
+
+
+def is_sparse_encoder(name: str, revision: str | None = None) -> bool:
+    """Whether a backbone is known as a sparse encoder: by the catalogue, or by the notes or modules of its folder."""
+    entry = published(name)
+    if entry is not None and entry.queries is not None:
+        return True
+    folder = locate(name, revision)
+    modules = folder / MODULES
+    return (folder / NOTES).exists() or (modules.exists() and "SpladePooling" in modules.read_text(encoding="utf-8"))
 
 
 def write_notes(folder: Path, notes: CheckpointNotes) -> None:

@@ -59,7 +59,7 @@ def train(
     """Train a model and return its checkpoint folder.
 
     * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
-    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT]`` or text triples ``FILE.tsv``
+    * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``
     * ``output``: the checkpoint folder (default: that of the recipe's model); the state of the run is kept below it
     * ``resume``: go on from the last saved state, with the same final weights as an undisturbed run
     * ``overwrite``: replace a run in ``output``
@@ -258,6 +258,8 @@ class _Run:
         step = batch.step + 1
         self._progress = replace(self._progress, step=step)
         self._journal.advance(len(batch.examples))
+        if self._progress.stage == 0 and step == 1:
+            self._session.check_start(values.get("terms_per_document", 0.0))
         if step % self._recipe.log_every == 0 or step in (1, stage.steps):
             rate = {"learning_rate": stage.learning_rate * learning_rate_share(stage, batch.step)}
             self._journal.log_step(self._progress.stage, step, values | rate)

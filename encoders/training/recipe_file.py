@@ -29,7 +29,7 @@ def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] 
     """The recipe ``name`` (one of ``recipe_names()``, or a YAML file), completed by ``resolved``.
 
     ``changes`` set single values of the completed recipe, with dots between levels and numbers for list entries.
-    ``data`` replaces the recipe's data: collections ``NAME[:SPLIT]`` or text triples ``FILE.tsv``.
+    ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
     """
     path = _path(str(name), Path())
     return parse(Recipe, recipe_values(name, changes=changes, data=data), str(path))
@@ -96,9 +96,16 @@ def _path(name: str, folder: Path) -> Path:
 def data_source(spelling: str) -> dict[str, Any]:
     """One ``--data``: ``FILE.tsv`` are text triples, ``FILE.jsonl`` examples, anything else ``COLLECTION[:SPLIT]``.
 
+    A collection may be followed by ``,run=FILE``, the run that hard negatives come from.
+
     >>> data_source("pydoc"), data_source("scifact:train"), data_source("triples.train.small.tsv")
     ({'collection': 'pydoc'}, {'collection': 'scifact', 'split': 'train'}, {'triples': 'triples.train.small.tsv'})
+    >>> data_source("scifact:train,run=bm25.txt")
+    {'collection': 'scifact', 'split': 'train', 'run': 'bm25.txt'}
     """
+    named, with_run, run = spelling.rpartition(",run=")
+    if with_run:
+        return {**data_source(named), "run": run}
     if _TRIPLES.search(spelling):
         return {"triples": spelling}
     if spelling.endswith(".jsonl"):

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from encoders.backbone import TermTable, Tower, autocast, choose_device, limit_threads, training_precision
-from encoders.checkpoints import Vocabulary, as_json, tokenize_texts
+from encoders.checkpoints import Vocabulary, as_json, is_sparse_encoder, tokenize_texts
 from encoders.encoding import (
     CheckpointEncoder,
     LoadedModel,
@@ -216,6 +216,20 @@ class Session:
         with torch.no_grad():
             for tower in towers:
                 tower.decoder_bias.add_(self.recipe.idf_bias * inverse.to(tower.decoder_bias.device))
+
+    def check_start(self, terms: float) -> None:
+        """Warn of start values for another kind of backbone; ``terms``: mean number of terms of a document."""
+        recipe, size = self.recipe, next(iter(self.model.towers.values())).vocabulary_size
+        if recipe.idf_bias and is_sparse_encoder(recipe.backbone, recipe.revision):
+            _logger.warning(
+                "backbone %s is a sparse encoder already, which idf_bias %g changes for the worse; "
+                "--set idf_bias=0, or take the recipe fine-tune-splade", recipe.backbone, recipe.idf_bias,
+            )  # fmt: skip
+        elif terms > size / 2:
+            _logger.warning(
+                "at step 1 documents have weight in %d of %d terms; a lower output_bias (a backbone without masked-LM "
+                "head) or a higher idf_bias gives fewer, for instance --set idf_bias=0.75", terms, size,
+            )  # fmt: skip
 
     def begin_query_weights(self, documents: Sequence[str]) -> None:
         """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""

@@ -1,7 +1,8 @@
 """Measures of runs, tests of their differences, and tables of results.
 
-Read ``scores`` first: the notation of measures, trec_eval, significance. ``bootstrap`` is about trainings and queries.
-``runs`` loads what commands name: runs, splits of collections, tokenizers. ``tables`` formats results.
+Read ``scores`` first: the notation of measures, trec_eval. ``significance`` compares runs, ``bootstrap`` systems
+with several trainings. ``runs`` loads what commands name: runs, splits of collections, tokenizers. ``tables`` formats
+results.
 """
 
 from __future__ import annotations
@@ -22,22 +23,27 @@ from eval.measures.runs import (
     tokenizer_folder,
 )
 from eval.measures.scores import (
+    Measure,
+    Qrels,
+    Scores,
+    evaluate,
+    parse_measure,
+    write_qrels,
+)
+from eval.measures.significance import (
     SIGNIFICANT,
     Comparison,
     Differences,
-    Qrels,
-    Scores,
     Test,
     compare,
+    comparisons,
     confidence_interval,
     differences,
-    evaluate,
+    format_comparison,
     holm,
     p_value,
     p_values,
-    parse_measure,
     values_of,
-    write_qrels,
 )
 from eval.measures.tables import Cell, Column, format_table, write_texts
 
@@ -49,6 +55,7 @@ __all__ = [
     "Differences",
     "Estimate",
     "Judged",
+    "Measure",
     "Qrels",
     "Scores",
     "Test",
@@ -58,10 +65,12 @@ __all__ = [
     "add_judged_options",
     "check_expanded",
     "compare",
+    "comparisons",
     "confidence_interval",
     "differences",
     "estimate_difference",
     "evaluate",
+    "format_comparison",
     "format_table",
     "holm",
     "load_judged",

@@ -1,4 +1,4 @@
-"""Scores of runs as trec_eval computes them, and tests of the differences between runs."""
+"""Scores of runs as trec_eval computes them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from eval.measures.bootstrap import Values, estimate_difference
 from learned_sparse.collections import read_qrels, read_run
 from learned_sparse.core import LearnedSparseError, atomic_write, did_you_mean
 from learned_sparse.lucene import anserini_jar, java_environment
@@ -26,15 +21,6 @@ Run = Mapping[str, Sequence[tuple[str, float]]]
 """Query id → (document id, score) pairs; trec_eval orders the pairs itself."""
 PerQuery = Mapping[str, Mapping[str, float]]
 """Measure → query id → value."""
-Differences = npt.NDArray[np.float64]
-"""One paired difference per query."""
-Test = Literal["randomization", "t-test"]
-
-SIGNIFICANT = 0.05
-"""Differences with a smaller p-value are called significant."""
-_EXACT_PAIRS = 14  # up to 2^14 combinations of signs are tried exactly
-_RESAMPLES, _BATCH = 20_000, 500
-
 # trec_eval's name of each measure without a cut-off, and with one; None: trec_eval has no such measure.
 _TREC_EVAL: dict[str, tuple[str | None, str | None]] = {
     "MRR": ("recip_rank", "recip_rank"),  # recip_rank takes no cut-off: -M 10 truncates the run instead
@@ -45,10 +31,14 @@ _TREC_EVAL: dict[str, tuple[str | None, str | None]] = {
     "Success": (None, "success.{}"),
     "Rprec": ("Rprec", None),
 }
-_ALIASES = {"RR": "MRR", "AP": "MAP", "Recall": "R"}
+_ALIASES = {
+    "RR": "MRR", "AP": "MAP", "Recall": "R", "recip_rank": "MRR", "map_cut": "MAP", "ndcg_cut": "nDCG",
+}  # fmt: skip
 _TRUNCATES_RUN = "MRR"
 _GRADED = "nDCG"  # uses the grades themselves, so a relevance level has no meaning
-_NOTATION = re.compile(r"(?P<name>[A-Za-z]+)(\(rel=(?P<level>[1-9][0-9]*)\))?(@(?P<cutoff>[1-9][0-9]*))?")
+_NOTATION = re.compile(
+    r"(?P<name>[A-Za-z]+(?:_[A-Za-z]+)*)(\(rel=(?P<level>[1-9][0-9]*)\))?([@._](?P<cutoff>[1-9][0-9]*))?"
+)
 _DOCUMENT_ID = re.compile(r"[^ \t\n\v\f\r\0]+")
 _MEAN = "all"  # trec_eval's query id of a mean
 
@@ -66,6 +56,7 @@ class Measure:
     text: str
     name: str
     options: tuple[str, ...] = ()
+    cutoff: int | None = None
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -91,46 +82,37 @@ class Scores:
     """Judged queries without a hit; each scores zero."""
     unjudged: tuple[str, ...] = ()
     """Queries of the run without judgements; they affect no measure."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two runs compared in one measure, query by query."""
-
-    mean_a: float
-    mean_b: float
-    difference: float
-    """Mean of ``b`` minus ``a``."""
-    p_value: float
-    """Two-sided."""
-    confidence_interval: tuple[float, float]
-    """95 % interval of the difference by Student's t; infinite for a single query."""
+    max_hits: int = 0
+    """Largest number of hits of a judged query in the run."""
 
 
 def parse_measure(text: str) -> Measure:
-    """Parse the field's notation as ir_measures writes it: ``nDCG@10``, ``R(rel=2)@1000``.
+    """Parse the notation of ir_measures, ``nDCG@10`` or ``R(rel=2)@1000``, or of trec_eval, ``ndcg_cut.10``.
 
     ``@k`` considers the first ``k`` hits; ``(rel=2)`` counts documents of grade 2 or higher as relevant (default: 1).
-    ``LearnedSparseError`` if trec_eval has no such measure.
+    Upper and lower case are the same. ``LearnedSparseError`` if trec_eval has no such measure.
+
+    >>> [parse_measure(text).name for text in ("ndcg@10", "ndcg_cut_10", "recall.100", "map")]
+    ['ndcg_cut.10', 'ndcg_cut.10', 'recall.100', 'map']
     """
     match = _NOTATION.fullmatch(text.strip())
     if match is None:
         raise LearnedSparseError(f"measure {text!r}: expected NAME, NAME@K or NAME(rel=N)@K, for instance nDCG@10")
-    name, level, cutoff = match["name"], match["level"], match["cutoff"]
-    name = _ALIASES.get(name, name)
-    if name not in _TREC_EVAL:
-        known = [*_TREC_EVAL, *_ALIASES]
-        name = {word.casefold(): word for word in known}.get(name.casefold(), name)
-        raise LearnedSparseError(f"measure {text!r}: unknown{did_you_mean(name, known)}")
+    level, cutoff = match["level"], match["cutoff"]
+    known = {word.casefold(): word for word in (*_TREC_EVAL, *_ALIASES)}
+    given = known.get(match["name"].casefold())
+    if given is None:
+        raise LearnedSparseError(f"measure {text!r}: unknown{did_you_mean(match['name'], known.values())}")
+    name = _ALIASES.get(given, given)
     form = _TREC_EVAL[name][1 if cutoff else 0]
-    if form is None:
+    if form is None or (given.endswith("_cut") and cutoff is None):
         example = f"{name}@100" if cutoff is None else name
         raise LearnedSparseError(f"measure {text!r}: {'takes no' if cutoff else 'needs a'} cut-off; write {example}")
     if level and name == _GRADED:
         raise LearnedSparseError(f"measure {text!r}: {name} uses the grades themselves; omit (rel={level})")
     options: tuple[str, ...] = ("-M", cutoff) if cutoff and name == _TRUNCATES_RUN else ()
     options += ("-l", level) if level else ()
-    return Measure(text.strip(), form.format(cutoff), options)
+    return Measure(text.strip(), form.format(cutoff), options, int(cutoff) if cutoff else None)
 
 
 def evaluate(
@@ -164,131 +146,8 @@ def evaluate(
         per_query={text: {q: of_query[number] for q, number in numbers.items()} for text, of_query in values.items()},
         missing=tuple(query for query, of_query in hits.items() if not of_query),
         unjudged=tuple(query for query in run if query not in judged),
+        max_hits=max(len(run.get(query, ())) for query in judged),
     )
-
-
-def compare(
-    run_a: Run | str | Path,
-    run_b: Run | str | Path,
-    qrels: Qrels | str | Path,
-    measure: str,
-    *,
-    test: Test = "randomization",
-    remove_query: bool = False,
-) -> Comparison:
-    """Compare two runs in one measure over all judged queries.
-
-    >>> qrels = {f"q{i}": {"d": 1} for i in range(8)}
-    >>> good = {query: [("d", 1.0)] for query in qrels}
-    >>> compare({}, good, qrels, "P@1")
-    Comparison(mean_a=0.0, mean_b=1.0, difference=1.0, p_value=0.0078125, confidence_interval=(1.0, 1.0))
-    """
-    a, b = (evaluate(run, qrels, [measure], remove_query=remove_query) for run in (run_a, run_b))
-    values = differences(b.per_query[measure], a.per_query[measure])
-    return Comparison(
-        mean_a=a.mean[measure],
-        mean_b=b.mean[measure],
-        difference=float(values.mean()),
-        p_value=p_value(values, test),
-        confidence_interval=confidence_interval(values),
-    )
-
-
-def differences(values: Mapping[str, float], reference: Mapping[str, float]) -> Differences:
-    """``values`` minus ``reference``, query by query, in the order of the query ids."""
-    return np.array([values[query] - reference[query] for query in sorted(values)])
-
-
-def values_of(trainings: Sequence[PerQuery], measure: str, queries: Sequence[str]) -> Values:
-    """Scores ``(trainings, queries)`` in the order of ``queries``."""
-    return np.array([[one[measure][query] for query in queries] for one in trainings])
-
-
-def p_values(
-    systems: Mapping[str, Sequence[PerQuery]], reference: str, test: Test = "randomization"
-) -> dict[str, dict[str, float]]:
-    """``{system: {measure: p-value}}`` of the differences of all other systems from ``reference``.
-
-    A system is the scores of each of its trainings. The test is paired by query and two-sided: ``test``, or if one of
-    the two systems has several trainings, that of ``estimate_difference``. For each measure, ``holm`` corrects for the
-    number of systems compared.
-
-    >>> runs = {name: [{"P@1": {str(i): value for i in range(10)}}] for name, value in {"a": 0.0, "b": 1.0}.items()}
-    >>> p_values(runs, "a")
-    {'b': {'P@1': 0.001953125}}
-    """
-    others = [name for name in systems if name != reference]
-
-    def raw(name: str, measure: str) -> float:
-        queries = sorted(systems[reference][0][measure])
-        one, other = (values_of(systems[of], measure, queries) for of in (name, reference))
-        if len(one) == len(other) == 1:
-            return p_value(one[0] - other[0], test)
-        return estimate_difference(one, other).p_value()
-
-    corrected = {measure: holm({name: raw(name, measure) for name in others}) for measure in systems[reference][0]}
-    return {name: {measure: of_systems[name] for measure, of_systems in corrected.items()} for name in others}
-
-
-def p_value(values: Differences, test: Test = "randomization") -> float:
-    """Two-sided p-value of the mean paired difference; 1 if all differences are zero or there is only one query.
-
-    ``randomization`` is Fisher's randomisation test: the exact distribution over all signs for up to 14
-    non-zero differences, otherwise 20,000 random signs with a fixed seed. ``t-test`` is Student's paired t-test.
-
-    >>> p_value(np.array([1.0, 1.0, 1.0])), round(p_value(np.array([1.0, 2.0, 3.0]), "t-test"), 4)
-    (0.25, 0.0742)
-    """
-    if len(values) < 2 or not values.any():
-        return 1.0
-    from scipy import stats
-
-    if test == "t-test":
-        equal = np.ptp(values) == 0  # SciPy divides by the standard deviation
-        return 0.0 if equal else float(stats.ttest_1samp(values, 0.0).pvalue)
-    nonzero = values[values != 0]
-    if len(nonzero) == 1:  # SciPy needs two; both signs are equally far from zero
-        return 1.0
-    if len(nonzero) <= _EXACT_PAIRS:
-        exact = stats.permutation_test((nonzero,), np.sum, permutation_type="samples", n_resamples=np.inf)
-        return float(exact.pvalue)
-    rng = np.random.default_rng(0)
-
-    def random_signs(size: tuple[int, ...]) -> Any:
-        return nonzero * (2.0 * rng.integers(0, 2, size=size, dtype=np.int8) - 1.0)
-
-    # monte_carlo_test takes 2 s for 7,000 queries, permutation_test with resampling 30 s.
-    result = stats.monte_carlo_test(
-        nonzero, random_signs, np.sum, n_resamples=_RESAMPLES, batch=_BATCH, vectorized=True
-    )
-    return float(result.pvalue)
-
-
-def confidence_interval(values: Differences) -> tuple[float, float]:
-    """95 % confidence interval of the mean paired difference by Student's t; infinite for a single query."""
-    if len(values) < 2:
-        return -math.inf, math.inf
-    from scipy import stats
-
-    half_width = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
-    return float(values.mean()) - half_width, float(values.mean()) + half_width
-
-
-def holm(p_of: Mapping[str, float]) -> dict[str, float]:
-    """Correct the p-values of several comparisons by the step-down method of Holm (1979).
-
-    The smallest p-value is multiplied by the number of comparisons, the next by one less, and so on. A corrected
-    p-value is never smaller than that of a smaller p-value, and at most 1.
-
-    >>> holm({"a": 0.04, "b": 0.25, "c": 0.01})
-    {'a': 0.08, 'b': 0.25, 'c': 0.03}
-    """
-    corrected: dict[str, float] = {}
-    largest = 0.0
-    for rank, name in enumerate(sorted(p_of, key=p_of.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_of) - rank) * p_of[name]))
-        corrected[name] = largest
-    return {name: corrected[name] for name in p_of}
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:

@@ -66,10 +66,12 @@ class LearnedSparseError(Exception):
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """End of an error message about an unknown ``word``: the nearest known word, or all known words.
 
-    ``cutoff``: ratio of ``difflib`` from which a word is near.
+    ``cutoff``: ratio of ``difflib`` from which a word is near, whatever the case of its letters.
 
     >>> did_you_mean("topic", ["topics", "qrels"])
     "; did you mean 'topics'?"
+    >>> did_you_mean("NCDG", ["nDCG", "MAP"])
+    "; did you mean 'nDCG'?"
     >>> did_you_mean("zzz", ["topics", "qrels"])
     '; known: qrels, topics'
     >>> did_you_mean("splade", ["spade", "splade-doc", "splade-l1"])
@@ -79,8 +81,9 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     longer = [repr(name) for name in names if word and name.startswith(word)]
     if 1 < len(longer) <= MAX_SUGGESTIONS:
         return f"; did you mean {', '.join(longer[:-1])} or {longer[-1]}?"
-    close = difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+    folded = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=cutoff)
+    return f"; did you mean {folded[close[0]]!r}?" if close else f"; known: {', '.join(names)}"
 
 
 def folder_kind(path: Path) -> str:

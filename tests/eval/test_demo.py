@@ -25,7 +25,7 @@ def _toy_size(tmp_path: Path, tiny_headless: Path, monkeypatch: pytest.MonkeyPat
     library = save_library(tmp_path / "library")
     monkeypatch.setattr(pydoc, "standard_library", lambda: library)
     matrix = dataclasses.replace(load_matrix("demo"), hits=100)  # its claims count the steps of whole recipes
-    recipes = [f"demo-{name}" for name in (*demo.MODELS, *demo.OTHER_MODELS)]
+    recipes = [f"demo-{name}" for name in demo.MODELS]
     monkeypatch.setattr(recipe_file, "RECIPES", save_recipes(tmp_path / "recipes", recipes, tiny_headless, -1.0))
     monkeypatch.setattr(reproduce, "load_matrix", lambda _: matrix)
 
@@ -82,11 +82,3 @@ def rows(output: str) -> dict[str, list[str]]:
     """The cells of the table by model."""
     starts = tuple(f"{name} " for name in ("bm25", *MODELS))
     return {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.startswith(starts)}
-
-
-def test_models_are_chosen_by_name_or_all() -> None:
-    assert demo.chosen_models(["all"]) == (*demo.MODELS, *demo.OTHER_MODELS)
-    assert demo.chosen_models(demo.MODELS) == demo.MODELS
-    assert not set(demo.MODELS) & set(demo.OTHER_MODELS)
-    with pytest.raises(LearnedSparseError, match="did you mean 'spade'"):
-        demo.chosen_models(["spad"])

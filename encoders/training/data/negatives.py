@@ -136,6 +136,10 @@ class NegativeSampler:
             return Candidates({}, part.share, random=True)
         if source.source.run is not None and part.kind != "checkpoint":
             run, where = read_run(source.source.run), source.source.run
+            if not any(map(run.get, examples.positives)):
+                raise LearnedSparseError(
+                    f"{where}: no hits for any query of {source.name}; is it the run of another split?"
+                )
         elif part.kind == "bm25":
             collection, _, split = source.name.partition("/")
             where = run_file(collection, split, "bm25")
@@ -145,8 +149,9 @@ class NegativeSampler:
             )
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
-                f"data: {source.name}: no hard negatives; give the source a 'run', "
-                "or set negatives: kind to bm25, self, random or none"
+                f"data: {source.name}: no hard negatives; give the source a 'run' of its queries (--data "
+                f"{source.source.collection}:{source.source.split},run=FILE), or --set negatives.kind=bm25, which "
+                "searches them; other kinds are self, random and none"
             )
         else:
             return Candidates({}, part.share)

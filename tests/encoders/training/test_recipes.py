@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import yaml
 
 from encoders.models import UHDSettings
 from encoders.train import main
-from encoders.training import RECIPES, Distillation, Recipe, load_recipe, recipe_names, to_mapping, train
+from encoders.training import RECIPES, Distillation, Recipe, load_recipe, recipe_names, run_recipe, to_mapping, train
 from encoders.training.learner import make_learner
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
@@ -21,7 +23,7 @@ NAMES = recipe_names()
 
 
 RECIPE_NAMES = """
-deepct deepimpact demo-spade demo-sparterm demo-splade demo-uhd
+deepct deepimpact demo-spade demo-sparterm demo-splade demo-uhd fine-tune-splade
 small-spade small-spade-expansion small-spade-weighting
 small-sparterm small-sparterm-literal small-splade small-uhd
 spade spade-distilled spade-expansion spade-joint spade-k2 spade-k5 spade-no-cotraining spade-weighting
@@ -302,12 +304,63 @@ def test_a_stopped_run_can_be_finished_as_a_checkpoint_and_resumed(
     assert "3 steps" in capsys.readouterr().out
 
 
+def test_the_continuation_that_is_printed_goes_on(
+    recipe_file: Path, tiny_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "my run"  # a path to quote
+    arguments = [
+        "--recipe", str(recipe_file), "--data", f"{tiny_collection}:train,run={tiny_collection / 'train.run'}",
+        "--set", "stages.0.steps=2", "--set", "negatives.first_rank=2", "--on-bad-line", "skip",
+        "--output", str(output), "--device", "cpu", "--quiet",
+    ]  # fmt: skip
+    for limit in (["--max-seconds", "0", "--overwrite"], ["--overwrite", "--max-seconds=0"]):
+        assert main([*arguments, *limit]) == 0
+        told, command = capsys.readouterr().out.splitlines()[:2]
+        assert told.startswith(f"{output}: 1 steps in ")
+        _, _, module, *words = shlex.split(command)
+        assert (module, words) == ("encoders.train", [*arguments, "--resume"])
+    assert main(words) == 0
+    assert f"{output}: 2 steps in " in capsys.readouterr().out
+
+
+def test_a_run_of_other_queries_has_no_hard_negatives(recipe_file: Path, tiny_collection: Path, tmp_path: Path) -> None:
+    (tmp_path / "dev.run").write_text("q30 Q0 d1 1 2.0 bm25\n")
+    data = f"{tiny_collection}:train,run={tmp_path / 'dev.run'}"
+    with pytest.raises(LearnedSparseError, match=r"dev\.run: no hits for any query of .*; is it the run of another"):
+        main(["--recipe", str(recipe_file), "--data", data, "--output", str(tmp_path / "run"), "--quiet"])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "warning"),
+    [
+        ({"settings": {"pooling": "max"}}, "masked-LM", "at step 1 documents have weight in"),
+        ({"architecture": "spade", "settings": {"k": 3}}, "masked-LM", ""),  # few terms: three of each token
+        ({"architecture": "spade", "settings": {"k": 3}}, "SPLADE", ""),
+        ({"architecture": "spade", "settings": {"k": 3}, "idf_bias": 0.5}, "masked-LM", ""),
+        ({"architecture": "spade", "settings": {"k": 3}, "idf_bias": 0.5}, "SPLADE", "is a sparse encoder already"),
+    ],
+)
+def test_start_values_for_another_kind_of_backbone_are_told(
+    changes: dict[str, Any], kind: str, warning: str, tiny_backbone: Path, tiny_recipe: Callable[..., Recipe],
+    tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    backbone = shutil.copytree(tiny_backbone, tmp_path / "backbone")
+    if kind == "SPLADE":  # as sentence-transformers marks it
+        modules = '[{"type": "sentence_transformers.sparse_encoder.models.SpladePooling"}]'
+        (backbone / "modules.json").write_text(modules, encoding="utf-8")
+    run_recipe(tiny_recipe({"steps": 1}, **changes, backbone=str(backbone)), tmp_path / "run", device="cpu", quiet=True)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == bool(warning)
+    assert warning in "".join(warnings)
+
+
 def test_invalid_train_options(recipe_file: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give one of them"):
         main(["--recipe", str(recipe_file), "--resume", "--overwrite"])
     with pytest.raises(LearnedSparseError, match="no recipe 'demo-splad'; did you mean 'demo-splade'"):
         main(["--recipe", "demo-splad"])
-    with pytest.raises(LearnedSparseError, match="no hard negatives; give the source a 'run'"):
+    with pytest.raises(LearnedSparseError, match=r"no hard negatives; .*:train,run=FILE"):
         main(["--recipe", str(recipe_file), "--data", _collection(recipe_file), "--output", str(recipe_file.parent)])
 
 

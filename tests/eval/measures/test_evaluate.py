@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
 import pytest
+import scipy.stats
 
 from eval.evaluate import main
 from learned_sparse.core import LearnedSparseError, index_folder, run_file
@@ -50,11 +52,54 @@ def test_two_runs_side_by_side(
         "------  ------  ----------\n"
         "first   0.5000      0.0000\n"
         "second  0.8333      0.3333\n"
+        "\n"
+        "differences, 95 % intervals, p-values of the randomisation test:\n"
+        "\n"
+        "second - first: MRR@10 +0.333 (-1.564 to +2.231), p 0.75\n"
+        "second - first: R(rel=2)@1 +0.333 (-1.101 to +1.768), p 1\n"
     )  # fmt: skip
     assert caplog.messages == [
         "first.txt: 1 judged queries without a hit, scored zero (for instance 'q3')",
         "first.txt: 1 queries without a judgement, ignored (for instance 'q9')",
+        "first.txt: at most 2 hits a query; MRR@10 is MRR@2",
+        "second.txt: at most 2 hits a query; MRR@10 is MRR@2",
     ]
+
+
+@pytest.mark.jvm
+def test_differences_from_the_baseline_with_corrected_p_values(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten queries: ``half`` answers five of them, ``all`` nine, ``none`` nothing."""
+    Path("qrels.txt").write_text("".join(f"q{i} 0 d 1\n" for i in range(10)))
+    for name, answered in {"none": 0, "half": 5, "all": 9}.items():
+        lines = [f"q{i} Q0 {'d' if i < answered else 'x'} 1 1.0 t\n" for i in range(10)]
+        Path(f"{name}.txt").write_text("".join(lines))
+    arguments = ["--qrels", "qrels.txt", "--measures", "P@1", "R@1", "--run", "none.txt", "half.txt", "all.txt"]
+    main(arguments)
+    shown = capsys.readouterr().out
+    # exact two-sided p-values 2/2^5 and 2/2^9; Holm doubles the smaller
+    assert "half - none: P@1 +0.500 (+0.123 to +0.877), p 0.062" in shown
+    assert "all - none: R@1 +0.900 (+0.674 to +1.126), p 0.0078" in shown
+    assert main([*arguments, "--baseline", "all", "--json"]) == 0
+    compared = {(one["run"], one["measure"]): one for one in json.loads(capsys.readouterr().out)["comparisons"]}
+    assert list(compared) == [("none", "P@1"), ("none", "R@1"), ("half", "P@1"), ("half", "R@1")]
+    half = compared["half", "P@1"]
+    assert (half["baseline"], half["difference"], half["p_value"]) == ("all", -0.4, 2 / 2**4)
+    assert half["interval"] == pytest.approx(scipy.stats.t.interval(0.95, 9, -0.4, math.sqrt(0.24 / 9)))
+    main([*arguments, "--no-compare"])
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    Path("qrels.txt").write_text("q0 0 d 1\n")
+    main([*arguments, "--json"])
+    assert {one["interval"] for one in json.loads(capsys.readouterr().out)["comparisons"]} == {None}
+
+
+@pytest.mark.jvm
+def test_measures_deeper_than_the_run_are_named(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+    measures = ["MRR", "MRR@2", "R@1000", "recall_500", "P@5", "MAP"]
+    main(["--qrels", "qrels.txt", "--run", "second.txt", "--remove-query", "--measures", *measures])
+    effects = "R@1000 is R@2, recall_500 is recall_2, P@5 finds nothing after rank 2"
+    assert caplog.messages == [f"second.txt: at most 2 hits a query; {effects}"]
 
 
 @pytest.mark.jvm
@@ -88,7 +133,7 @@ def test_a_collection_sets_judgements_measures_and_runs_in_the_home_folder(
     assert main(["--collection", "./tiny"]) == 0
     assert "splade.txt: older than the index" in caplog.text
     assert "bm25.txt: older" not in caplog.text
-    heading, _, *rows = capsys.readouterr().out.splitlines()
+    heading, _, *rows = capsys.readouterr().out.partition("\n\n")[0].splitlines()
     assert heading.split()[:2] == ["run", "nDCG@10"]
     assert [row.split()[0] for row in rows] == ["bm25", "splade"]
 
@@ -102,7 +147,8 @@ def test_a_collection_sets_judgements_measures_and_runs_in_the_home_folder(
         ("--collection ./tiny", "tiny/test: no runs"),
         ("--collection ./tiny --split tset --run first.txt", "did you mean 'test'?"),
         ("--collection ./tiny --run absent.txt", "absent.txt: no such run"),
-        ("--collection ./tiny --run first.txt --measures ndcg@10", "did you mean 'nDCG'?"),
+        ("--collection ./tiny --run first.txt --measures ndgc@10", "did you mean 'nDCG'?"),
+        ("--collection ./tiny --run first.txt second.txt --baseline frist", "--baseline frist: no such run; did you"),
         ("--qrels absent.txt --measures MAP --run first.txt", "absent.txt: no such file"),
         ("--qrels first.txt --measures MAP --run first.txt", "first.txt:1: "),
         ("--collection ./tiny --run first.txt second.txt --vectors vectors --queries queries", "of each per run"),

@@ -40,6 +40,20 @@ ARGUMENTS = {
     "Recall@5": "-c -m recall.5",
     "Success@5": "-c -m success.5",
     "Rprec": "-c -m Rprec",
+    "NDCG@10": "-c -m ndcg_cut.10",
+    "mrr@10": "-c -M 10 -m recip_rank",
+    "ndcg_cut.10": "-c -m ndcg_cut.10",
+    "ndcg_cut_10": "-c -m ndcg_cut.10",
+    "map_cut.100": "-c -m map_cut.100",
+    "map": "-c -m map",
+    "ndcg": "-c -m ndcg",
+    "recip_rank": "-c -m recip_rank",
+    "recall.100": "-c -m recall.100",
+    "recall_100": "-c -m recall.100",
+    "P_10": "-c -m P.10",
+    "P.10": "-c -m P.10",
+    "success_5": "-c -m success.5",
+    "rprec": "-c -m Rprec",
 }
 
 QRELS = {
@@ -90,15 +104,16 @@ def test_the_notation_is_translated_to_trec_eval(text: str, arguments: str) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("NDCG@10", "'NDCG@10': unknown; did you mean 'nDCG'?"),
-        ("mrr@10", "did you mean 'MRR'?"),
+        ("NCDG@10", "'NCDG@10': unknown; did you mean 'nDCG'?"),
+        ("recip_rnk", "did you mean 'recip_rank'?"),
+        ("ndcg_cut", "needs a cut-off; write nDCG@100"),
         ("Sucess@5", "did you mean 'Success'?"),
         ("zzz", "known: AP, MAP, MRR"),
         ("R", "needs a cut-off; write R@100"),
         ("Rprec@10", "takes no cut-off; write Rprec"),
         ("nDCG(rel=2)@10", "omit (rel=2)"),
         ("MRR@0", "expected NAME, NAME@K"),
-        ("recall_1000", "expected NAME, NAME@K"),
+        ("recall_1000_", "expected NAME, NAME@K"),
         ("", "expected NAME, NAME@K"),
     ],
 )
@@ -185,7 +200,7 @@ def test_files_are_read(tmp_path: Path) -> None:
     [
         ({}, {}, "MAP", "no query has a judgement"),
         ({}, {"q": {}}, "MAP", "no query has a judgement"),
-        ({}, {"q": {"d": 1}}, "mAP", "did you mean 'MAP'?"),
+        ({}, {"q": {"d": 1}}, "MPA", "did you mean 'MAP'?"),
         ({"q": [("a b", 1.0)]}, {"q": {"d": 1}}, "MAP", "'a b' is empty or has white space"),
         ({"q": [("d", float("nan"))]}, {"q": {"d": 1}}, "MAP", "scores must be finite"),
         (

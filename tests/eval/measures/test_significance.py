@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
 from eval.measures import compare, confidence_interval, differences, estimate_difference, p_value, p_values
-from eval.measures.scores import holm
+from eval.measures.significance import holm
 
 
 @pytest.mark.parametrize(

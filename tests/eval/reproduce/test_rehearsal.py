@@ -181,7 +181,7 @@ def test_a_failing_row_is_reported_and_the_others_run(
 ) -> None:
     def run(step: Step, *, resume: bool) -> str | None:
         del resume
-        if "literal" in step.title:
+        if "sparterm" in step.title:
             return f"{step.command}\nno such layer"
         for path in step.writes:
             content = {"runs": [{"scores": {"MRR@10": 0.5}, "per_query": {"MRR@10": {"q": 0.5}}}]}
@@ -192,7 +192,7 @@ def test_a_failing_row_is_reported_and_the_others_run(
     monkeypatch.setattr(rehearsal, "run_here", run)
     monkeypatch.setattr(rehearsal, "write_leaderboard", lambda *_: None)
     monkeypatch.setattr(rehearsal, "write_report", lambda *_: None)
-    assert reproduce.main(["--matrix", "demo", "--rehearse", "--row", "BM25", "sparterm-literal"]) == 1
+    assert reproduce.main(["--matrix", "demo", "--rehearse", "--row", "BM25", "sparterm"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition("train ")[2] for line in lines if line.startswith("failed") and " train " in line]
     assert "no such layer" in lines
