@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eval.measures import Cell, Column, confidence_interval, differences, format_table
+from eval.measures import Cell, Column, comparisons, format_comparison, format_table
 from learned_sparse.core import CommandParser, LearnedSparseError, home, read_json, run_file
 
 if TYPE_CHECKING:
@@ -75,8 +75,13 @@ def _measure(rows: Sequence[str], *, show: bool) -> None:
     collection = f"{sizes['documents']:,} docstrings of this Python, {sizes['queries']:,} test queries"
     print(f"\nKnown-item search in {collection}:\n")
     print(format_table(_COLUMNS, [_row(cell) for cell in plan.cells]))
-    print("\nDifferences from BM25, with 95 % intervals over the queries:")
-    print("\n".join(_summary({cell.run.stem: _evaluated(cell)["per_query"] for cell in plan.cells})), end="\n\n")
+    print("\nDifferences from BM25, with 95 % intervals over the queries and Holm's correction over the models:")
+    baseline = plan.cells[0].run.stem
+    compared = comparisons({cell.run.stem: _evaluated(cell)["per_query"] for cell in plan.cells}, baseline)
+    for name, measures in compared.items():
+        for measure, comparison in measures.items():
+            print(f"  {format_comparison(name, baseline, measure, comparison)}")
+    print()
 
 
 def _plan(rows: Sequence[str]) -> Plan:
@@ -162,19 +167,6 @@ def _evaluated(cell: CellPlan) -> dict[str, Any]:
     evaluated: dict[str, Any]
     (evaluated,) = read_json(cell.evaluated)["runs"]
     return evaluated
-
-
-def _summary(values: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[str]:
-    """One line for each learned model: its differences from BM25, which is the first, with 95 % intervals."""
-    (_, baseline), *learned = values.items()
-    for name, measures in learned:
-        parts = []
-        for measure, queries in measures.items():
-            difference = differences(queries, baseline[measure])
-            low, high = confidence_interval(difference)
-            verdict = "above BM25" if low > 0 else "below BM25" if high < 0 else "may be chance"
-            parts.append(f"{measure} {difference.mean():+.3f} ({low:+.3f} to {high:+.3f}: {verdict})")
-        yield f"  {name} - bm25: {', '.join(parts)}"
 
 
 if __name__ == "__main__":
