@@ -116,9 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     add_collection_options(parser)
     add("--run", **several, metavar="[NAME=]FILE", help="TREC runs (default: those of the split in the home folder)")
     add("--qrels", metavar="FILE", help="judgements instead of the split's: a file, or a name registered in Pyserini")
-    add(
-        "--measures", nargs="+", metavar="M", help="such as MRR@10 'MAP(rel=2)' ndcg_cut.10 (default: the split's)"
-    )
+    add("--measures", nargs="+", metavar="M", help="such as MRR@10 'MAP(rel=2)' ndcg_cut.10 (default: the split's)")
     add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
     add(
         "--vectors",

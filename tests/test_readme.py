@@ -91,9 +91,7 @@ def test_the_readme_has_commands_for_each_system() -> None:
     assert len(commands("SPLADE, step by step")) == 7
     assert len(commands("SpaDE, step by step")) == 7
     assert len(commands("UHD-BERT, step by step")) == 7
-    assert "make demo\nmake test\n" in README
-    assert len(README.splitlines()) <= 180
-    assert set(commands("Your own documents")) <= set(commands("SPLADE, step by step"))
+    assert len(README.split()) <= 900
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -144,9 +142,20 @@ def test_splade_as_written(tmp_path: Path, server: Server) -> None:
     *_, output, exported = run_all(trained("SPLADE, step by step"), tmp_path, server).values()
     assert exported.startswith("pisa: 3 documents with ")
     assert re.search(r"^run +[01]\.\d{4} +1\.0000", output, re.MULTILINE), output
-    program = python_block("The same in Python")
-    assert len([line for line in program.splitlines() if line]) <= 10
-    run_program(program + PYSERINI, tmp_path, server)
+
+
+@pytest.mark.jvm
+def test_the_readme_as_written(tmp_path: Path, server: Server) -> None:
+    """With the weights of splade-tiny, so that the printed hits are those of the page."""
+    texts = ["Opens a file and returns an object.", "Lift and drag of a wing in a wind tunnel."]
+    lines = [f'{{"_id": "d{i}", "text": "{text}"}}\n' for i, text in enumerate(texts)]
+    (tmp_path / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "queries.tsv").write_text("q1\tread a file\nq2\thow do planes fly\n", encoding="utf-8")
+    (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\n", encoding="utf-8")
+    *_, output = run_all(commands("Your own documents"), tmp_path, server).values()
+    assert re.search(r"^run +1\.0000 +1\.0000", output, re.MULTILINE), output
+    (printed,) = re.findall(r"prints `(.*?)`", section("In Python"))
+    run_program(python_block("In Python") + PYSERINI.format(printed=printed), tmp_path, server)
 
 
 @pytest.mark.jvm
@@ -205,12 +214,12 @@ def test_uhd_bert_as_written(tmp_path: Path, server: Server) -> None:
 
 
 PYSERINI = """
-assert hits[0][0] == "d1"
-from learned_sparse.lucene import start_jvm
-start_jvm()
-from pyserini.search.lucene import LuceneImpactSearcher
-stock = LuceneImpactSearcher("my-index", QueryEncoder(checkpoint), min_idf=-1).search("how do I read a file", 10)
-assert [(hit.docid, round(hit.score)) for hit in stock] == hits
+from learned_sparse import LuceneImpactSearcher
+stock = LuceneImpactSearcher("my-index", queries, min_idf=-1).search("how do planes fly", 10)
+hits = [(hit.docid, hit.score) for hit in stock]
+shown = {printed}
+assert [name for name, _ in hits] == [name for name, _ in shown]
+assert all(abs(score - printed) < 0.02 * printed for (_, score), (_, printed) in zip(hits, shown, strict=True)), hits
 """
 """The README's statement about Pyserini's searcher, as code appended to its Python example."""
 

@@ -7,6 +7,6 @@ only module that draws with matplotlib (extra ``report``), which is loaded at th
 from __future__ import annotations
 
 from eval.report.figures import Axis, Point, line_chart
-from eval.report.pages import papers_table, write_report
+from eval.report.pages import write_report
 
-__all__ = ["Axis", "Point", "line_chart", "papers_table", "write_report"]
+__all__ = ["Axis", "Point", "line_chart", "write_report"]

@@ -123,11 +123,6 @@ def markdown(results: Results, figure_titles: Mapping[str, str]) -> str:
     return _render("leaderboard.md.j2", **_context(results), figures=figure_titles)
 
 
-def papers_table(folder: Path) -> str:
-    """The verdict on the first claim of each paper, by the results in ``folder``, as a Markdown table."""
-    return _render("papers.md.j2", results=Results.load(folder)).rstrip()
-
-
 def cells_csv(results: Results) -> str:
     """One line per cell: row, column, status, then every measure and cost; an unknown value is an empty field."""
     quantities = [*results.measures(), *COSTS]

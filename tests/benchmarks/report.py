@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.report``: write the summaries in README.md and results/README.md, or all tables."""
+"""``python -m tests.benchmarks.report``: write the table of README.md and results/README.md, or all tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from eval.report import papers_table
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
 from tests.benchmarks import quality_table, run, scale, versions
@@ -16,9 +15,6 @@ from tests.benchmarks.harness import ROOT
 from tests.benchmarks.targets import TARGETS, Measurement, Target
 
 BEGIN, END = "<!-- benchmarks: written by python -m tests.benchmarks.report -->", "<!-- end of benchmarks -->"
-QUALITY = ("<!-- quality: written by python -m tests.benchmarks.report -->", "<!-- end of quality -->")
-PAPERS = ("<!-- papers: written by python -m tests.benchmarks.report -->", "<!-- end of papers -->")
-LEADERBOARD = ROOT / "eval" / "results" / "small-real"
 HEAD = """\
 # Results of the benchmarks
 
@@ -42,12 +38,10 @@ def main(argv: list[str] | None = None) -> int:
     quality = options.results / "quality.json"
     compared, drawn = "", {}
     if quality.is_file():
-        readme = with_section(readme, QUALITY, quality_table.summary(read_result(quality)), options.readme)
         head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR --longer 4`."
         compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
         if read_result(quality)["curve"]:
             drawn[options.results / quality_table.CURVE_FIGURE] = quality_table.curve_figure(read_result(quality))
-    readme = with_section(readme, PAPERS, papers_table(LEADERBOARD), options.readme)
     texts = {options.readme: readme, options.results / "README.md": HEAD + summary(results) + "\n" + compared, **drawn}
     for path, text in texts.items():
         if not options.check:

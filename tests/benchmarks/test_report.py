@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from eval.report import papers_table
 from learned_sparse.core.errors import LearnedSparseError
 from tests.benchmarks import encoding, quality_table, report, run
 from tests.benchmarks.agreement import agreement, require_same, spread
@@ -58,8 +57,7 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
     results, readme = tmp_path / "results", tmp_path / "README.md"
     results.mkdir()
     (results / "encoding.json").write_text(json.dumps(ENCODING))
-    papers = f"{report.PAPERS[0]}\nold\n{report.PAPERS[1]}"
-    readme.write_text(f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\n{papers}\n\nThe end \\1.\n")
+    readme.write_text(f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\nThe end \\1.\n")
     return results, readme
 
 
@@ -71,7 +69,6 @@ def test_the_table_is_between_the_markers(paths: tuple[Path, Path]) -> None:
     assert call(paths) == 0
     text = paths[1].read_text()
     assert text.startswith(f"# Title\n\n{report.BEGIN}\n| | ours")
-    assert f"\n{report.END}\n\n{report.PAPERS[0]}\n{papers_table(report.LEADERBOARD)}\n{report.PAPERS[1]}\n" in text
     assert text.endswith("\n\nThe end \\1.\n")
     assert "old" not in text
     assert (

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.report.__main__ import main
-from eval.report.pages import cells_csv, code, html, markdown, page, papers_table, plain, write_report
+from eval.report.pages import cells_csv, code, html, markdown, page, plain, write_report
 from eval.report.results import COSTS, Results, measure, signed, summary
 from eval.reproduce.claims import COSTS as CLAIMED_COSTS
 from eval.reproduce.matrix import PUBLISHED_COSTS
@@ -74,12 +74,6 @@ def test_every_file_is_written(folder: Path) -> None:
         f"{name}.{extension}" for name in figures for extension in ("svg", "png")
     }
     assert all(f"({name}.svg)" in (folder / "README.md").read_text("utf-8") for name in figures)
-
-
-def test_the_table_of_papers_is_that_of_the_page(folder: Path) -> None:
-    lines = papers_table(folder).splitlines()
-    assert [line.split(" | ")[0][2:] for line in lines[2:]] == [paper for paper, *_ in Results.load(folder).papers()]
-    assert set(lines) <= set((folder / "README.md").read_text("utf-8").splitlines())
 
 
 def test_equal_results_give_equal_bytes(folder: Path, tmp_path: Path) -> None:
