@@ -70,7 +70,8 @@ def search(page: Any, text: str) -> None:
     page.fill("#query", text)
     page.keyboard.press("Enter")
     page.wait_for_selector(".system .hit")
-    page.wait_for_selector(".query-terms .terms")
+    for system in ("first", "last"):
+        page.wait_for_selector(f".system:{system}-child .query-terms .terms")
 
 
 def test_two_systems_are_compared_and_a_hit_is_explained_by_keyboard(new_page: NewPage) -> None:
