@@ -124,7 +124,7 @@ def test_sparterm_as_written(tmp_path: Path, server: Server) -> None:
 @pytest.mark.jvm
 def test_leaderboards_as_written(tmp_path: Path, server: Server) -> None:
     planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path, server).values()
-    assert "6 cells" in planned
+    assert "7 cells" in planned
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
     assert {"results.json", "per_query.json", "README.md", "index.html", "scores.svg", "scores.png"} <= names

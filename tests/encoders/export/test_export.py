@@ -63,7 +63,7 @@ def test_sentence_transformers_gives_the_same_vectors(
     theirs = sparse_encoder.SparseEncoder(str(tmp_path / "splade"), device="cpu", local_files_only=True)
     for side, encode in zip(SIDES, (theirs.encode_query, theirs.encode_document), strict=True):
         expected = encode(TEXTS, convert_to_sparse_tensor=False).cpu()
-        assert float((before[side] - expected).abs().max()) <= 5e-6
+        torch.testing.assert_close(before[side], expected, rtol=1e-6, atol=5e-6)  # sums reach 13
         assert torch.equal(weights(model, side), before[side])  # the model in memory is as it was
     assert read_notes(tmp_path / "splade").max_length == model.max_length
     again = load_encoder(str(tmp_path / "splade"), "query", dtype="fp32").encode(TEXTS)

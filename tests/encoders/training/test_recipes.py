@@ -215,7 +215,7 @@ def test_a_recipe_is_merged_into_its_base_and_each_stage_into_the_shared_stage(t
     )
     mine.write_text("base: base.yaml\nsettings: {k: null}\nvalidation: null\nstage: {steps: 6, rank: {margin: 3.0}}\n")
     values = resolved(mine)
-    assert (values["model"], values["backbone"], values["validation"]) == ("a", "minilm", None)
+    assert (values["model"], values["backbone"], values["validation"]) == ("a", "splade-tiny", None)
     assert values["settings"] == {"k": None, "alpha": 0.3}
     one, two = values["stages"]
     assert (one["name"], one["steps"], one["batch_size"]) == ("one", 6, 16)
