@@ -53,17 +53,18 @@ def weights(model: LoadedModel, side: Side) -> torch.Tensor:
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
 def test_sentence_transformers_gives_the_same_vectors(
-    settings: dict[str, Any], tiny_bert: Path, tmp_path: Path
+    settings: dict[str, Any], tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)  # the matrix product of the other tool
     sparse_encoder: Any = pytest.importorskip("sentence_transformers.sparse_encoder")
     symmetric = "query" not in settings
-    model = model_of(tiny_bert, settings, {"query": 20, "document": 20} if symmetric else LENGTHS)
+    model = model_of(tiny_bert, settings, {"query": 12, "document": 12} if symmetric else LENGTHS)
     before = {side: weights(model, side) for side in SIDES}
     assert export_model(model, tmp_path / "splade", "sentence-transformers") == []
     theirs = sparse_encoder.SparseEncoder(str(tmp_path / "splade"), device="cpu", local_files_only=True)
     for side, encode in zip(SIDES, (theirs.encode_query, theirs.encode_document), strict=True):
         expected = encode(TEXTS, convert_to_sparse_tensor=False).cpu()
-        torch.testing.assert_close(before[side], expected, rtol=1e-6, atol=5e-6)  # sums reach 13
+        assert float((before[side] - expected).abs().max()) <= 1e-6
         assert torch.equal(weights(model, side), before[side])  # the model in memory is as it was
     assert read_notes(tmp_path / "splade").max_length == model.max_length
     again = load_encoder(str(tmp_path / "splade"), "query", dtype="fp32").encode(TEXTS)
@@ -71,7 +72,7 @@ def test_sentence_transformers_gives_the_same_vectors(
     for row in range(len(TEXTS)):
         for term, weight in again.row(row).items():
             dense[row, VOCABULARY.index(term)] = weight
-    torch.testing.assert_close(before["query"], dense, rtol=1e-6, atol=5e-6)
+    assert float((before["query"] - dense).abs().max()) <= 5e-6
 
 
 @pytest.mark.jvm
