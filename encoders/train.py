@@ -16,7 +16,6 @@ from learned_sparse.core import (
     print_next,
     resumes,
 )
-from learned_sparse.distribute import Engine, add_engine_options
 
 
 @resumes("go on with --resume (a cross-encoder starts again)")
@@ -62,9 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         help="also report to tensorboard or wandb, if installed; training/log.jsonl is always written",
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    add_engine_options(parser, about="mining of hard negatives runs in ")
     options = parser.parse_args(argv)
-    engine = Engine.from_options(options)
     if options.resume and options.overwrite:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
@@ -75,8 +72,6 @@ def main(argv: list[str] | None = None) -> int:
     if teacher is not None:
         if options.resume or options.max_seconds is not None:
             raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")
-        if engine is not None:
-            raise LearnedSparseError("a cross-encoder mines no negatives: leave --engine ray out")
         output = options.output or checkpoint_folder(teacher.model)
         seconds = train_cross_encoder(
             teacher, output, overwrite=options.overwrite, device=options.device, quietly=options.quiet
@@ -95,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     report = run_recipe(
         recipe, output, resume=options.resume, overwrite=options.overwrite,
         device=options.device, max_seconds=options.max_seconds, quiet=options.quiet,
-        log_with=[name for name in options.log_with if name != "jsonl"], engine=engine,
+        log_with=[name for name in options.log_with if name != "jsonl"],
     )  # fmt: skip
     resume = _continuation(sys.argv[1:] if argv is None else argv)
     if not report.written:

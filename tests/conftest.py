@@ -139,7 +139,7 @@ def server() -> Generator[Any]:
 @pytest.fixture(scope="session")
 def nodes_of_session() -> Generator[Any]:
     """The Ray cluster of the tests, started once."""
-    from tests.learned_sparse.distribute.nodes import Nodes
+    from tests.ray_nodes import Nodes
 
     nodes = Nodes()
     yield nodes
@@ -148,7 +148,7 @@ def nodes_of_session() -> Generator[Any]:
 
 @pytest.fixture
 def nodes(nodes_of_session: Any) -> Any:
-    """Both nodes of the cluster (``tests.learned_sparse.distribute.nodes.Nodes``), alive."""
+    """Both nodes of the cluster (``tests.ray_nodes.Nodes``), alive."""
     nodes_of_session.restore()
     return nodes_of_session
 

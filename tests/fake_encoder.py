@@ -5,11 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import signal
 import time
-from argparse import Namespace
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +14,14 @@ import pytest
 
 import encoders.encoding
 from learned_sparse.core import Encoder, Quantizer, SparseBatch, Word
-from learned_sparse.encode.run import Side, Source, load_side
 
 TERMS = [f"t{number}" for number in range(50)]
 
 
 class FakeEncoder(Encoder):
     """Each word gives one term a weight between 0 and 10 from its hash; the word ``empty`` gives no weight."""
+
+    description: dict[str, Any]
 
     def __init__(self, side: str, quantizer: Quantizer | None = None, pause: float = 0.0, **settings: Any) -> None:
         self.terms: Sequence[str] = TERMS
@@ -60,31 +58,6 @@ class WordEncoder(FakeEncoder):
 def load_fake(checkpoint: str, side: str, **settings: Any) -> FakeEncoder:
     """Replacement for ``encoders.encoding.load_encoder``."""
     return FakeEncoder(side, **settings)
-
-
-def load_fake_side(
-    options: Namespace,
-    checkpoint: str,
-    source: Source,
-    *,
-    pause: float = 0.0,
-    deadly: Path | None = None,
-    times: int = 1,
-) -> Side:
-    """``load_side`` with the fake encoder, in a worker. The word ``deadly`` ends the process ``times`` times, as a lack
-    of memory does; the file ``deadly`` counts.
-    """
-
-    class Deadly(WordEncoder):
-        def encode(self, texts: Sequence[str]) -> SparseBatch:
-            deaths = len(deadly.read_bytes()) if deadly and deadly.exists() else 0
-            if deadly and deaths < times and any("deadly" in text for text in texts):
-                deadly.write_bytes(b"x" * (deaths + 1))
-                os.kill(os.getpid(), signal.SIGKILL)
-            return super().encode(texts)
-
-    vars(encoders.encoding)["load_encoder"] = lambda _, side, **settings: Deadly(side, pause=pause, **settings)
-    return load_side(options, checkpoint, source)
 
 
 def install_loader(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., Encoder] = load_fake) -> None:

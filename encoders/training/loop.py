@@ -26,7 +26,6 @@ from encoders.training.data import (
     sample_documents,
     sample_texts,
 )
-from encoders.training.distributed import check_mines, ranking_with_ray
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
 from encoders.training.pruning import Pruner, save_pruning
@@ -36,7 +35,6 @@ from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
 from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, draw_log, load_state
 from encoders.training.validation import Validator, hold_out, is_better
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
-from learned_sparse.distribute import Engine
 from learned_sparse.jsonvector import versions
 
 AnyLearner = Learner | CoLearner
@@ -54,7 +52,6 @@ def train(
     max_seconds: float | None = None,
     quiet: bool = True,
     log_with: Sequence[Any] = (),
-    engine: Engine | None = None,
 ) -> Path:
     """Train a model and return its checkpoint folder.
 
@@ -67,7 +64,6 @@ def train(
     * ``max_seconds``: end early with the best weights so far
     * ``quiet``: no progress bar
     * ``log_with``: also report to these trackers: ``tensorboard``, ``wandb``, or trackers of accelerate
-    * ``engine``: mine hard negatives with the workers of a Ray cluster
     """
     if not isinstance(recipe, Recipe):
         recipe = load_recipe(recipe, changes=settings, data=data)
@@ -76,7 +72,7 @@ def train(
     folder = checkpoint_folder(recipe.model) if output is None else Path(output)
     report = run_recipe(
         recipe, folder, resume=resume, overwrite=overwrite, device=device, max_seconds=max_seconds, quiet=quiet,
-        log_with=log_with, engine=engine,
+        log_with=log_with,
     )  # fmt: skip
     if not report.written:
         raise KeyboardInterrupt(f"training was interrupted after step {report.steps}; go on with resume=True")
@@ -93,14 +89,11 @@ def run_recipe(
     max_seconds: float | None = None,
     quiet: bool = False,
     log_with: Sequence[Any] = (),
-    engine: Engine | None = None,
 ) -> TrainingReport:
     """Train ``recipe`` into the checkpoint folder ``output``; options as of ``train``.
 
     The state is kept in ``output/training``. With ``resume`` the run goes on from there, or starts if there is none.
     """
-    if engine is not None:
-        check_mines(recipe)
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
     if folder.is_finished() and not overwrite:
@@ -117,7 +110,7 @@ def run_recipe(
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
         session.if_main(folder.remove_texts)
         try:
-            return _Run(recipe, folder, session, progress, stopping, engine, overwrite=overwrite, quiet=quiet).run()
+            return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
         finally:
             if is_main:
                 folder.remove_unsaved()
@@ -132,13 +125,11 @@ class _Run:
         session: Session,
         progress: Progress,
         stopping: Stopping,
-        engine: Engine | None,
         *,
         overwrite: bool,
         quiet: bool,
     ) -> None:
         self._recipe, self._folder, self._session, self._stopping = recipe, folder, session, stopping
-        self._engine = engine
         settings, validation = session.model.settings, recipe.validation
         expanded = session.family.uses_expanded(settings)
         shared = folder.texts if session.num_processes > 1 else None
@@ -309,11 +300,7 @@ class _Run:
 
         def ranking(part: NegativeSource) -> Rank:
             where: dict[str, Any] = {"state": self._folder.mining(session.process_index), "key": f"{seed} {part}"}
-            if self._engine is None:
-                return session.ranking(part.checkpoint, stage.component, **where)
-            return ranking_with_ray(
-                self._engine, session, stage, part.checkpoint, folder=self._folder.texts / "mining", **where
-            )
+            return session.ranking(part.checkpoint, stage.component, **where)
 
         searched = self._negatives.mine(ranking, seed, again=self._progress.mined_at is not None)
         self._progress = replace(self._progress, mined_at=step)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from learned_sparse.collections import add_bad_line_option, data_root
 from learned_sparse.core import CommandParser, LearnedSparseError, home, locked, positive, read_json, resumes
-from learned_sparse.distribute import Commands, Engine, add_engine_options
+from learned_sparse.ray import Engine, Tasks, add_engine_options
 
 if TYPE_CHECKING:
     from eval.reproduce.leaderboard import Cells
@@ -112,7 +112,7 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool
             jobs, runner = options.jobs or 1, Runner(plan.steps, execute, execute.stop)
         else:
             variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
-            commands = stack.enter_context(Commands(engine, variables=variables))
+            commands = stack.enter_context(Tasks(engine, variables=variables))
             on_cluster = OnCluster(commands, read_resources(options.resources))
             jobs, runner = MAX_WAITING_STEPS, Runner(plan.steps, on_cluster, commands.stop, commands.stop)
         _logger.info(_summary(plan, runner))

@@ -30,7 +30,7 @@ from eval.reproduce.runner import Rate, Runner, only_one, peak_bytes, reset_peak
 from eval.reproduce.steps import Step, log_of, marker_of, run_words
 from learned_sparse.collections import DESCRIPTION, load_collection
 from learned_sparse.core import LearnedSparseError, home, locked
-from learned_sparse.distribute import command_of
+from learned_sparse.ray import command_of
 
 DOCUMENTS = 240
 TRAINING_QUERIES, QUERIES = 80, 12

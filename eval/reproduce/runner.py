@@ -33,8 +33,8 @@ from eval.reproduce.steps import (
     unmark,
 )
 from learned_sparse.core import LearnedSparseError, did_you_mean, home, interrupts_later, locked, parse, read_yaml
-from learned_sparse.distribute import Commands, Resources, command_of
 from learned_sparse.index import INDEX_MANIFEST
+from learned_sparse.ray import Resources, Tasks, command_of
 
 _logger = logging.getLogger(__name__)
 ON_GPU: tuple[Kind, ...] = ("train", "encode", "encode-queries", "rerank")
@@ -183,7 +183,7 @@ class OwnProcess:
 class OnCluster:
     """Runs each command as a task of a Ray cluster, with the resources of its kind of step; output goes to its log."""
 
-    def __init__(self, commands: Commands, stated: Mapping[str, Resources]) -> None:
+    def __init__(self, commands: Tasks, stated: Mapping[str, Resources]) -> None:
         """``stated``: resources of kinds of steps; others take those of one worker, a GPU only in ``ON_GPU``."""
         self._commands, self._stated = commands, stated
 

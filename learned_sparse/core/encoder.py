@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,33 +19,12 @@ Word = tuple[int, int, int]
 """``(start, end, tokens)`` of one word: character offsets (``end`` is exclusive) and number of tokens."""
 
 
-class _ThreadCount:
-    """Integer attribute with one value for each thread: a difference around a call counts that call alone."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object | None, owner: type) -> int:
-        return 0 if instance is None else self._counts(instance).get(threading.get_ident(), 0)
-
-    def __set__(self, instance: object, value: int) -> None:
-        self._counts(instance)[threading.get_ident()] = value
-
-    def _counts(self, instance: object) -> dict[int, int]:
-        counts: dict[int, int] = vars(instance).setdefault(self._name, {})
-        return counts
-
-
-def _thread_count() -> Any:
-    return _ThreadCount()
-
-
-class Encoder(Protocol):
+class Encoder(ABC):
     """One side (documents or queries) of a model, which turns texts into sparse weights.
 
-    Subclass it. ``terms``, ``description`` and ``encode`` are required; all other members have defaults. The plug-in
-    uses no other member, so any subclass can encode, index and search. Several threads may encode with one encoder of
-    this package.
+    ``terms``, ``description`` and ``encode`` are required. All other members have defaults, and the plug-in uses no
+    other member. Any subclass can encode, index and search, and so can a class that inherits from nothing
+    (``as_encoder``). Several threads may encode with one encoder of this package.
     """
 
     terms: Sequence[str]
@@ -70,14 +49,14 @@ class Encoder(Protocol):
     """How vectors are computed on this machine, as JSON values for the manifest. It changes no vector. The plug-in
     reads one key: ``longest_input``, the tokens that the model can read.
     """
-    truncated: int = _thread_count()
-    """Texts of this thread truncated at the maximum length since the encoder was created."""
-    dropped: int = _thread_count()
-    """Weights of this thread left out since the encoder was created because Lucene cannot store their terms."""
+    truncated: int = 0
+    """Texts truncated at the maximum length since the encoder was created, by all threads together."""
+    dropped: int = 0
+    """Weights left out since the encoder was created because Lucene cannot store their terms."""
 
+    @abstractmethod
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts``, one row each, in order."""
-        ...
 
     def prepare(self, texts: Sequence[str]) -> Any:
         """First half of ``encode`` (tokenisation); may run in another thread and must not change the counters."""
@@ -94,6 +73,31 @@ class Encoder(Protocol):
     def explain(self, text: str) -> Reading:  # noqa: ARG002
         """Tokens and weights of one text, with the contribution of each token to each weight."""
         raise LearnedSparseError("this encoder does not explain its weights")
+
+
+class _Adapted(Encoder):
+    """An object with the required members of ``Encoder``, and the defaults of ``Encoder`` for those that it lacks."""
+
+    def __init__(self, encoder: Any) -> None:
+        self._encoder = encoder
+
+    def __getattribute__(self, name: str) -> Any:
+        encoder = object.__getattribute__(self, "_encoder") if name != "_encoder" else None
+        return getattr(encoder, name) if hasattr(encoder, name) else object.__getattribute__(self, name)
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        return self._encoder.encode(texts)  # type: ignore[no-any-return]
+
+
+def as_encoder(encoder: Any) -> Encoder:
+    """``encoder``, or a class of another package with ``terms``, ``description`` and ``encode`` as an ``Encoder``."""
+    if isinstance(encoder, Encoder):
+        return encoder
+    for name in ("terms", "description", "encode"):
+        if not hasattr(encoder, name):
+            raise LearnedSparseError(f"{type(encoder).__name__}: not an encoder: it has no {name!r} (see Encoder)")
+    named: type[Encoder] = type(type(encoder).__name__, (_Adapted,), {})  # for errors and manifests
+    return named(encoder)  # type: ignore[call-arg]
 
 
 def encode_texts(encoder: Encoder, texts: Sequence[str]) -> SparseBatch:

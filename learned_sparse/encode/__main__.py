@@ -17,12 +17,11 @@ from learned_sparse.core import (
     resolve_checkpoint,
     resumes,
 )
-from learned_sparse.distribute import Engine
-from learned_sparse.encode.distributed import encode_with_ray
 from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.parts import check_output
-from learned_sparse.encode.run import Source, encode_source, open_source
+from learned_sparse.encode.run import Source, encode_source, encode_with_ray, open_source
 from learned_sparse.jsonvector import ENCODED, MANIFEST, TOPICS, Manifest
+from learned_sparse.ray import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +41,12 @@ def main(argv: list[str] | None = None) -> int:
     count = source.count() if sys.stderr.isatty() and options.segment_length is None else None
     total = count and -(-count // options.num_shards)
     unit = "queries" if options.queries else "documents"
-    with locked(source.output), progress_bar(None, source.name, unit, total) as progress:
+    with locked(source.output):
         if engine is None:
-            manifest = encode_source(options, checkpoint, source, progress.update)
+            with progress_bar(None, source.name, unit, total) as progress:
+                manifest = encode_source(options, checkpoint, source, progress.update)
         else:
-            manifest = encode_with_ray(options, checkpoint, source, engine, progress=progress.update)
+            manifest = encode_with_ray(argv, source, engine)
     _report(manifest, source, time.monotonic() - started)
     print_next(f"learned_sparse.{_next_command(options, source)}")
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,23 +16,20 @@ from learned_sparse.core import (
     parse_changes,
     positive,
 )
-from learned_sparse.distribute import add_engine_options
-from learned_sparse.encode.documents import PART_SIZE
 from learned_sparse.encode.hybrid import ALPHA
+from learned_sparse.encode.pipeline import PART_SIZE
+from learned_sparse.ray import add_engine_options
 
 DEMO_COLLECTION = "pydoc"
 DEMO_MODELS = frozenset({"sparterm", "splade", "spade", "uhd"})
 """Names of the checkpoints of ``make demo``. Without ``--collection`` and ``--input``, these are encoded on pydoc."""
-_NOT_RECORDED = frozenset(
-    {"model", "checkpoint", "collection", "queries", "split", "output", "resume", "overwrite", "data"}
-    | {"engine", "address", "workers", "gpus_per_worker"}
-    | {"times", "expanded"}  # the latter is recorded if it is given
-    | {"hybrid", "alpha"}  # in the descriptions of encoders
-)
-"""Options without effect on vectors or files, and options that are fields of the manifest."""
+_RECORDED = (
+    "part_size", "gzip", "num_shards", "shard_id", "segment_length", "segments", "segment_overlap", "segment_delimiter",
+    "bits", "calibration", "quantization_factor",
+)  # fmt: skip
+"""Options with an effect on vectors or files that the description of the encoder does not have."""
 BM25 = "bm25"
 """Value of ``--with``."""
-_TASK_VARIABLES = (("WORLD_SIZE", "RANK"), ("SLURM_NTASKS", "SLURM_PROCID"))
 _log = logging.getLogger(__name__)
 
 
@@ -54,9 +50,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         options.checkpoint = options.checkpoint or default_checkpoint(options.model)
         options.model += "" if named else f"+{BM25}"
         options.alpha = options.changes.pop(ALPHA, options.alpha)
-    if not options.queries and options.engine == "process":
-        options.num_shards, options.shard_id = _shards(options.num_shards, options.shard_id)
-    options.num_shards, options.shard_id = options.num_shards or 1, options.shard_id or 0
     _check(options)
     if options.segment_length is not None:
         segment_options = {
@@ -72,10 +65,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def recorded_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Options that affect vectors or files, for the manifest; a resumed run must have the same ones."""
-    recorded = {name: value for name, value in vars(options).items() if name not in _NOT_RECORDED}
-    expanded = {} if options.expanded is None else {"expanded": str(options.expanded)}
-    return recorded | {"input": None if options.input is None else str(options.input)} | expanded
+    """Options for the manifest; a resumed run must have the same ones, except for the paths."""
+    recorded = {name: getattr(options, name) for name in _RECORDED}
+    return recorded | {name: str(vars(options)[name]) for name in ("expanded", "revision") if vars(options)[name]}
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -146,22 +138,6 @@ def _default_collection(model: str, checkpoint: str | None) -> str:
     return DEMO_COLLECTION
 
 
-def _shards(num_shards: int | None, shard_id: int | None) -> tuple[int | None, int | None]:
-    """``--num-shards`` and ``--shard-id``, with defaults from the variables of torchrun, accelerate or Slurm."""
-    for count_variable, number_variable in _TASK_VARIABLES:
-        count, number = os.environ.get(count_variable, ""), os.environ.get(number_variable, "")
-        if not (count.isdecimal() and number.isdecimal() and int(count) > 1):
-            continue
-        if num_shards in {None, int(count)} and shard_id is None:
-            _log.info(
-                "encoding shard %s of %s, from %s and %s (--num-shards 1 --shard-id 0 encodes everything)",
-                number, count, number_variable, count_variable,
-            )  # fmt: skip
-            return int(count), int(number)
-        break
-    return num_shards, shard_id
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m learned_sparse.encode",
@@ -199,15 +175,8 @@ def _parser() -> argparse.ArgumentParser:
     earlier("--overwrite", action="store_true", help="remove the output of an earlier run")
     where("--gzip", action="store_true", help="compress the part files")
     where("--part-size", type=positive, default=PART_SIZE, metavar="N", help="documents a file: %(default)s")
-    where(
-        "--num-shards", type=positive, metavar="N", help="divide the parts among N processes; default: WORLD_SIZE, "
-        "else SLURM_NTASKS, else 1",
-    )  # fmt: skip
-    where(
-        "--shard-id", type=int, metavar="I", help="write parts I, I+N, I+2N, ... (from 0); default: RANK, else "
-        "SLURM_PROCID, else 0",
-    )  # fmt: skip
-
+    where("--num-shards", type=positive, default=1, metavar="N", help="divide the parts among N processes")
+    where("--shard-id", type=int, default=0, metavar="I", help="write parts I, I+N, I+2N, ... (from 0)")
     where("--times", type=Path, metavar="FILE", help="write the number of documents encoded and the seconds as JSON")
 
     add_engine_options(parser)

@@ -5,25 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import itertools
+import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from learned_sparse.core import (
-    Document,
-    Encoder,
-    LearnedSparseError,
-    Quantizer,
-    parse,
-    read_record,
-    sha256,
-    write_record,
-)
-from learned_sparse.encode.quantizers import query_quantizer
+from learned_sparse.core import Document, LearnedSparseError, Quantizer, parse, read_json, sha256, write_json
+from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector import (
     MANIFEST,
     Counts,
@@ -31,179 +21,117 @@ from learned_sparse.jsonvector import (
     Part,
     PartFile,
     anserini_files,
+    check_together,
     differences,
     open_part,
-    versions,
 )
 
-Describe = Callable[[Quantizer], Manifest]
-"""Function that makes the manifest of a run without its outcome, once the quantiser is known."""
-
-_FREE = frozenset({"input", "on_bad_line", "revision", "max_length", "top_k", "dtype", "changes"})
-"""Options that may change when a run is resumed: their effect is compared in the records of parts (documents) and in
-the description of the encoder."""
-_ROUNDING = frozenset({"device", "batch_size", "compile"})
-"""Options that change weights by rounding only, like the versions of libraries: they are recorded with each part."""
-_CALIBRATION = frozenset({"quantization_factor", "bits", "calibration"})
-"""Options that decide the quantiser; compared only if a quantiser is to be calibrated, else the quantiser itself is."""
+_PATHS = frozenset({"expanded", "revision"})
+"""Options that may change when a run is resumed: fingerprints and the description of the encoder have their effect."""
 _PART = re.compile(r"part-\d{5,}\.(jsonl|jsonl\.gz|json)")
 _LEFTOVER = re.compile(rf"\.{_PART.pattern}\.([0-9a-f]{{16}}\.tmp|lock)")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Window:
-    """The documents of one part: ``size`` consecutive documents of the input."""
-
-    number: int
-    """Number of the part, from 0."""
-    documents: Sequence[Document]
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of all ids, texts and expansions, which detects an input that changed between two runs."""
-        digest = hashlib.sha256()
-        for document in self.documents:
-            lengths = f"{len(document.id)} {len(document.text)} {len(document.expanded)} "
-            content = f"{lengths}{document.id}{document.text}{document.expanded}"
-            digest.update(content.encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
-
-
-def windows(documents: Iterable[Document], size: int) -> Iterator[Window]:
-    """Split ``documents`` into windows of ``size``; only one window is in memory at a time."""
-    iterator = iter(documents)
-    for number in itertools.count():
-        chunk = list(itertools.islice(iterator, size))
-        if not chunk:
-            return
-        yield Window(number, chunk)
-
-
 @dataclass(frozen=True, kw_only=True)
 class PartRecord:
-    """``progress/part-NNNNN.json``. It is written after its part file: a part without record is not finished."""
+    """Content of ``progress/part-NNNNN.json``: a finished part file."""
 
     part: Part
-    input: str
-    """``Window.digest`` of the documents."""
+    fingerprint: str
+    """SHA-256 of the settings of the run and of the documents of the part: equal ones give equal vectors."""
     counts: Counts
-    """Counts of this part."""
-    environment: dict[str, Any] = field(default_factory=dict)
-    """Versions and options that change weights by rounding."""
 
 
-def describe_run(encoder: Encoder, query_encoder: Encoder | None = None, **fields: Any) -> Describe:
-    """Manifest of a run of ``encoder``; ``query_encoder`` is the query side of documents, ``fields`` are the others."""
-    description, name = dict(encoder.description), type(encoder).__name__
-
-    def describe(quantizer: Quantizer) -> Manifest:
-        return Manifest(
-            architecture=description.get("architecture", name),
-            scoring=description.get("scoring", "impact"),
-            encoder=description,
-            query_encoder=None if query_encoder is None else dict(query_encoder.description),
-            quantizer=quantizer,
-            query_quantizer=None if query_encoder is None else query_quantizer(query_encoder),
-            versions=versions(),
-            **fields,
-        )
-
-    return describe
+def fingerprint(manifest: Manifest, documents: Sequence[Document]) -> str:
+    """``PartRecord.fingerprint`` of ``documents`` encoded with the settings of ``manifest``."""
+    settings = manifest.settings(_PATHS | {"num_shards", "shard_id"})
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for document in documents:
+        lengths = f"{len(document.id)} {len(document.text)} {len(document.expanded)} "
+        digest.update(f"{lengths}{document.id}{document.text}{document.expanded}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 class PartFolder:
     """``vectors/part-NNNNN.jsonl`` and ``progress/part-NNNNN.json`` in one folder."""
 
-    def __init__(self, folder: Path, *, compress: bool = False, wait: bool = False) -> None:
-        """``wait`` until another process that writes the same part has ended; else that is an error."""
-        self.folder, self._wait = folder, wait
-        self.stored: Manifest | None = None
-        """Manifest of the earlier run, until something is written."""
-        self._compress = compress
-        self._replacing = False
-        """Whether the output of an earlier run is there, to be removed when the new run has its first document."""
+    def __init__(self, folder: Path, *, compress: bool = False) -> None:
+        self.folder, self._compress = folder, compress
+        self._stored: Manifest | None = None
+        """Manifest of the earlier run that this one continues."""
+        self._overwrite = False
 
-    def begin(
-        self, describe: Describe, quantizer: Quantizer | None, *, resume: bool, overwrite: bool
-    ) -> Manifest | None:
-        """Manifest of a run that continues an earlier one, or None; raises if the folder must not be written to.
+    def resume(
+        self, manifest: Manifest, quantizer: Quantizer | Calibration, *, resume: bool, overwrite: bool
+    ) -> Quantizer | Calibration:
+        """The quantiser of the run: that of the earlier run which it continues, else ``quantizer``.
 
-        The earlier run must have had the settings of ``describe(quantizer)``; paths, bad lines that are skipped now,
-        and what changes weights by rounding may differ. ``quantizer`` is None if it is to be calibrated: a resumed run
-        takes the quantiser of the earlier run.
+        Raises if the folder must not be written to, or if the earlier run had other settings than ``manifest``.
         """
         check_output(self.folder, resume=resume, overwrite=overwrite)
-        self._check_strays()
-        if overwrite:
-            self._replacing = True
-            return None
-        if not (self.folder / MANIFEST).is_file():
-            if anserini_files(self.folder / "vectors"):
+        for path in anserini_files(self.folder / "vectors"):
+            if not _PART.fullmatch(path.name) or path.parent != self.folder / "vectors":
+                raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
+            if not overwrite and not (self.folder / MANIFEST).is_file():
                 raise LearnedSparseError(f"{self.folder}: part files but no {MANIFEST}; encode with --overwrite")
-            return None
-        stored = self.stored = Manifest.load(self.folder)
-        wanted = describe(quantizer or stored.quantizer)
-        free = _FREE | _ROUNDING | (frozenset() if quantizer is None else _CALIBRATION)
-        if lines := differences(stored.settings(free), wanted.settings(free)):
+        self._overwrite = overwrite
+        if overwrite or not (self.folder / MANIFEST).is_file():
+            return quantizer
+        stored = self._stored = Manifest.load(self.folder)
+        chosen = quantizer if isinstance(quantizer, Quantizer) else stored.quantizer
+        wanted = dataclasses.replace(manifest, quantizer=chosen)
+        if lines := differences(stored.settings(_PATHS), wanted.settings(_PATHS)):
             raise LearnedSparseError(
-                f"{self.folder / MANIFEST}: made with other settings ({'; '.join(map(_as_option, lines))}); resume "
-                "with the same settings, write to another --output, or encode everything again with --overwrite"
+                f"{self.folder / MANIFEST}: made with other settings ({'; '.join(lines)}); resume with the same "
+                "settings, write to another --output, or encode everything again with --overwrite"
             )
-        lines = differences(environment(stored), environment(wanted))
-        if lines and not stored.complete:
-            _log.warning("%s: continued with other versions or options: %s", self.folder, "; ".join(lines))
-        return wanted
+        if (lines := differences(stored.versions, manifest.versions)) and not stored.complete:
+            _log.warning("%s: continued with other versions, which may round differently: %s", self.folder, lines)
+        return chosen
 
-    def save_unfinished(self, manifest: Manifest) -> None:
+    def begin(self, manifest: Manifest) -> None:
         """Write ``manifest`` without an outcome, before the first part is written; with overwrite, clear the folder."""
-        if self._replacing:
-            self._clear()
-        self.stored = None
+        if self._overwrite:
+            self.clear()
+        self._overwrite, self._stored = False, None
         dataclasses.replace(manifest, complete=False, counts=Counts(), parts=(), warnings=()).save(self.folder)
 
-    def file(self, number: int) -> Path:
-        """Vectors of part ``number``."""
-        return self.folder / "vectors" / f"part-{number:05d}.jsonl{'.gz' if self._compress else ''}"
-
-    def finished(self, window: Window) -> PartRecord | None:
-        """Record of a part that is complete and has the documents of ``window``; None if it must be written.
-
-        A finished part with other documents raises an error.
-        """
-        path = self._record(window.number)
-        if self._replacing or not path.is_file():
+    def finished(self, number: int, documents: Sequence[Document], manifest: Manifest) -> PartRecord | None:
+        """Record of part ``number`` if it has the vectors of ``documents``; None if it must be written."""
+        path = self._record(number)
+        if self._overwrite or not path.is_file():
             return None
         try:
-            record = parse(PartRecord, read_record(path), str(path))
+            record = parse(PartRecord, read_json(path), str(path))
         except LearnedSparseError as error:
             _log.warning("%s; writing this part again", error)
             return None
-        file = self.file(window.number)
-        if record.input != window.digest:
-            before = Window(window.number, window.documents[: record.part.documents])
-            if len(before.documents) < len(window.documents) and record.input == before.digest:
-                _log.info("%s: the input has grown; writing this part again", file)
-                return None
-            raise LearnedSparseError(
-                f"{file}: the input has changed since this part was written; "
-                "encode again with --overwrite, or into another --output"
-            )
+        file = self.file(number)
+        if record.fingerprint != fingerprint(manifest, documents):
+            _log.info("%s: the input has changed; writing this part again", file)
+            return None
         if not file.is_file() or sha256(file) != record.part.sha256:
             _log.warning("%s: missing or changed since it was written; writing this part again", file)
             return None
         return record
 
+    def file(self, number: int) -> Path:
+        """Vectors of part ``number``."""
+        return self.folder / "vectors" / f"part-{number:05d}.jsonl{'.gz' if self._compress else ''}"
+
     def open(self, number: int) -> contextlib.AbstractContextManager[PartFile]:
         """Open the file of part ``number`` for writing."""
-        return open_part(self.file(number), compress=self._compress, wait=self._wait)
+        return open_part(self.file(number), compress=self._compress)
 
-    def record(self, window: Window, sha256: str, counts: Counts, manifest: Manifest) -> PartRecord:
-        """Write the record of a part whose file is complete, with the SHA-256 of the file."""
-        file = self.file(window.number).relative_to(self.folder).as_posix()
-        part = Part(file=file, documents=counts.written, sha256=sha256)
-        record = PartRecord(part=part, input=window.digest, counts=counts, environment=environment(manifest))
-        write_record(self._record(window.number), dataclasses.asdict(record))
+    def record(
+        self, number: int, documents: Sequence[Document], digest: str, counts: Counts, manifest: Manifest
+    ) -> PartRecord:
+        """Write the record of a part whose file is complete, with the SHA-256 ``digest`` of the file."""
+        file = self.file(number).relative_to(self.folder).as_posix()
+        part = Part(file=file, documents=counts.written, sha256=digest)
+        record = PartRecord(part=part, fingerprint=fingerprint(manifest, documents), counts=counts)
+        write_json(self._record(number), dataclasses.asdict(record))
         return record
 
     def finish(
@@ -211,77 +139,55 @@ class PartFolder:
     ) -> Manifest:
         """Write the finished manifest; ``records`` are those of all parts, ``counts`` those of the whole run.
 
-        A folder that was complete before, and still is, keeps its manifest. Raises if ``vectors`` lacks a part, or
-        holds other files that Anserini would index too.
+        A folder that was complete before, and still is, keeps its manifest. Parts of an earlier, longer input go.
         """
-        self._sweep()
-        known = {self.file(number) for number in records}
-        if missing := sorted(path for path in known if not path.is_file()):
+        if self._overwrite:  # a shard without parts
+            self.begin(manifest)
+        files = {self.file(number) for number in records}
+        if missing := sorted(path for path in files if not path.is_file()):
             raise LearnedSparseError(f"{missing[0]}: removed while the others were written; encode with --resume")
-        for path in anserini_files(self.folder / "vectors"):
-            if path not in known:
-                raise LearnedSparseError(
-                    f"{path}: not a part of this collection; remove it, or encode with --overwrite"
-                )
-        ordered = [records[number] for number in sorted(records)]
-        parts = tuple(record.part for record in ordered)
-        stored = self.stored
+        self._remove(keep=files | {self._record(number) for number in records})
+        parts = tuple(records[number].part for number in sorted(records))
+        stored = self._stored
         if stored is not None and (stored.complete, stored.parts, stored.counts) == (True, parts, counts):
             return stored
-        return manifest.finish(self.folder, parts, counts, (*warnings, *_mixed(ordered)))
+        return manifest.finish(self.folder, parts, counts, warnings)
+
+    def clear(self) -> None:
+        """Remove what an earlier run wrote."""
+        (self.folder / MANIFEST).unlink(missing_ok=True)  # first: a killed run leaves no manifest without parts
+        self._remove(keep=frozenset())
 
     def _record(self, number: int) -> Path:
         return self.folder / "progress" / f"part-{number:05d}.json"
 
-    def _check_strays(self) -> None:
-        """Raise if ``vectors`` holds files of other origin that Anserini would index."""
-        for path in anserini_files(self.folder / "vectors"):
-            if not _PART.fullmatch(path.name) or path.parent != self.folder / "vectors":
-                raise LearnedSparseError(f"{path}: not written by learned_sparse.encode; remove it")
-
-    def _sweep(self) -> None:
-        """Remove temporary files and locks of killed writers; the folder is locked, and its parts are written."""
-        for below in ("progress", "vectors"):
-            for path in (self.folder / below).glob(".part-*"):
-                if _LEFTOVER.fullmatch(path.name):
-                    path.unlink(missing_ok=True)
-
-    def _clear(self) -> None:
-        """Remove what an earlier run wrote."""
-        (self.folder / MANIFEST).unlink(missing_ok=True)  # first, so that a killed run leaves no manifest without parts
+    def _remove(self, keep: Set[Path]) -> None:
+        """Remove files of parts, temporary files and locks of killed writers. The folder is locked."""
         for below in ("progress", "vectors"):
             for path in (self.folder / below).glob("*"):
-                if _PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name):
+                if (_PART.fullmatch(path.name) or _LEFTOVER.fullmatch(path.name)) and path not in keep:
                     path.unlink()
-        self._replacing = False
 
 
-def environment(manifest: Manifest) -> dict[str, Any]:
-    """What changes weights by rounding only: versions of libraries, and options such as the device."""
-    options = {name: value for name, value in manifest.options.items() if name in _ROUNDING and value}
-    return manifest.versions | options
-
-
-def _mixed(records: Sequence[PartRecord]) -> Iterator[str]:
-    """A warning if the parts were not all encoded with the same versions and options."""
-    for record in records:
-        if lines := differences(records[0].environment, record.environment):
-            yield (
-                f"{record.part.file} and later parts were encoded with other versions or options than the first part "
-                f"({'; '.join(lines)}): weights may differ by rounding"
-            )
-            return
-
-
-def _as_option(line: str) -> str:
-    """A difference of options with the name that the option has on the command line.
-
-    >>> _as_option("options.part_size: 2048 before, 100 now")
-    '--part-size: 2048 before, 100 now'
-    """
-    name, colon, values = line.partition(":")
-    option = name.removeprefix("options.")
-    return line if option == name else f"--{option.replace('_', '-')}{colon}{values}"
+def merge_shards(shards: Sequence[Path], folder: Path) -> Manifest:
+    """Move the parts of all shards of an encoding into ``folder``, as one process would have written them."""
+    manifests = [Manifest.load(shard) for shard in shards]
+    check_together(shards, manifests)
+    first = manifests[0]
+    counts = Counts.total(manifest.counts for manifest in manifests)
+    counts = dataclasses.replace(
+        counts, other_shards=0,
+        **{name: getattr(first.counts, name) for name in ("read", "skipped", "segmented", "largest_segments")},
+    )  # fmt: skip
+    whole = dataclasses.replace(first, options={**first.options, "num_shards": 1, "shard_id": 0})
+    PartFolder(folder).clear()
+    for below in ("vectors", "progress"):
+        (folder / below).mkdir(exist_ok=True)
+        for shard in shards:
+            for path in sorted((shard / below).glob("part-*")):
+                path.replace(folder / below / path.name)
+    parts = sorted((part for manifest in manifests for part in manifest.parts), key=lambda part: part.file)
+    return whole.finish(folder, parts, counts, first.warnings)
 
 
 def check_output(folder: Path, *, resume: bool, overwrite: bool) -> None:

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import logging
-import os
-import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-from learned_sparse.core import (
-    Encoder,
-    LearnedSparseError,
-    Quantizer,
-    Side,
-    SparseBatch,
-    check_weights,
-    parse,
-    read_record,
-    write_record,
-)
+from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, Side, SparseBatch, check_weights
 
 CALIBRATED_BITS = 8
 QUERY_QUANTIZER = Quantizer(100.0)
@@ -54,35 +38,6 @@ class Calibration:
             "quantiser calibrated on the first %d texts: factor %.6g, %d bits", len(ids), quantizer.scale, self.bits
         )
         return quantizer
-
-
-def share_quantizer(
-    quantizer: Quantizer, folder: Path, encoder: Encoder, calibration: Calibration, texts_sha256: str
-) -> Quantizer:
-    """The one quantiser of all shards of an encoding: that of the first shard which comes here.
-
-    Devices round weights differently, so that shards would calibrate slightly different factors. The first shard writes
-    ``quantizer`` into the hidden file ``.quantizer-KEY.json`` in ``folder``, which holds the folders of the shards. The
-    key is a hash of the encoder, the calibration and the texts ``texts_sha256``: the file of another encoding is not
-    read. Shards without a common folder need ``--quantization-factor`` (an error of learned_sparse.index says so).
-    """
-    identity = [dict(encoder.description), asdict(calibration), texts_sha256]
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-    path = folder / f".quantizer-{key}.json"
-    temporary = folder / f"{path.name}.{secrets.token_hex(8)}.tmp"
-    try:
-        write_record(temporary, quantizer.to_json())
-        with contextlib.suppress(FileExistsError, FileNotFoundError):  # another shard was first
-            os.link(temporary, path)
-        for leftover in folder.glob(f"{path.name}.*.tmp"):
-            leftover.unlink(missing_ok=True)
-    except (OSError, LearnedSparseError) as error:
-        _log.warning("the quantiser is not shared with other shards: %s", error)
-        return quantizer
-    shared = parse(Quantizer, read_record(path), str(path))
-    if shared != quantizer:
-        _log.info("quantiser of the first shard used: factor %r (%s)", shared.scale, path)
-    return shared
 
 
 def query_quantizer(encoder: Encoder) -> Quantizer:

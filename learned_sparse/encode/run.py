@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import hashlib
+import shlex
+import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +24,6 @@ from learned_sparse.collections import (
     segments_for,
 )
 from learned_sparse.core import (
-    Document,
     Encoder,
     LearnedSparseError,
     LuceneTerms,
@@ -35,13 +39,13 @@ from learned_sparse.core import (
 )
 from learned_sparse.core import Side as SideName
 from learned_sparse.encode.bm25 import BITS
-from learned_sparse.encode.documents import DocumentEncoding, Progress
 from learned_sparse.encode.hybrid import DEFAULT_ALPHA, Hybrid, hybrid_sides, recorded_hybrid
 from learned_sparse.encode.options import BM25, recorded_options
-from learned_sparse.encode.parts import Describe, PartFolder, Window, describe_run
+from learned_sparse.encode.parts import PartFolder, merge_shards
+from learned_sparse.encode.pipeline import Pipeline, Progress, impact_counts, manifest_of
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
-from learned_sparse.encode.slices import impact_counts
 from learned_sparse.jsonvector import ENCODED, MANIFEST, STATISTICS, TOPICS, Manifest, Part, write_queries
+from learned_sparse.ray import Engine, Tasks, add_engine_options, run_command
 
 WINDOW = 2048
 """Queries of one call of the encoder."""
@@ -62,8 +66,6 @@ class Source:
     queries: Sequence[Query] = ()
     files: tuple[Path, ...] = ()
     """Input files; empty for a collection without files."""
-    expansions: tuple[Path, ...] = ()
-    """Files of predicted queries."""
     documents: int | None = None
     """Number of documents, if the collection's description has it."""
     opened: Mapping[str, str] | None = None
@@ -73,9 +75,11 @@ class Source:
         """``Manifest.input``: the collection, the files, and last the digest of the queries."""
         entries: list[dict[str, Any]] = [dict(self.opened)] if self.opened else []
         entries += [{"file": str(file), "bytes": file.stat().st_size} for file in self.files]
-        entries += [{"expanded": str(file), "bytes": file.stat().st_size} for file in self.expansions]
+        expansions = self.reader.expansions if self.reader else ()
+        entries += [{"expanded": str(file), "bytes": file.stat().st_size} for file in expansions]
         if self.queries:
-            digest = Window(0, [Document(query.id, query.text) for query in self.queries]).digest
+            texts = "".join(f"{query.id}\t{query.text}\n" for query in self.queries)
+            digest = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
             entries.append({"queries": len(self.queries), "sha256": digest})
         return tuple(entries)
 
@@ -91,7 +95,7 @@ def open_source(options: Namespace) -> Source:
         if options.queries:
             return Source(name, options.output, queries=read_queries(options.input), files=(options.input,))
         reader = read_documents(options.input, on_bad_line=options.on_bad_line, expanded=options.expanded)
-        return Source(name, options.output, reader=reader, files=reader.files, expansions=reader.expansions)
+        return Source(name, options.output, reader=reader, files=reader.files)
     collection = load_collection(options.collection, data=options.data)
     name = collection.name
     if options.queries:
@@ -102,26 +106,15 @@ def open_source(options: Namespace) -> Source:
     if options.num_shards > 1:
         folder = folder.with_name(f"{folder.name}-shard-{options.shard_id}-of-{options.num_shards}")
     reader = collection.documents(options.on_bad_line, options.expanded)
-    known = collection.description.documents
     opened = {"collection": str(options.collection)} | ({"data": str(options.data)} if options.data else {})
     return Source(
-        name, options.output or folder, name, reader=reader, files=reader.files, expansions=reader.expansions,
-        documents=known, opened=opened,
+        name, options.output or folder, name, reader=reader, files=reader.files,
+        documents=collection.description.documents, opened=opened,
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Side:
-    """One side of a checkpoint, for documents or for queries."""
-
-    encoder: Encoder
-    describe: Describe
-    """Of documents, the manifest records the query side too, with the same revision, device, dtype and settings."""
-    quantizer: Quantizer | Calibration
-
-
-def load_side(options: Namespace, checkpoint: str, source: Source) -> Side:
-    """Load what encodes ``source``."""
+def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
+    """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
     side: SideName = "query" if options.queries else "document"
     shared = {
         "model": options.model,
@@ -130,17 +123,17 @@ def load_side(options: Namespace, checkpoint: str, source: Source) -> Side:
         "dtype": options.dtype,
         "settings": options.changes or None,
     }
-    compiled = {"compile": True} if options.compile else {}
+    # Loaded first and freed before documents are encoded: only its description is needed.
+    query_encoder = None if options.queries else load_encoder(checkpoint, "query", **shared)
     encoder = load_encoder(
         checkpoint, side, max_length=options.max_length, batch_size=options.batch_size, top_k=options.top_k,
-        **compiled, **shared,
+        **({"compile": True} if options.compile else {}), **shared,
     )  # fmt: skip
-    query_encoder = None if options.queries else load_encoder(checkpoint, "query", **shared)
     if options.hybrid is not None:
         encoder, query_encoder = _join(options, source, encoder, query_encoder)
     if options.expanded is not None and not encoder.uses_expanded:
-        raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; leave it out")
-    describe = describe_run(
+        raise LearnedSparseError(f"--expanded: {options.model} does not read expanded text; omit it")
+    manifest = manifest_of(
         encoder,
         query_encoder,
         kind="queries" if options.queries else "documents",
@@ -151,11 +144,63 @@ def load_side(options: Namespace, checkpoint: str, source: Source) -> Side:
         input=source.described(),
         options=recorded_options(options),
     )
+    del query_encoder
     bits = None if options.hybrid else options.bits  # of a hybrid, its quantiser has them
     quantizer = choose_quantizer(
         side, encoder, factor=options.quantization_factor, bits=bits, percentile=options.calibration
     )
-    return Side(encoder, describe, quantizer)
+    parts = PartFolder(source.output, compress=options.gzip)
+    quantizer = parts.resume(manifest, quantizer, resume=options.resume, overwrite=options.overwrite)
+    if source.reader is None:
+        return _encode_queries(source, encoder, parts, manifest, quantizer, progress)
+    segmentation = Segmentation.recorded(vars(options))
+    adds_up = segmentation is not None and segmentation.adds_up
+    pipeline = Pipeline(
+        parts,
+        segments_for(encoder, source.reader, segmentation) if segmentation and not adds_up else source.reader,
+        encoder,
+        part_size=options.part_size,
+        num_shards=options.num_shards,
+        shard_id=options.shard_id,
+        adding_up=segmentation if adds_up else None,
+    )
+    manifest = pipeline.run(manifest, quantizer, progress)
+    if isinstance(encoder, Hybrid) and encoder.statistics is not None:
+        encoder.statistics.save(source.output / STATISTICS)
+    if options.times and pipeline.encoded:
+        write_json(options.times, {"documents": pipeline.encoded, "seconds": round(pipeline.seconds, 3)})
+    return manifest
+
+
+def encode_with_ray(argv: Sequence[str] | None, source: Source, engine: Engine) -> Manifest:
+    """Encode the documents of ``source`` as tasks of Ray, one shard each; the same files as those of one process.
+
+    Shards are encoded into ``OUTPUT/shards`` with the words ``argv`` of this command, and continued there after a kill.
+    """
+    engine_options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    add_engine_options(engine_options)
+    _, words = engine_options.parse_known_args(sys.argv[1:] if argv is None else list(argv))
+    words = [word for word in words if word not in {"--overwrite", "--resume"}]
+    with Tasks(engine) as tasks:
+        folders = [source.output / "shards" / f"{shard}-of-{tasks.workers}" for shard in range(tasks.workers)]
+        shards = ["--num-shards", str(tasks.workers), "--shard-id"]
+        (source.output / "shards").mkdir(parents=True, exist_ok=True)
+        commands = [
+            ([*words, *shards, str(number), "--output", str(folder), "--resume"], f"{folder}.log")
+            for number, folder in enumerate(folders)
+        ]
+        tasks.map(_encode_shard, commands, source.name)
+    manifest = merge_shards(folders, source.output)
+    shutil.rmtree(source.output / "shards")
+    return manifest
+
+
+def _encode_shard(words: Sequence[str], log: str) -> None:
+    """One shard, in a process of its own whose output goes to the file ``log``."""
+    if status := run_command("learned_sparse.encode", words, log):
+        lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines() or [f"exit status {status}"]
+        command = shlex.join(["python", "-m", "learned_sparse.encode", *words])
+        raise LearnedSparseError(f"{lines[-1].removeprefix('error: ')} (in: {command}; its output is in {log})")
 
 
 def _join(
@@ -176,67 +221,33 @@ def _join(
     )  # fmt: skip
 
 
-def encode_source(options: Namespace, checkpoint: str, source: Source, progress: Progress | None = None) -> Manifest:
-    """Encode ``source`` with one side of ``checkpoint``; returns the finished manifest."""
-    side = load_side(options, checkpoint, source)
-    if source.reader is None:
-        return _encode_queries(options, source, side, progress)
-    segmentation = Segmentation.recorded(vars(options))
-    encoding = DocumentEncoding(
-        PartFolder(source.output, compress=options.gzip),
-        segments_for(side.encoder, source.reader, segmentation)
-        if segmentation and not segmentation.adds_up
-        else source.reader,
-        side.encoder,
-        options.part_size,
-        adding_up=segmentation if segmentation and segmentation.adds_up else None,
-        num_shards=options.num_shards,
-        shard_id=options.shard_id,
-    )
-    manifest = encoding.run(
-        side.quantizer, side.describe, resume=options.resume, overwrite=options.overwrite, progress=progress
-    )
-    if isinstance(side.encoder, Hybrid) and side.encoder.statistics is not None:
-        side.encoder.statistics.save(source.output / STATISTICS)
-    if options.times and encoding.encoded:
-        write_json(options.times, {"documents": encoding.encoded, "seconds": round(encoding.seconds, 3)})
-    return manifest
-
-
-def _encode_queries(options: Namespace, source: Source, side: Side, progress: Progress | None = None) -> Manifest:
-    """Write ``queries.tsv``, ``queries.jsonl`` and the manifest.
-
-    Queries are few: a resumed run compares the settings, then encodes all queries again.
-    """
-    queries, folder, quantizer = source.queries, source.output, side.quantizer
+def _encode_queries(
+    source: Source,
+    encoder: Encoder,
+    parts: PartFolder,
+    manifest: Manifest,
+    quantizer: Quantizer | Calibration,
+    progress: Progress | None,
+) -> Manifest:
+    """Write ``queries.tsv``, ``queries.jsonl`` and the manifest; a resumed run encodes all queries again."""
+    queries, folder = source.queries, source.output
     if not queries:
         raise LearnedSparseError(f"{source.name}: there are no queries to encode")
-    parts = PartFolder(folder)
-    fixed = quantizer if isinstance(quantizer, Quantizer) else None
-    manifest = parts.begin(side.describe, fixed, resume=options.resume, overwrite=options.overwrite)
-    stored = parts.stored
-    if manifest and stored and stored.complete and stored.input[-1:] != manifest.input[-1:]:
-        raise LearnedSparseError(
-            f"{folder}: the ids or texts of the queries have changed since they were encoded; "
-            "encode them again with --overwrite, or into another --output"
-        )
     ids, texts = [query.id for query in queries], [query.text for query in queries]
     windows = []
     for start in range(0, len(texts), WINDOW):
-        windows.append(encode_texts(side.encoder, texts[start : start + WINDOW]))
+        windows.append(encode_texts(encoder, texts[start : start + WINDOW]))
         if progress is not None:
             progress(len(windows[-1]))
     weights = SparseBatch.concatenate(windows)
-    if manifest is None:
-        quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
-        manifest = side.describe(quantizer)
-    impacts, statistics = manifest.quantizer.quantize(weights, ids)
-    parts.save_unfinished(manifest)
-    warnings = write_queries(folder, queries, impacts, LuceneTerms(side.encoder.terms))
+    quantizer = quantizer.find(weights, ids) if isinstance(quantizer, Calibration) else quantizer
+    manifest = dataclasses.replace(manifest, quantizer=quantizer, environment=dict(encoder.environment))
+    impacts, statistics = quantizer.quantize(weights, ids)
+    parts.begin(manifest)
+    warnings = write_queries(folder, queries, impacts, LuceneTerms(encoder.terms))
     files = [Part(file=name, documents=len(queries), sha256=sha256(folder / name)) for name in (TOPICS, ENCODED)]
     empty = sum(not text.strip() for text in texts)
     counts = dataclasses.replace(
-        impact_counts(impacts, statistics), read=len(queries), empty_texts=empty, truncated=side.encoder.truncated
+        impact_counts(impacts, statistics), read=len(queries), empty_texts=empty, truncated=encoder.truncated
     )
-    manifest = dataclasses.replace(manifest, environment=dict(side.encoder.environment))
     return manifest.finish(folder, files, counts, warnings)

@@ -24,11 +24,11 @@ from learned_sparse.core import (
     print_next,
     run_main,
 )
-from learned_sparse.distribute import Engine, add_engine_options
 from learned_sparse.index.build import STORE, build_bm25_index, build_index, verify
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, encoded_files, open_vectors, plain_files
 from learned_sparse.jsonvector import PRUNING, UNVERIFIED, Manifest, parts_sha256, quantize_vectors, same_vectors
+from learned_sparse.ray import Engine, add_engine_options
 
 EXAMPLES = """\
 examples:
@@ -38,7 +38,7 @@ examples:
   python -m learned_sparse.index --input FOLDER --quantize VECTORS --index INDEX      ... with float weights
   python -m learned_sparse.index --model sparterm --anserini --storeRaw           by Anserini's IndexCollection, slower
   python -m learned_sparse.index --bm25 --collection scifact                      the baseline
-  python -m learned_sparse.index --model sparterm --engine ray --workers 4 --keep-shards
+  python -m learned_sparse.index --model sparterm --engine ray --workers 4
   python -m learned_sparse.index --model sparterm --verify 1000       compare 1,000 documents of an existing index
 """
 
@@ -82,7 +82,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="index nothing; compare the postings of N documents with the files; status 2 if any differ",
     )
-    parser.add_argument("--keep-shards", action="store_true", help="with --engine ray: keep the index of each worker")
     add_engine_options(parser)
     for name in STORE:
         parser.add_argument(
@@ -106,8 +105,6 @@ def main(argv: list[str] | None = None) -> int:
     engine = Engine.from_options(options)
     if engine and (options.bm25 or options.anserini or options.verify):
         raise LearnedSparseError("--engine ray is for impacts as numbers: not with --bm25, --anserini or --verify")
-    if options.keep_shards and not engine:
-        raise LearnedSparseError("--keep-shards belongs to --engine ray; give that too")
     if not options.input and not model:
         raise LearnedSparseError("nothing to index: give --model NAME, --input DIR, or --bm25")
     if not options.index and not model:
@@ -198,7 +195,6 @@ def _vectors(options: argparse.Namespace, collection: str, index: Path, engine: 
             heap=options.heap,
             direct=not options.anserini,
             engine=engine,
-            keep_shards=options.keep_shards,
         )
     if not vectors.manifests:
         print(f"not verified: {UNVERIFIED}; name the encoder of queries with --checkpoint, or search encoded queries")

@@ -12,13 +12,13 @@ from typing import Any
 import orjson
 
 from learned_sparse.core import Document, LearnedSparseError, counted, processors, progress_bar, unfit_id_reason
-from learned_sparse.distribute import Engine
 from learned_sparse.index.direct import index_directly
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.index.shards import index_shards
 from learned_sparse.index.vectors import Check, VectorFiles, check_index, open_vectors
 from learned_sparse.jsonvector import STATISTICS
-from learned_sparse.lucene import IndexedCounts, anserini_jar, index_collection, read_contents, shard_folders
+from learned_sparse.lucene import IndexedCounts, anserini_jar, index_collection, read_contents
+from learned_sparse.ray import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -38,22 +38,16 @@ def build_index(
     heap: str | None = None,
     direct: bool = True,
     engine: Engine | None = None,
-    keep_shards: bool = False,
 ) -> IndexNote:
     """Index ``vectors`` into the folder ``index`` and compare the two; the folder appears only if nothing differs.
 
     ``vectors`` are a folder written by learned_sparse.encode, all its shards, or folders of JsonVectorCollection files.
     ``direct``: write each impact as one number; else Anserini's IndexCollection repeats each term impact times.
     ``threads`` defaults to one for each processor, at most 4 (with Anserini: one for each file). ``heap`` (``"4g"``)
-    limits the memory of Java. With an ``engine``, each of its workers indexes a part of the files; the indexes are
-    merged, or with ``keep_shards`` kept as a set, which is searched like one index. Returns the note that is saved in
-    the index.
+    limits the memory of Java. With an ``engine``, its tasks index a part of the files each, and the indexes are merged.
+    Returns the note that is saved in the index.
     """
     vectors, index = open_vectors(vectors), Path(index)
-    if keep_shards and not vectors.manifests:
-        raise LearnedSparseError(
-            "--keep-shards needs vectors with a manifest: without one, two shards could have documents of one id"
-        )
     if not sum(vectors.documents):
         raise LearnedSparseError("no documents to index; encode a collection first")
     impact = vectors.scoring == "impact"
@@ -67,7 +61,7 @@ def build_index(
                 with progress_bar(None, index.name, "documents", sum(vectors.documents)) as bar:
                     read = index_directly(vectors.files, folder, impact=impact, progress=bar.update, **how)
             else:
-                read = index_shards(engine, vectors, folder, merge=not keep_shards, **how)
+                read = index_shards(engine, vectors, folder, **how)
             check = verify(vectors, folder)
             _compare(index, "sum of impacts", read.total_impacts, check.contents.total_impacts)
         else:
@@ -83,8 +77,6 @@ def build_index(
             "options": options,
             "verified_documents": check.documents,
         }
-        if keep_shards:
-            facts["shards"] = len(shard_folders(folder))
         for statistics in {file.parent.parent / STATISTICS for file in vectors.files} if vectors.manifests else ():
             if statistics.is_file():  # of BM25, to explain documents
                 shutil.copyfile(statistics, folder / STATISTICS)

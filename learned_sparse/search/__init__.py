@@ -1,14 +1,13 @@
 """Queries to hits: query encoders, searchers (Lucene; vectors in memory), documents ranked by their segments.
 
 Read ``query_encoder`` first (texts to impacts), then ``searching`` (one interface to all searchers) and
-``exact_searcher``; ``engines`` has PISA and Seismic as backends, ``distributed`` the workers of ``--engine ray``,
+``exact_searcher``; ``engines`` has PISA and Seismic as backends,
 ``pyterrier`` transformers, ``lsr_benchmark`` a system of that benchmark. The
 command is ``python -m learned_sparse.search``.
 """
 
 from __future__ import annotations
 
-from learned_sparse.search.distributed import search_with_ray
 from learned_sparse.search.engines import (
     PisaSearcher,
     SeismicSearcher,
@@ -50,6 +49,5 @@ __all__ = [
     "open_searcher",
     "queries_by_id",
     "query_transformer",
-    "search_with_ray",
     "seismic_settings",
 ]

@@ -26,7 +26,6 @@ from learned_sparse.core import (
     run_file,
     run_main,
 )
-from learned_sparse.distribute import Engine, add_engine_options
 from learned_sparse.encode import ALPHA
 from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.jsonvector import (
@@ -38,7 +37,6 @@ from learned_sparse.jsonvector import (
     same_vectors,
     topic_text,
 )
-from learned_sparse.search.distributed import check_note, search_with_ray
 from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -82,7 +80,6 @@ STOCK_COMMAND = (
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parse(argv)
-    engine = Engine.from_options(options)
     collection = load_collection(options.collection or "pydoc", data=options.data)
     path, index_note, vectors = _target(options, collection.name)
     recorded = index_note.manifests[0].collection if index_note.manifests else None
@@ -94,13 +91,8 @@ def main(argv: list[str] | None = None) -> int:
     scoring, check = index_note.scoring, not options.no_check
     bm25 = bm25_parameters(options)
     how: dict[str, Any] = {"heap": options.heap, "check": check, "bm25": bm25}
-    with (
-        open_searcher(path, scoring, vectors=vectors, **how)
-        if engine is None
-        else search_with_ray(engine, path, index_note, **how)
-    ) as search:
+    with open_searcher(path, scoring, vectors=vectors, **how) as search:
         if vectors is None:
-            check_note(path, index_note)
             _warn_of_text(path, index_note)
         explicit = options.max_passage or options.max_passage_hits or options.max_passage_delimiter
         results = search_all(
@@ -182,7 +174,7 @@ def parser() -> CommandParser:
         type=positive,
         default=1,
         metavar="N",
-        help="threads that search, of each worker with --engine ray (default %(default)s)",
+        help="threads that search (default %(default)s)",
     )
     how(
         "--batch-size", type=positive, default=CHUNK_SIZE, metavar="N",
@@ -193,7 +185,6 @@ def parser() -> CommandParser:
     how("--rank-segments", action="store_true", help="in an index of segments: rank segments, not documents")
     how("--max-passage", action="store_true", help="rank documents by the best of their segments among --hits segments")
     how("--max-passage-hits", type=positive, metavar="K", help="documents kept by --max-passage (default 100)")
-    add_engine_options(parser)
     how("--max-passage-delimiter", metavar="TEXT", help="between document id and segment (default #)")
     return parser
 
@@ -220,8 +211,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         )
     if options.vectors and not reads_vectors:
         raise LearnedSparseError("--vectors are for --backend exact, pisa or seismic; Lucene reads an index")
-    if reads_vectors and options.engine == "ray":
-        raise LearnedSparseError(f"--engine ray searches with Lucene; omit --backend {options.backend}")
     if not (options.index or options.model or options.bm25 or options.vectors):
         raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")
     seismic_settings(options)

@@ -12,6 +12,7 @@ from learned_sparse.core import (
     Encoder,
     LearnedSparseError,
     Quantizer,
+    as_encoder,
     checkpoint_folder,
     encode_texts,
     folder_kind,
@@ -60,8 +61,8 @@ class QueryEncoder:
             encoder = (load or load_encoder)(str(encoder), "query", **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an encoder loaded from a checkpoint")
-        self.encoder = encoder
-        self.quantizer = quantizer or query_quantizer(encoder)
+        self.encoder = as_encoder(encoder)
+        self.quantizer = quantizer or query_quantizer(self.encoder)
 
     @classmethod
     def from_index(

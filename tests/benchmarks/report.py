@@ -10,7 +10,7 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
-from tests.benchmarks import quality_table, run, scale, versions
+from tests.benchmarks import quality_table, run, versions
 from tests.benchmarks.harness import ROOT
 from tests.benchmarks.targets import TARGETS, Measurement, Target
 
@@ -131,7 +131,6 @@ def tables(results: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
         "\n".join(lines)
         + "\n"
         + by_itself(folder / "versions.json", "tests.benchmarks.versions --before DIR", versions.markdown)
-        + by_itself(folder / "scale.json", "tests.benchmarks.scale", scale.markdown)
     )
 
 

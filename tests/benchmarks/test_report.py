@@ -161,27 +161,6 @@ def test_agreement_of_vectors() -> None:
     assert spread({"a": {"x": 1}, "b": {"y": 1}}) == 0.0
 
 
-def test_a_million_documents_have_a_section(paths: tuple[Path, Path]) -> None:
-    rows = [
-        {
-            "documents": documents, "engine": engine, "step": "index", "seconds": 1.5, "per second": 2000.0,
-            "memory, MB": memory, "disk, MB": 3,
-        }
-        for documents, engine, memory in [
-            (10_000, "one process", 500), (10_000, "Ray, 2 workers", 900), (1_000_000, "one process", 640),
-            (1_000_000, "Ray, 2 workers", 890),
-        ]
-    ]  # fmt: skip
-    (paths[0] / "scale.json").write_text(json.dumps({**ABOUT, "rows": rows}))
-    call(paths, "--tables", str(paths[0] / "tables.md"))
-    text = (paths[0] / "tables.md").read_text()
-    assert "## scale\n\nMeasured by `python -m tests.benchmarks.scale`." in text
-    assert "| 1,000,000 | one process | index | 1.5 | 2,000.0 | 640 | 3 |" in text
-    assert (
-        "1,000,000 documents minus that for 10,000: index, one process: +140 MB; index, Ray, 2 workers: -10 MB." in text
-    )
-
-
 def test_quality_at_equal_minutes() -> None:
     """Contenders that were not tested have dev scores only; differences are those of the trained collections."""
     bm25 = {"a test": {f"q{number}": 0.5 for number in range(40)}, "z test": {"q": 0.75}}

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,11 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from encoders.train import main as train_main
-from encoders.training import Negatives, NegativeSource, distributed
+from encoders.training import Negatives, NegativeSource
 from encoders.training.data import TextStore, best_documents, mining
 from encoders.training.data.examples import Candidates, JudgedExamples
-from encoders.training.session import Session
-from encoders.training.state import save_weights
 from learned_sparse.collections import ranked
 from learned_sparse.core import Document, LearnedSparseError, Query, Side
-from learned_sparse.distribute import Engine
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES = [Query(f"q{number}", f"query {number}") for number in range(7)]
@@ -226,29 +221,3 @@ def test_a_single_source_is_described_in_place() -> None:
     assert Negatives(kind="bm25", last_rank=20).parts == (Negatives(kind="bm25", last_rank=20),)
     sources = (NegativeSource(kind="bm25"), NegativeSource(kind="random"))
     assert Negatives(sources=sources).parts == sources
-
-
-def test_a_worker_on_another_device_or_with_another_precision(tiny_recipe: Recipes, tmp_path: Path) -> None:
-    recipe = tiny_recipe(precision="fp32")
-    weights = tmp_path / "weights.safetensors"
-    save_weights(weights, Session(recipe, "cpu").model.weighers)
-    vectors = distributed._encode_side(recipe, recipe.stages[0], None, weights, "cpu", "fp32")("query", ["w1 w2"])
-    assert vectors.shape[0] == 1
-    with pytest.raises(LearnedSparseError, match="a worker would encode in fp32 on cpu, and the training in bf16 on"):
-        distributed._encode_side(recipe, recipe.stages[0], None, weights, "cpu", "bf16")
-
-
-def test_other_processes_of_a_training_wait(tiny_recipe: Recipes, tmp_path: Path) -> None:
-    session = Session(tiny_recipe(), "cpu")
-    session.processes = SimpleNamespace(is_main_process=False)
-    engine = Engine(address="127.0.0.1:9")  # no cluster
-    where: dict[str, Any] = {"folder": tmp_path / "files", "state": tmp_path / "state.npz", "key": ""}
-    rank = distributed.ranking_with_ray(engine, session, session.recipe.stages[0], None, **where)
-    assert rank(QUERIES, TEXTS, 5) == {}
-
-
-def test_a_recipe_without_mining(tmp_path: Path) -> None:
-    words = ["--recipe", "demo-splade", "--output", str(tmp_path / "run"), "--engine", "ray"]
-    with pytest.raises(LearnedSparseError, match="--engine ray mines hard negatives, and no stage of this recipe"):
-        train_main(words)
-    assert not (tmp_path / "run").exists()

@@ -139,6 +139,9 @@ def test_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = files(folder)
     encode("--queries", "--input", topics, "--output", folder, "--resume")
     assert files(folder) == before
+    topics.write_text("1\tw1 w2\n02\tw3\n")
+    encode("--queries", "--input", topics, "--output", folder, "--resume")
+    assert read_topics(folder / "queries.tsv")["02"]
     with pytest.raises(LearnedSparseError, match=r"quantizer.scale: 100.0 before, 50.0 now"):
         encode("--queries", "--input", topics, "--output", folder, "--resume", "--quantization-factor", "50")
 
@@ -235,7 +238,6 @@ def test_changes_of_settings_reach_both_sides_and_the_manifest(
     install_loader(monkeypatch, load)
     encode("--input", corpus, "--output", tmp_path / "out", "--set", "alpha=0.3")
     assert received == {"document": {"alpha": 0.3}, "query": {"alpha": 0.3}}
-    assert Manifest.load(tmp_path / "out").options["changes"] == {"alpha": 0.3}
 
 
 def test_choice_of_the_quantiser() -> None:
@@ -269,29 +271,10 @@ def test_a_model_of_the_demo_logs_its_default_collection(caplog: pytest.LogCaptu
     assert "encoding the embedded collection pydoc" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("variables", "arguments", "shards"),
-    [
-        ({}, [], (1, 0)),
-        ({"WORLD_SIZE": "4", "RANK": "2"}, [], (4, 2)),
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, [], (4, 3)),
-        ({"WORLD_SIZE": "2", "RANK": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, [], (2, 1)),
-        ({"WORLD_SIZE": "1", "RANK": "0", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, [], (4, 3)),
-        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "4"], (4, 2)),
-        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "3"], (3, 0)),
-        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--num-shards", "1", "--shard-id", "0"], (1, 0)),
-        ({"WORLD_SIZE": "4", "RANK": "2"}, ["--queries"], (1, 0)),
-    ],
-)
-def test_shards_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-    arguments: list[str],
-    shards: tuple[int, int],
+def test_variables_of_a_launcher_do_not_select_a_shard(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("WORLD_SIZE", "RANK", "SLURM_NTASKS", "SLURM_PROCID"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
+    for name, value in {"WORLD_SIZE": "4", "RANK": "2", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}.items():
         monkeypatch.setenv(name, value)
-    options = parse_arguments(["--model", "m", "--collection", "pydoc", *arguments])
-    assert (options.num_shards, options.shard_id) == shards
+    encode("--input", corpus, "--output", tmp_path / "out")
+    assert Manifest.load(tmp_path / "out").counts.written == len(TEXTS)

@@ -13,8 +13,7 @@ import pytest
 
 from learned_sparse.collections import read_documents
 from learned_sparse.core import LearnedSparseError, Quantizer, SparseBatch
-from learned_sparse.encode import slices as pipeline
-from learned_sparse.encode import write_vectors
+from learned_sparse.encode import pipeline, write_vectors
 from learned_sparse.jsonvector import Manifest
 from tests.fake_encoder import FakeEncoder
 

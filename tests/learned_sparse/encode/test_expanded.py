@@ -64,12 +64,12 @@ def test_expanded_text_is_passed_to_encoders_that_use_it(tmp_path: Path, monkeyp
     assert first["contents"] == "hives"
 
 
-def test_a_run_with_other_expanded_text_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_with_other_expanded_text_is_encoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encode(tmp_path, monkeypatch, True)
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text(corpus.read_text().replace("what are hives", "where are bees"))  # equal length
-    with pytest.raises(LearnedSparseError, match="the input has changed"):
-        encode(tmp_path, monkeypatch, True, "--resume")
+    encoded, _ = encode(tmp_path, monkeypatch, True, "--resume")
+    assert encoded[0] == f"hives{EXPANDED}where are bees"
 
 
 def test_a_message_if_no_document_has_expanded_text(

@@ -13,6 +13,7 @@ from learned_sparse.encode import write_vectors
 from learned_sparse.encode.__main__ import main
 from learned_sparse.jsonvector import Manifest, load_vectors, read_vectors
 from learned_sparse.jsonvector.__main__ import main as check
+from learned_sparse.search import ExactSearcher, QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
 
 TEXTS = {"d1": "hives itch itch", "d2": "", "d3": "wing itch"}
@@ -43,6 +44,30 @@ def test_an_encoder_with_the_required_members_only(tmp_path: Path) -> None:
     assert (manifest.counts.written, manifest.counts.empty_vectors, len(manifest.parts)) == (3, 1, 2)
     assert manifest.query_encoder is None
     assert manifest.environment == {}
+
+
+class Foreign:
+    """An encoder of another package: the three required members, and one more that counts."""
+
+    terms = WordCounts.terms
+    description: Mapping[str, Any] = {"scoring": "impact"}
+    truncated = 0
+
+    def encode(self, texts: Sequence[str]) -> SparseBatch:
+        self.truncated += len(texts)
+        return WordCounts().encode(texts)
+
+
+def test_a_class_that_inherits_from_nothing_encodes_indexes_and_searches(tmp_path: Path) -> None:
+    encoder: Any = Foreign()
+    manifest = write_vectors(tmp_path / "out", DOCUMENTS, encoder, query_encoder=encoder, quantizer=Quantizer(1.0))
+    assert (manifest.architecture, manifest.counts.written, manifest.counts.truncated) == ("Foreign", 3, 3)
+    queries = QueryEncoder(encoder, Quantizer(1.0))
+    assert ExactSearcher.load(tmp_path / "out").search(queries.encode("itch"), 10) == [("d1", 2), ("d3", 1)]
+    with pytest.raises(LearnedSparseError, match="list: not an encoder: it has no 'terms'"):
+        write_vectors(tmp_path / "none", DOCUMENTS, [])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"abstract method '?encode"):
+        type("Forgetful", (Encoder,), {})()
 
 
 def test_the_environment_of_an_encoder_is_recorded_and_is_no_setting(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.distribute import Engine
+from learned_sparse.ray import Engine
 
 MEMORY = 80 * 2**20
 SYSTEM = {
@@ -31,7 +31,7 @@ class Nodes:
     @property
     def engine(self) -> Engine:
         """A worker on each node."""
-        return Engine(address=self.address, workers=2, start_seconds=120)
+        return Engine(address=self.address, workers=2)
 
     @property
     def address(self) -> str:

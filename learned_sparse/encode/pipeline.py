@@ -1,0 +1,360 @@
+"""Documents to part files: read, tokenise, encode, quantise, write.
+
+Three threads do it: one reads and tokenises the next slice of documents, the main thread encodes the present one, and
+one quantises and writes the slice before. Read ``write_vectors``, then ``Pipeline.run``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from learned_sparse.collections import DocumentReader, Segmentation, SegmentReader, check_segment_length
+from learned_sparse.core import (
+    Document,
+    Encoder,
+    LuceneTerms,
+    QuantizationStatistics,
+    Quantizer,
+    SparseBatch,
+    as_encoder,
+    locked,
+    without_empty_texts,
+)
+from learned_sparse.encode.parts import PartFolder, PartRecord
+from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
+from learned_sparse.jsonvector import Counts, Manifest, PartFile, versions
+
+PART_SIZE = 2048
+"""Documents of a part file."""
+SLICE_SIZE = 1024
+"""Texts of one call of the encoder. Sorting 1,024 texts by length leaves 5 % padding in batches of 32, 256 leave
+21 %."""
+MAX_SLICE_WEIGHTS = 2**25
+"""Weights of a slice if every text had every term: 256 MB. It bounds the slices of models with many terms."""
+WRITE_ROWS = 128
+"""Documents that are quantised and written at once, about 50 bytes for each weight."""
+
+Progress = Callable[[int], object]
+"""Function that is called with the number of documents just encoded, such as ``tqdm.update``."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+def write_vectors(
+    folder: str | Path,
+    documents: Iterable[Document],
+    encoder: Encoder,
+    *,
+    quantizer: Quantizer | None = None,
+    query_encoder: Encoder | None = None,
+    model: str = "",
+    collection: str | None = None,
+    part_size: int = PART_SIZE,
+    compress: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Encode ``documents`` into a folder as ``python -m learned_sparse.encode`` does; returns the manifest.
+
+    ``quantizer``: default the encoder's own; without one, 8 bits are calibrated on the first documents.
+    ``query_encoder``: if given, the manifest records it, and a search refuses any other query encoder.
+    ``model`` and ``collection``: names for the manifest; ``model`` is by default the class name of the encoder.
+    ``compress``: write ``.jsonl.gz``. ``resume``: continue an interrupted call. ``overwrite``: replace earlier output.
+    ``progress``: called with the number of documents just encoded.
+
+    A document without text gets an empty vector. Repeated ids raise ``LearnedSparseError``. ::
+
+        write_vectors("vectors", [Document("d1", "hives itch")], load_encoder("my-checkpoint"))
+    """
+    name = model or type(encoder).__name__
+    encoder = as_encoder(encoder)
+    manifest = manifest_of(
+        encoder, None if query_encoder is None else as_encoder(query_encoder), kind="documents", collection=collection,
+        model=name, checkpoint=encoder.checkpoint or name, options={"part_size": part_size, "gzip": compress},
+    )  # fmt: skip
+    reader = documents if isinstance(documents, DocumentReader | SegmentReader) else DocumentReader.of(documents)
+    parts = PartFolder(Path(folder), compress=compress)
+    with locked(folder):
+        chosen = quantizer or choose_quantizer("document", encoder)
+        chosen = parts.resume(manifest, chosen, resume=resume, overwrite=overwrite)
+        return Pipeline(parts, reader, encoder, part_size=part_size).run(manifest, chosen, progress)
+
+
+def manifest_of(encoder: Encoder, query_encoder: Encoder | None, **fields: Any) -> Manifest:
+    """Manifest of a run of ``encoder`` before it begins, without quantiser and outcome.
+
+    ``query_encoder`` is the query side of documents; ``fields`` are the others.
+    """
+    description = dict(encoder.description)
+    return Manifest(
+        architecture=description.get("architecture", type(encoder).__name__),
+        scoring=description.get("scoring", "impact"),
+        encoder=description,
+        query_encoder=None if query_encoder is None else dict(query_encoder.description),
+        quantizer=Quantizer(1.0),
+        query_quantizer=None if query_encoder is None else query_quantizer(query_encoder),
+        versions=versions(),
+        **fields,
+    )
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Consecutive documents of one part, tokenised."""
+
+    part: int
+    whole_part: Sequence[Document]
+    start: int
+    end: int
+    prepared: Sequence[Any]
+    """Results of ``Encoder.prepare``, one for each call of the encoder."""
+    factors: Any
+    """``scipy.sparse.csr_array`` (documents, segments) that adds up vectors of segments; None for whole documents."""
+    written: bool
+    """False for the first slice of another shard, which only calibrates the quantiser."""
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """The documents, in order."""
+        return self.whole_part[self.start : self.end]
+
+
+class Pipeline:
+    """Encodes a collection, or one shard of it, once.
+
+    Part ``p`` holds the documents from number ``p * part_size`` on, in input order, and belongs to shard
+    ``p % num_shards``: the parts of all shards together have the same bytes as those of a run without shards.
+    """
+
+    def __init__(
+        self,
+        parts: PartFolder,
+        reader: DocumentReader | SegmentReader,
+        encoder: Encoder,
+        *,
+        part_size: int = PART_SIZE,
+        num_shards: int = 1,
+        shard_id: int = 0,
+        adding_up: Segmentation | None = None,
+    ) -> None:
+        """``adding_up``: the vector of a document is the sum of those of its segments."""
+        if adding_up is not None:
+            check_segment_length(encoder, adding_up)
+        self._parts, self._reader, self._encoder, self._adding_up = parts, reader, encoder, adding_up
+        self._part_size, self._num_shards, self._shard_id = part_size, num_shards, shard_id
+        self._terms, self._size = LuceneTerms(encoder.terms), slice_size(encoder)
+        self._records: dict[int, PartRecord] = {}
+        """Records of the finished parts, by number."""
+        self._open_file = contextlib.ExitStack()
+        """Holds the part file that is being written, so that an error removes the file."""
+        self._file: PartFile
+        self._counts: list[Counts] = []
+        """Counts of the part that is being written."""
+        self._other_shards = self._finished = 0
+        self.encoded, self.seconds = 0, 0.0
+        """Documents that ``run`` has encoded, and the time from reading the first of them to the end of writing."""
+        self._began: float | None = None
+
+    def run(self, manifest: Manifest, quantizer: Quantizer | Calibration, progress: Progress | None = None) -> Manifest:
+        """Encode and write all parts that are not finished; returns the finished manifest.
+
+        A quantiser that is to be calibrated is calibrated on the first slice of the whole input, by every shard.
+        """
+        if fixed := isinstance(quantizer, Quantizer):
+            manifest = dataclasses.replace(manifest, quantizer=quantizer)
+        begun, writing = False, None
+        with (
+            contextlib.closing(_one_ahead(self._slices(manifest, calibrate=not fixed))) as slices,
+            self._open_file,
+            ThreadPoolExecutor(1) as writer,
+        ):
+            for item in slices:
+                weights, counts = self._encode(item)
+                if not begun:
+                    if isinstance(quantizer, Calibration):
+                        found = quantizer.find(weights, [document.id for document in item.documents])
+                        manifest = dataclasses.replace(manifest, quantizer=found)
+                    self._parts.begin(manifest)
+                    begun = True
+                if writing is not None:
+                    writing.result()  # raises its error; at most one slice waits for the disk
+                if item.written:
+                    writing = writer.submit(self._write, item, weights, counts, manifest)
+                    if progress is not None:
+                        progress(len(item.documents) + self._take_finished())
+            if writing is not None:
+                writing.result()
+        if self._began is not None:
+            self.seconds = time.perf_counter() - self._began
+        if progress is not None and (finished := self._take_finished()):
+            progress(finished)
+        return self._finish(manifest)
+
+    def _slices(self, manifest: Manifest, *, calibrate: bool) -> Iterator[Slice]:
+        """Slices of the parts of this shard that are not finished; runs in the thread that reads ahead."""
+        documents = iter(self._reader)
+        for number in itertools.count():
+            part = list(itertools.islice(documents, self._part_size))
+            if not part:
+                return
+            if number % self._num_shards != self._shard_id:
+                self._other_shards += len(part)
+                if calibrate and number == 0:
+                    yield self._slice(number, part, 0, written=False)
+            elif not calibrate and (record := self._parts.finished(number, part, manifest)):
+                self._records[number] = record
+                self._finished += len(part)
+            else:
+                self._began = self._began or time.perf_counter()
+                for start in range(0, len(part), self._size):
+                    yield self._slice(number, part, start)
+
+    def _slice(self, number: int, part: Sequence[Document], start: int, *, written: bool = True) -> Slice:
+        end, factors, encoder = min(start + self._size, len(part)), None, self._encoder
+        documents = part[start:end]
+        if self._adding_up is not None:
+            documents, factors = _segments(documents, self._adding_up, encoder)
+        texts = self._texts(documents)
+        prepared = [encoder.prepare(texts[at : at + self._size]) for at in range(0, len(texts), self._size)]
+        return Slice(number, part, start, end, prepared, factors, written)
+
+    def _texts(self, documents: Sequence[Document]) -> list[str]:
+        """What the encoder reads of ``documents``."""
+        expanded = self._encoder.uses_expanded
+        return [document.with_expanded if expanded else document.text for document in documents]
+
+    def _encode(self, item: Slice) -> tuple[SparseBatch, Counts]:
+        """Weights of the documents of a slice, and what the encoder counted."""
+        encoder, documents = self._encoder, item.documents
+        truncated, dropped = encoder.truncated, encoder.dropped
+        weights = SparseBatch.concatenate([encoder.encode_prepared(texts) for texts in item.prepared])
+        expected = len(documents) if item.factors is None else item.factors.shape[1]
+        if len(weights) != expected:
+            raise RuntimeError(f"the encoder returned {len(weights)} vectors for {expected} texts")
+        if weights.terms is not encoder.terms and list(weights.terms) != list(encoder.terms):
+            raise RuntimeError("the encoder returned a batch with terms other than Encoder.terms")
+        if item.factors is not None:
+            total = item.factors @ weights.to_scipy()
+            total.sort_indices()
+            indices = total.indices.astype(np.int32)
+            weights = SparseBatch(total.indptr.astype(np.int64), indices, total.data.astype(np.float32), weights.terms)
+        texts = self._texts(documents)
+        counts = Counts(
+            read=len(documents),
+            empty_texts=sum(not text.strip() for text in texts),
+            expanded=sum(bool(document.expanded) for document in documents) if encoder.uses_expanded else 0,
+            truncated=encoder.truncated - truncated,
+            unwritable=encoder.dropped - dropped,
+        )
+        return without_empty_texts(weights, texts), counts
+
+    def _write(self, item: Slice, weights: SparseBatch, counts: Counts, manifest: Manifest) -> None:
+        """Quantise and write a slice; the last slice of a part gives the file its name. Runs in the writer's thread."""
+        documents = item.documents
+        if item.start == 0:
+            self._file, self._counts = self._open_file.enter_context(self._parts.open(item.part)), []
+        for start in range(0, len(documents), WRITE_ROWS):
+            some = documents[start : start + WRITE_ROWS]
+            ids = [document.id for document in some]
+            impacts, statistics = manifest.quantizer.quantize(weights.rows(start, start + len(some)), ids)
+            self._file.add(ids, [document.text for document in some], impacts, self._terms)
+            self._counts.append(impact_counts(impacts, statistics))
+        self._counts.append(counts)
+        self.encoded += len(documents)
+        if item.end == len(item.whole_part):
+            self._open_file.pop_all().close()  # gives the file its name
+            total = Counts.total(self._counts)
+            self._records[item.part] = self._parts.record(
+                item.part, item.whole_part, self._file.sha256, total, manifest
+            )
+
+    def _take_finished(self) -> int:
+        finished, self._finished = self._finished, 0
+        return finished
+
+    def _finish(self, manifest: Manifest) -> Manifest:
+        reader, records = self._reader, self._records
+        segments = reader if isinstance(reader, SegmentReader) else None
+        counts = dataclasses.replace(
+            Counts.total(record.counts for record in records.values()),
+            read=reader.read + sum(reader.skipped.values()),
+            skipped=dict(reader.skipped),
+            other_shards=self._other_shards,
+            segmented=segments.documents if segments else 0,
+            largest_segments=segments.largest if segments else 0,
+        )
+        if reader.read - self._other_shards != counts.written:
+            raise RuntimeError(f"{reader.read - self._other_shards} documents read, {counts.written} written")
+        if self._encoder.uses_expanded and counts.written and not counts.expanded:
+            _log.warning(
+                "this model reads expanded text too, but no document has any "
+                '("expanded" or "predicted_queries" in JSON lines)'
+            )
+        manifest = dataclasses.replace(manifest, environment=dict(self._encoder.environment))
+        return self._parts.finish(manifest, records, counts, segments.warnings() if segments else ())
+
+
+def slice_size(encoder: Encoder) -> int:
+    """Texts of one call of ``encoder``, a power of two.
+
+    It depends on the encoder only, so that a resumed run forms the same batches.
+    """
+    dense = encoder.dense_terms or len(encoder.terms)
+    width = max(1, min(encoder.description.get("top_k") or dense, dense))
+    return min(SLICE_SIZE, 1 << max(0, (MAX_SLICE_WEIGHTS // width).bit_length() - 1))
+
+
+def impact_counts(impacts: SparseBatch, statistics: QuantizationStatistics) -> Counts:
+    """Counts of quantised vectors."""
+    lengths = np.diff(impacts.indptr)
+    filled = np.flatnonzero(lengths)
+    sums = np.add.reduceat(impacts.values.astype(np.int64), impacts.indptr[filled]) if len(filled) else filled
+    return Counts(
+        written=len(impacts),
+        empty_vectors=int(np.count_nonzero(lengths == 0)),
+        postings=len(impacts.values),
+        clipped=statistics.clipped,
+        lost_to_rounding=statistics.lost_to_rounding,
+        largest_impact=int(impacts.values.max(initial=0)),
+        largest_sum=int(sums.max(initial=0)),
+    )
+
+
+def _segments(
+    documents: Sequence[Document], segmentation: Segmentation, encoder: Encoder
+) -> tuple[list[Document], Any]:
+    """The segments of ``documents``, and the factors (documents, segments) that add their vectors up."""
+    from scipy.sparse import csr_array
+
+    segments, factors, ends = [], [], [0]
+    for document, words in zip(documents, encoder.word_spans([d.text for d in documents]), strict=True):
+        for number, (start, end) in enumerate(segmentation.spans(words) or [(0, len(document.text))]):
+            segments.append(Document(document.id, document.text[start:end], document.expanded))
+            factors.append(segmentation.factor(number))
+        ends.append(len(segments))
+    shape = len(documents), len(segments)
+    return segments, csr_array((np.array(factors), np.arange(len(segments)), np.array(ends)), shape=shape)
+
+
+def _one_ahead(items: Iterable[T]) -> Generator[T, None, None]:
+    """``items``; a background thread makes the next item while the caller uses one. Errors are raised here."""
+    end: Any = object()
+    iterator = iter(items)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="reader") as reader:
+        coming: Future[Any] = reader.submit(next, iterator, end)
+        while (item := coming.result()) is not end:
+            coming = reader.submit(next, iterator, end)
+            yield item

@@ -1,0 +1,296 @@
+"""Tasks on a Ray cluster: whole commands, shards of an encoding, parts of an index.
+
+A task runs in a process of its own, which ends with it. Ray starts the task again if that process or its node dies.
+What a task writes is whole or absent, and the same bytes each time, so nothing is lost and nothing is there twice.
+Nodes need the same files at the same paths. Ray is an extra (``learned-sparse[ray]``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import importlib
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.core import LearnedSparseError, positive, processors, progress_bar, run_main
+
+ATTEMPTS = 4
+"""Processes that may die with one task before the command gives up."""
+KILLED = 137
+"""Exit status of a command that died ``ATTEMPTS`` times, that of a shell for SIGKILL."""
+ENVIRONMENT = ("LEARNED_SPARSE_", "MKL_", "HF_HOME", "HF_HUB_", "JAVA_HOME", "PYTHONHASHSEED")
+"""Prefixes of the environment variables that tasks get from the command. Ray sets ``OMP_NUM_THREADS`` itself."""
+_OBJECT_STORE_BYTES = 2**28
+"""Shared memory of a Ray that a command starts. Results are small: texts and vectors travel as files."""
+_CONNECT_SECONDS = 10.0
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a task takes of a node while it runs."""
+
+    cpus: float = 1
+    gpus: float = 0
+    memory_gb: float | None = None
+    """None: not counted."""
+
+    def options(self) -> dict[str, Any]:
+        """Options of ``ray.remote``."""
+        memory = {} if self.memory_gb is None else {"memory": int(self.memory_gb * 10**9)}
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus, **memory}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The Ray cluster of a command, and how many tasks share it."""
+
+    address: str | None = None
+    """``HOST:PORT`` of a running Ray, or ``auto`` for that of this machine; None: start one for this command."""
+    workers: int | None = None
+    """Tasks at a time; None: one for each GPU, or for each node of a cluster without GPUs."""
+    gpus_per_worker: float | None = None
+    """None: 1 if the cluster has GPUs, else 0. A share such as 0.5 puts several tasks on one GPU."""
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace) -> Engine | None:
+        """The engine of the options of ``add_engine_options``; None for one process."""
+        values = {name: getattr(options, name) for name in ("address", "workers", "gpus_per_worker")}
+        if options.engine == "ray":
+            return cls(**values)
+        for name, value in values.items():
+            if value is not None:
+                raise LearnedSparseError(f"--{name.replace('_', '-')} {value}: belongs to --engine ray; give that too")
+        return None
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[Any]:
+        """The module ``ray``, connected; its tasks end with the block."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError:
+            raise LearnedSparseError("--engine ray: Ray is not installed; pip install 'learned-sparse[ray]'") from None
+        if ray.is_initialized():  # by the caller, who also ends it
+            yield ray
+            return
+        options: dict[str, Any] = {"address": self.address or "local", "log_to_driver": False, "logging_level": "ERROR"}
+        if self.address is None:
+            options |= {"num_cpus": processors(), "include_dashboard": False}
+            options["object_store_memory"] = _OBJECT_STORE_BYTES
+        elif self.address != "auto":
+            _check_reachable(self.address)
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with _fault_handlers_kept():
+                ray.init(**options)
+        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+            raise LearnedSparseError(
+                f"--address {options['address']}: Ray does not start: {_first_line(error)}"
+            ) from error
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # Ray's own handler would change the exit status
+        try:
+            yield ray
+        finally:
+            with _fault_handlers_kept():
+                ray.shutdown()
+
+    def share(self, ray: Any) -> tuple[int, Resources]:
+        """Number of tasks at a time, and an equal share of the cluster for each of them."""
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        all_gpus = sum(node.get("GPU", 0) for node in nodes)
+        gpus = (1 if all_gpus else 0) if self.gpus_per_worker is None else self.gpus_per_worker
+        if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+            raise LearnedSparseError(f"--gpus-per-worker {gpus}: give a whole number, or a share below 1")
+        workers = self.workers or (sum(int(node.get("GPU", 0) / gpus) for node in nodes) if gpus else len(nodes))
+        for cpus in range(int(max((node["CPU"] for node in nodes), default=0)), 0, -1):
+            fitting = (min(node["CPU"] // cpus, node.get("GPU", 0) // gpus if gpus else workers) for node in nodes)
+            if sum(map(int, fitting)) >= workers > 0:
+                return workers, Resources(cpus=cpus, gpus=gpus)
+        cores = sum(node["CPU"] for node in nodes)
+        raise LearnedSparseError(
+            f"{workers or 1} workers with 1 processor and {gpus:g} GPUs each do not fit into the {len(nodes)} nodes of "
+            f"this Ray ({cores:g} processors, {all_gpus:g} GPUs); give fewer --workers or --gpus-per-worker"
+        )
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine``, ``--address``, ``--workers`` and ``--gpus-per-worker``, for ``Engine.from_options``."""
+    add = parser.add_argument_group("several processes or machines").add_argument
+    add(
+        "--engine", choices=["process", "ray"], default="process", help="this process (default), or tasks of Ray: on "
+        "the processors and GPUs of this machine, or on a cluster",
+    )  # fmt: skip
+    add("--address", metavar="HOST:PORT", help="a running Ray (or auto); default: one is started for this command")
+    add("--workers", type=positive, metavar="N", help="default: one for each GPU, or for each machine without GPUs")
+    add("--gpus-per-worker", type=float, metavar="G", help="default: 1 if there are GPUs; 0.5: two workers on a GPU")
+
+
+class Tasks:
+    """Runs commands and functions on a cluster. Use it in a ``with`` block; several threads may run commands."""
+
+    def __init__(self, engine: Engine, *, variables: Mapping[str, str] | None = None) -> None:
+        """``variables``: further environment variables of the tasks. Ray starts with the ``with`` block."""
+        self._engine, self._exit = engine, contextlib.ExitStack()
+        own = {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)}
+        self._place = (str(Path.cwd()), [path for path in sys.path if path], own | dict(variables or {}))
+        self._running: set[Any] = set()
+        self._ray: Any = None
+        self.workers = 1
+        """Tasks at a time."""
+        self.default = Resources()
+        """An equal share of the cluster for each of them."""
+
+    def __enter__(self) -> Tasks:
+        with contextlib.ExitStack() as stack:
+            self._ray = stack.enter_context(self._engine.connected())
+            self.workers, self.default = self._engine.share(self._ray)
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._exit.__exit__(*error)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, resources: Resources | None = None) -> Any:
+        """Result of ``function(*arguments)``, computed on a node; errors of the function are raised here."""
+        options = (resources or self.default).options()
+        remote = self._ray.remote(max_calls=1, max_retries=ATTEMPTS - 1, **options)(_at_place)
+        reference = remote.remote(self._place, function, arguments)
+        self._running.add(reference)
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, LearnedSparseError) else error from None
+        finally:
+            self._running.discard(reference)
+
+    def map(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], description: str) -> list[Any]:
+        """Results of ``function`` for each tuple of arguments, under a progress bar; an error ends the other calls."""
+        results: list[Any] = [None] * len(arguments)
+        with ThreadPoolExecutor(len(arguments)) as threads:
+            futures = {threads.submit(self.call, function, *some): number for number, some in enumerate(arguments)}
+            try:
+                for future in progress_bar(as_completed(futures), description, "shards", len(futures)):
+                    results[futures[future]] = future.result()
+            except self._ray.exceptions.RayError as error:
+                self.stop()
+                raise LearnedSparseError(
+                    f"{description}: a worker died {ATTEMPTS} times, perhaps for lack of memory "
+                    f"({_first_line(error)}); give fewer --workers"
+                ) from error
+            except BaseException:
+                self.stop()
+                raise
+        return results
+
+    def run(self, module: str, words: Sequence[str], log: Path, resources: Resources) -> int:
+        """Exit status of ``python -m module words`` on a node that has the resources.
+
+        Its output is appended to ``log``. 137: it died ``ATTEMPTS`` times, or ``stop`` was called.
+        """
+        try:
+            return int(self.call(run_command, module, list(words), str(log.resolve()), resources=resources))
+        except self._ray.exceptions.RayTaskError:
+            raise
+        except self._ray.exceptions.RayError as error:
+            with log.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(f"the process died: {_first_line(error)}\n")
+            return KILLED
+
+    def stop(self) -> None:
+        """End all running tasks."""
+        for reference in list(self._running):
+            self._ray.cancel(reference, force=True)
+
+    def fits(self, resources: Resources) -> bool:
+        """Whether a node of the cluster has the resources, free or not."""
+        needed = {"CPU": resources.cpus, "GPU": resources.gpus, "memory": (resources.memory_gb or 0) * 1e9}
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        return any(all(node.get(name, 0) >= count for name, count in needed.items()) for node in nodes)
+
+
+def run_command(module: str, words: Sequence[str], log: str) -> int:
+    """Exit status of a command in this process, whose output goes to ``log`` from now on."""
+    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    for number in (1, 2):
+        os.dup2(file, number)
+    sys.stdout, sys.stderr = (os.fdopen(os.dup(file), "w", encoding="utf-8", buffering=1) for _ in range(2))
+    sys.argv = [module, *words]
+    try:
+        run_main(command_of(module))
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:  # noqa: BLE001  (as the interpreter would end a command)
+        traceback.print_exc()
+        return 1
+
+
+def command_of(name: str) -> Callable[[list[str] | None], int]:
+    """The ``main`` of ``python -m name``."""
+    module = importlib.import_module(name)
+    if hasattr(module, "__path__"):  # a package: its command is in __main__
+        module = importlib.import_module(f"{name}.__main__")
+    main: Callable[[list[str] | None], int] = module.main
+    return main
+
+
+def _at_place(
+    place: tuple[str, Sequence[str], Mapping[str, str]], function: Callable[..., Any], arguments: Sequence[Any]
+) -> Any:
+    """``function(*arguments)`` with the folder, module path and environment variables of the command."""
+    folder, path, variables = place
+    os.environ.update(variables)
+    sys.path += [entry for entry in path if entry not in sys.path]
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise LearnedSparseError(
+            f"node {socket.gethostname()}: {folder}: {error.strerror}; a cluster needs the same files at the same "
+            "paths on all nodes, such as a network file system"
+        ) from None
+    return function(*arguments)
+
+
+@contextlib.contextmanager
+def _fault_handlers_kept() -> Iterator[None]:
+    """Keep the handlers of memory faults: Java needs its own, which Ray replaces and, at its end, removes."""
+    system = ctypes.CDLL(None)
+    handlers = {number: ctypes.create_string_buffer(256) for number in _FAULTS}  # larger than any struct sigaction
+    for number, handler in handlers.items():
+        system.sigaction(number, None, handler)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            system.sigaction(number, handler, None)
+
+
+def _first_line(error: BaseException) -> str:
+    """First line of the message of an error of Ray, without colours."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".:")
+
+
+def _check_reachable(address: str) -> None:
+    """Raise if nothing listens at ``address``: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise LearnedSparseError(
+            f"--address {address}: no Ray answers there ({error}); give HOST:PORT of a head node (ray start --head), "
+            "auto for this machine's, or omit the option"
+        ) from error

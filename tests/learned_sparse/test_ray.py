@@ -1,0 +1,192 @@
+"""Commands on a cluster of two nodes give the bytes of one process, whichever process is killed."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from eval.reproduce.runner import OnCluster, Runner
+from eval.reproduce.steps import Step, is_done, log_of
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.index import __main__ as index
+from learned_sparse.jsonvector import Manifest
+from learned_sparse.lucene import start_jvm
+from learned_sparse.ray import Engine, Resources, Tasks, add_engine_options
+from learned_sparse.search import __main__ as search
+from tests.ray_nodes import Nodes
+
+COUNT = 400
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    texts = [f"w{number % 5} w{number % 3} w{number % 7}" for number in range(COUNT)]
+    path.write_text("".join(json.dumps({"id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    return path
+
+
+def encode_with(tiny: Path, corpus: Path, output: Path, *more: str) -> Path:
+    words = ["--checkpoint", str(tiny), "--model", "tiny", "--input", str(corpus), "--output", str(output)]
+    assert encode.main([*words, "--part-size", "5", "--bits", "8", "--dtype", "fp32", "--device", "cpu", *more]) == 0
+    return output
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All files, hidden ones too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def on(nodes: Nodes) -> list[str]:
+    return ["--engine", "ray", "--address", nodes.address, "--workers", "2"]
+
+
+def test_a_node_killed_in_the_middle(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
+    output, killed = tmp_path / "ray", threading.Event()
+
+    def kill() -> None:
+        while not all(list(output.glob(f"shards/{shard}-of-2/progress/part-*.json")) for shard in range(2)):
+            time.sleep(0.002)
+        nodes.kill()
+        killed.set()
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    encode_with(tiny_bert, corpus, output, *on(nodes))
+    assert killed.is_set()
+    assert files_of(output) == files_of(encode_with(tiny_bert, corpus, tmp_path / "one"))
+
+
+def test_segments_and_an_error_in_a_shard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
+    segments = ["--segment-length", "2", "--segment-overlap", "1"]
+    with pytest.raises(LearnedSparseError, match=r"segment-length 2000: the encoder reads .*--shard-id . --output"):
+        encode_with(tiny_bert, corpus, tmp_path / "ray", *on(nodes), "--segment-length", "2000")
+    encode_with(tiny_bert, corpus, tmp_path / "ray", "--overwrite", *on(nodes), *segments)
+    one = encode_with(tiny_bert, corpus, tmp_path / "one", *segments)
+    assert files_of(tmp_path / "ray") == files_of(one)
+    assert Manifest.load(one).counts.segmented == COUNT
+
+
+def test_clusters_that_do_not_answer_or_are_too_small(nodes: Nodes) -> None:
+    for address in ("127.0.0.1:9", "ray://10.0.0.1:10001", "host"):
+        with pytest.raises(LearnedSparseError, match="no Ray answers there"), Tasks(Engine(address=address)):
+            pass
+    with (
+        pytest.raises(LearnedSparseError, match="5 workers with 1 processor and 0 GPUs each do not fit"),
+        Tasks(Engine(address=nodes.address, workers=5)),
+    ):
+        pass
+
+
+@pytest.mark.jvm
+def test_an_index_of_two_tasks(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
+    vectors = encode_with(tiny_bert, corpus, tmp_path / "vectors")
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("".join(f"q{n}\tw{n % 5} w{n}\n" for n in range(12)))
+    runs = []
+    for name, more in (("one", []), ("two", [*on(nodes), "--heap", "256m"])):
+        assert index.main(["--input", str(vectors), "--index", str(tmp_path / name), *more]) == 0
+        assert not (tmp_path / name / "shards").exists()
+        words = ["--topics", str(topics), "--hits", "30", "--output", str(tmp_path / f"{name}.txt")]
+        assert search.main(["--index", str(tmp_path / name), "--checkpoint", str(tiny_bert), *words]) == 0
+        runs.append((tmp_path / f"{name}.txt").read_text())
+    assert runs[0] == runs[1]
+    assert len(runs[0].splitlines()) == 12 * 30
+
+
+def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path, tmp_home: Path) -> None:
+    vectors = encode_with(tiny_bert, corpus, tmp_path / "vectors")
+
+    def step(name: str, source: Path, *needs: Step, kind: Any = "prepare") -> Step:
+        words = ("--vectors", str(source), "--output", str(tmp_home / name), "--top-dimensions", "1")
+        return Step(
+            name=name, title=name, kind=kind, module="learned_sparse.jsonvector.prune", arguments=words, needs=needs,
+            writes=(tmp_home / name,),
+        )  # fmt: skip
+
+    first = step("first", vectors)
+    second, broken = step("second", tmp_home / "first", first), step("broken", tmp_path)
+    steps = [first, second, broken, step("large", vectors, kind="train")]
+    with Tasks(nodes.engine) as tasks:
+        runner = Runner(steps, OnCluster(tasks, {"train": Resources(memory_gb=10**6)}))
+        runner.run(jobs=4)
+    assert [is_done(one) for one in steps] == [True, True, False, False]
+    assert Manifest.load(tmp_home / "second").complete
+    failed = [runner.failed[one] for one in steps[2:]]
+    assert "exit status 2" in failed[0]
+    assert "manifest.json is missing" in failed[0]
+    assert "no node of the cluster has what steps of kind train need" in failed[1]
+    assert log_of(first).read_text().startswith("$ python -m learned_sparse.jsonvector.prune")
+
+
+@pytest.mark.jvm
+def test_handlers_of_faults_and_signals_stay(nodes: Nodes) -> None:
+    def fault() -> bytes:
+        action = ctypes.create_string_buffer(256)
+        ctypes.CDLL(None).sigaction(signal.SIGSEGV, None, action)
+        return action.raw[:16]
+
+    start_jvm()
+    before = fault(), signal.getsignal(signal.SIGTERM)
+    with nodes.engine.connected():
+        assert (fault(), signal.getsignal(signal.SIGTERM)) == before
+    assert (fault(), signal.getsignal(signal.SIGTERM)) == before
+
+
+GPU_NODE, NODE, HEAD = {"CPU": 16.0, "GPU": 4.0}, {"CPU": 6.0}, {"CPU": 0.0}
+
+
+def cluster(*nodes: dict[str, float]) -> Any:
+    """A stand-in for the module ``ray`` that knows its nodes; the last one has died."""
+    listed = [{"Alive": True, "Resources": node} for node in nodes] + [{"Alive": False, "Resources": GPU_NODE}]
+    return SimpleNamespace(nodes=lambda: listed)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "engine", "workers", "cpus", "gpus"),
+    [
+        ((HEAD, GPU_NODE, GPU_NODE), Engine(), 8, 4, 1),
+        ((GPU_NODE, NODE), Engine(gpus_per_worker=0.5), 8, 2, 0.5),
+        ((GPU_NODE, NODE), Engine(workers=2), 2, 8, 1),
+        ((GPU_NODE, NODE), Engine(workers=3, gpus_per_worker=0), 3, 6, 0),
+        ((HEAD, NODE, NODE), Engine(), 2, 6, 0),
+        ((NODE, NODE), Engine(workers=5), 5, 2, 0),
+        ((GPU_NODE,), Engine(gpus_per_worker=2), 2, 8, 2),
+    ],
+)
+def test_the_largest_equal_share(nodes: Any, engine: Engine, workers: int, cpus: int, gpus: float) -> None:
+    assert engine.share(cluster(*nodes)) == (workers, Resources(cpus=cpus, gpus=gpus))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "engine", "message"),
+    [
+        ((NODE,), Engine(workers=7), "7 workers with 1 processor and 0 GPUs each do not fit into the 1 nodes"),
+        ((NODE,), Engine(gpus_per_worker=1), "1 workers with 1 processor and 1 GPUs each do not fit"),
+        ((GPU_NODE,), Engine(gpus_per_worker=8), r"\(16 processors, 4 GPUs\)"),
+        ((GPU_NODE,), Engine(gpus_per_worker=1.5), "give a whole number, or a share below 1"),
+    ],
+)
+def test_workers_that_do_not_fit(nodes: Any, engine: Engine, message: str) -> None:
+    with pytest.raises(LearnedSparseError, match=message):
+        engine.share(cluster(*nodes))
+
+
+def test_options() -> None:
+    parser = argparse.ArgumentParser()
+    add_engine_options(parser)
+    assert Engine.from_options(parser.parse_args([])) is None
+    words = ["--engine", "ray", "--address", "auto", "--workers", "3", "--gpus-per-worker", "0.5"]
+    assert Engine.from_options(parser.parse_args(words)) == Engine(address="auto", workers=3, gpus_per_worker=0.5)
+    with pytest.raises(LearnedSparseError, match=r"--gpus-per-worker 1.0: belongs to --engine ray"):
+        Engine.from_options(parser.parse_args(["--gpus-per-worker", "1"]))
