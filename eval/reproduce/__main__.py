@@ -106,9 +106,9 @@ def _run(plan: Plan, options: argparse.Namespace, engine: Engine | None) -> bool
     from eval.reproduce.steps import other_versions
 
     with contextlib.ExitStack() as stack:
-        lock = stack.enter_context(only_one())
+        stack.enter_context(only_one())
         if engine is None:
-            execute = OwnProcess(threads=options.threads, keep_open=lock)
+            execute = OwnProcess(threads=options.threads)
             jobs, runner = options.jobs or 1, Runner(plan.steps, execute, execute.stop)
         else:
             variables = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}

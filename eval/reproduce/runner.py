@@ -32,7 +32,7 @@ from eval.reproduce.steps import (
     run_words,
     unmark,
 )
-from learned_sparse.core import LearnedSparseError, did_you_mean, home, interrupts_later, locked, parse, read_yaml
+from learned_sparse.core import LearnedSparseError, did_you_mean, home, locked, parse, read_yaml
 from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.ray import Resources, Tasks, command_of
 
@@ -135,38 +135,30 @@ class Runner:
 class OwnProcess:
     """Runs each command in a process of its own; its output goes to the log of the step."""
 
-    def __init__(self, *, threads: int | None = None, keep_open: int | None = None) -> None:
-        """``threads``: OMP_NUM_THREADS of each process; ``keep_open``: file descriptor that the processes inherit."""
+    def __init__(self, *, threads: int | None = None) -> None:
+        """``threads``: OMP_NUM_THREADS of each process."""
         self._environment = dict(os.environ) | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-        self._inherited = () if keep_open is None else (keep_open,)
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def __call__(self, step: Step) -> str | None:
         """Run the command; the error holds the last lines of the log."""
         log = _begun_log(step)
         words = [sys.executable, "-m", step.module, *run_words(step, quiet=True)]
-        process: subprocess.Popen[bytes] | None = None
+        with log.open("a", encoding="utf-8", newline="\n") as file:
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment
+            )
+        self._running.add(process)
         try:
-            with log.open("a", encoding="utf-8", newline="\n") as file, interrupts_later() as interrupts:
-                process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=self._environment,
-                    pass_fds=self._inherited,
-                )  # fmt: skip
-                self._running.add(process)
-            if interrupts:
-                process.send_signal(signal.SIGINT)  # before its program runs, a process drops the signal
-                raise KeyboardInterrupt
             status = process.wait()
         except KeyboardInterrupt:  # the process gets the signal too: wait until it has saved its state
-            if process is not None:
-                process.wait()
+            process.wait()
             raise
         except BaseException:
             self.stop()
             raise
         finally:
-            if process is not None:
-                self._running.discard(process)
+            self._running.discard(process)
         if status in _INTERRUPTED:
             raise KeyboardInterrupt
         return _failure(step, status, log) if status else None
@@ -245,14 +237,10 @@ def in_this_process(step: Step) -> str | None:
 
 
 @contextmanager
-def only_one() -> Iterator[int | None]:
-    """Lock the home folder against other runners; gives the file descriptor that holds the lock.
-
-    Processes of steps inherit the descriptor: a step that outlives its runner keeps the next runner out until the
-    step ends.
-    """
-    with locked(home() / "reproduce") as lock:
-        yield lock
+def only_one() -> Iterator[None]:
+    """Lock the home folder against other runners."""
+    with locked(home() / "reproduce"):
+        yield
 
 
 def check_disk_space(steps: Sequence[Step]) -> str:

@@ -25,7 +25,6 @@ from learned_sparse.core.errors import (
     counted,
     did_you_mean,
     folder_kind,
-    interrupts_later,
     not_found,
     progress_bar,
     refuse_text,
@@ -57,7 +56,7 @@ from learned_sparse.core.files import (
 )
 from learned_sparse.core.lazy import lazy_names
 from learned_sparse.core.lines import raw_lines
-from learned_sparse.core.locks import lock_descriptors, locked
+from learned_sparse.core.locks import locked
 from learned_sparse.core.machine import memory, processors
 from learned_sparse.core.quantize import MAX_IMPACT, QuantizationStatistics, Quantizer, check_weights
 from learned_sparse.core.records import (
@@ -120,11 +119,9 @@ __all__ = [
     "folder_kind",
     "home",
     "index_folder",
-    "interrupts_later",
     "is_name",
     "lazy_names",
     "load_encoder",
-    "lock_descriptors",
     "locked",
     "memory",
     "new_file",

@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -16,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-SECONDS_BEFORE_REPEAT = 0.01
-"""The destructor that dropped a signal has ended by then."""
 LOGGERS = ("learned_sparse", "encoders", "eval", "__main__")
 """Loggers whose messages a command shows; ``__main__`` is the logger of a module run with ``python -m``."""
 
@@ -29,7 +28,6 @@ _SOLUTIONS = {
     **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY), "use another path"),
     errno.ENOENT: "check the path; if it was removed while the command ran, run the command again",
     errno.EIO: "check the disk, or use another one",
-    errno.ESTALE: "check the network file system, then run the command again",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.ENOMEM: "free memory, or use a smaller --batch-size",
 }
@@ -172,27 +170,36 @@ def run_main(main: Command) -> NoReturn:
     """
     _prepare_output()
     try:
-        with _signals_end(), _messages_to_stderr():  # a signal can come while the handler of messages is destroyed
+        with _signals_end(), _messages_to_stderr():
             status = main(None)
-        if sys.stdout is not None:  # None: closed by the caller (>&-)
-            sys.stdout.flush()
+        sys.stdout.flush()
     except LearnedSparseError as error:
         status = _report(str(error))
     except KeyboardInterrupt:
         way_on = vars(main).get("way_on")
         print(f"interrupted; {way_on}" if way_on else "interrupted", file=sys.stderr)
         status = 130
-    except BrokenPipeError:
-        status = 141
     except UnicodeEncodeError as error:  # an argument whose bytes are not text in this locale
         status = _report(f"{error.object[:200]!r}: not text in the encoding of this locale; use UTF-8 (LC_ALL=C.UTF-8)")
     except Exception as error:
         message = _message(error)
-        if message is None:
+        if isinstance(error, BrokenPipeError) and _output_is_closed():
+            status = 141
+        elif message is None:
             raise
-        status = _report(message)
-    _end_output()
+        else:
+            status = _report(message)
     sys.exit(status)
+
+
+def _output_is_closed() -> bool:
+    """Whether nobody reads standard output; the null device takes the rest then, because Python flushes at exit."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    if closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return closed
 
 
 def error_number(error: BaseException) -> int | None:
@@ -230,93 +237,36 @@ def _message(error: Exception) -> str | None:
 
 @contextlib.contextmanager
 def _signals_end() -> Iterator[None]:
-    """SIGTERM raises ``SystemExit``, so that temporary files are removed; a second one ends the process at once.
-
-    Python drops what a signal raises in a destructor or in a callback of a weak reference; the signal is sent again.
-    """
+    """SIGTERM raises ``SystemExit``, so that temporary files are removed; a second one ends the process at once."""
 
     def leave(number: int, _: object) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
         raise SystemExit(128 + number)
 
-    def send_again(dropped: sys.UnraisableHookArgs) -> None:
-        if dropped.exc_type not in (KeyboardInterrupt, SystemExit):
-            report(dropped)
-            return
-        number = signal.SIGINT if dropped.exc_type is KeyboardInterrupt else signal.SIGTERM
-        if number == signal.SIGTERM:
-            signal.signal(number, leave)
-        timer = threading.Timer(SECONDS_BEFORE_REPEAT, signal.pthread_kill, [threading.get_ident(), number])
-        timer.daemon = True
-        timer.start()
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    report, sys.unraisablehook = sys.unraisablehook, send_again
     before = signal.signal(signal.SIGTERM, leave)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        sys.unraisablehook = report
-
-
-@contextlib.contextmanager
-def interrupts_later() -> Iterator[list[int]]:
-    """Collect SIGINT in the main thread instead of raising it: ``Popen`` would lose the process it has started."""
-    interrupts: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupts
-        return
-    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _prepare_output() -> None:
-    """Print UTF-8 (on a terminal: in its encoding), and escape what cannot be encoded.
-
-    Files that are opened later do not take the number of a closed standard stream: Java prints to these numbers.
-    """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
+    """Print UTF-8 (on a terminal: in its encoding), and escape what cannot be encoded."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
 
 
-def _end_output() -> None:
-    """Flush standard output; the null device takes the rest if that fails, because Python flushes again at exit."""
-    if sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 class _MessageHandler(logging.Handler):
-    """Prints messages to standard error, above the progress bars that are shown.
-
-    ``tqdm.write`` does the same, but a signal while it takes its lock ends in an error of its own.
-    """
+    """Prints messages to standard error, above the progress bars that are shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = self.format(record)
-        tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
-        bars = list(tqdm._instances) if tqdm else []  # noqa: SLF001 -- nothing public lists the bars
-        if not (tqdm and bars):
-            print(message, file=sys.stderr)
-            return
-        with tqdm.get_lock():
-            for bar in bars:
-                bar.clear(nolock=True)
-            print(message, file=sys.stderr)
-            for bar in bars:
-                bar.refresh(nolock=True)
+        from tqdm import tqdm
+
+        tqdm.write(self.format(record), file=sys.stderr)
 
 
 @contextlib.contextmanager

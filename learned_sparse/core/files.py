@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import glob
 import hashlib
 import json
-import math
 import os
 import re
 import secrets
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,7 +21,6 @@ from learned_sparse.core.locks import locked
 TRAINING_INDEX = "bm25-of-training"
 """Name of the index that training mines in; "bm25" may be another's, or be read at that moment."""
 _FORBIDDEN = re.compile(r'^[-.]|[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]|[ .]$')
-_RESERVED_ON_WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _CHECKSUM = "sha256"
 _MAX_NAME = 150
 """Bytes of a name in paths; file systems allow 255, and shards, seeds and temporary names add to it."""
@@ -36,24 +32,19 @@ def home() -> Path:
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` can be the name of one file or folder on every system, and an argument of a command.
+    """Whether ``text`` can be the name of one file or folder, and an argument of a command.
 
-    >>> [is_name(text) for text in ("splade", "a b", "..", "a/b", ".hidden", "-x", "nul.txt", "", "x" * 300)]
-    [True, True, False, False, False, False, False, False, False]
+    >>> [is_name(text) for text in ("splade", "a b", "..", "a/b", ".hidden", "-x", "", "x" * 300)]
+    [True, True, False, False, False, False, False, False]
     """
-    return bool(
-        text
-        and not _FORBIDDEN.search(text)
-        and not _RESERVED_ON_WINDOWS.fullmatch(text)
-        and len(text.encode()) <= _MAX_NAME
-    )
+    return bool(text and not _FORBIDDEN.search(text) and len(text.encode()) <= _MAX_NAME)
 
 
 def check_name(name: str, what: str) -> str:
     """``name`` if ``is_name`` holds; ``what`` opens the error message, for instance "model"."""
     if not is_name(name):
         raise LearnedSparseError(
-            f"{what}: the name {name[:_MAX_NAME]!r} cannot be a folder on every system; use at most {_MAX_NAME} "
+            f"{what}: the name {name[:_MAX_NAME]!r} cannot be that of a folder; use at most {_MAX_NAME} "
             "letters, digits, '-', '_' and '.', and begin with a letter or a digit"
             + ("; --checkpoint takes a folder or a Hub id" if what == "model" else "")
         )
@@ -131,7 +122,7 @@ def new_file(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     same path. Meanwhile ``path`` is ``locked``: a second writer gets an error, or with ``wait`` waits.
     """
     path = Path(os.path.realpath(path))
-    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock is not None) as temporary:
+    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock) as temporary:
         if path.exists() and not path.is_file():  # a rename would replace a device such as /dev/null
             raise LearnedSparseError(f"{path}: is a folder or a device; name a file")
         yield temporary
@@ -145,12 +136,12 @@ def new_file(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
 def new_folder(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
     """Yield a folder ``.NAME.<random>.tmp`` that is renamed to ``path`` when the block ends without an exception.
 
-    An existing folder ``path`` is replaced then: at any moment, the old or the new folder has the name. The temporary
-    folder of a killed process is removed by the next call with the same path. Meanwhile ``path`` is ``locked``: a
-    second writer gets an error. With ``wait`` it waits, and the folder of the first writer stays.
+    An existing folder ``path`` is replaced then. What a killed process has left is removed by the next call with the
+    same path. Meanwhile ``path`` is ``locked``: a second writer gets an error. With ``wait`` it waits, and the folder
+    of the first writer stays.
     """
     path = Path(os.path.realpath(path))
-    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock is not None) as temporary:
+    with locked(path, wait=wait) as lock, _temporary(path, remove_leftovers=lock) as temporary:
         with _writing(path):
             temporary.mkdir()
         yield temporary
@@ -159,15 +150,13 @@ def new_folder(path: str | Path, *, wait: bool = False) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Rename the folder ``new`` to ``path``, which always exists if it did before; ``new`` is gone or to be removed."""
+    """Rename the folder ``new`` to ``path``. The folder that was there before is removed after that."""
     with _writing(path):
         _sync_all(new)
-        if not path.is_dir():
-            new.rename(path)
-        elif not _exchange(new, path):  # a kill between the two renames leaves the folder that _restore renames back
-            path.rename(_aside(path))
-            new.rename(path)
-            _remove(_aside(path))
+        if path.is_dir():
+            path.rename(_aside(path))  # a writer that is killed here leaves this folder, which the next one restores
+        new.rename(path)
+        _remove(_aside(path))
         _sync(path.parent)
 
 
@@ -185,22 +174,17 @@ def sha256(path: str | Path) -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """Content of a JSON file; a key given twice, NaN and infinity are errors too."""
+    """Content of a JSON file."""
     try:
-        content = Path(path).read_bytes()
-        return json.loads(content, object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float)
+        return json.loads(Path(path).read_bytes())
     except FileNotFoundError:
         raise not_found(path) from None
     except json.JSONDecodeError as error:
         raise LearnedSparseError(f"{path}:{error.lineno}: not readable as JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise LearnedSparseError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except RecursionError:
-        raise LearnedSparseError(f"{path}: not readable as JSON: nested too deeply") from None
-    except ValueError as error:
-        raise LearnedSparseError(f"{path}: not readable as JSON: {error}") from error
     except OSError as error:
         raise LearnedSparseError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise LearnedSparseError(f"{path}: not readable as JSON: {error}") from error
 
 
 def write_json(path: str | Path, content: Any) -> None:
@@ -234,24 +218,6 @@ def read_record(path: Path) -> dict[str, Any]:
 def _digest(content: Mapping[str, Any]) -> str:
     plain = json.loads(json.dumps(content, allow_nan=False))  # keys that are not text become text
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
-    return content
-
-
-def _constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
-
-
-def _float(text: str) -> float:
-    if math.isinf(number := float(text)):
-        raise ValueError(f"{text[:40]} is too large a number")
-    return number
 
 
 def _in_home(kind: str, **names: str) -> Path:
@@ -294,22 +260,8 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two names at once; False if the system or the file system cannot."""
-    names, flag = (os.fsencode(first), os.fsencode(second)), 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
-    try:
-        if sys.platform == "linux":
-            here = -100  # AT_FDCWD
-            return bool(ctypes.CDLL(None).renameat2(here, names[0], here, names[1], flag) == 0)
-        if sys.platform == "darwin":
-            return bool(ctypes.CDLL(None).renamex_np(*names, flag) == 0)
-    except AttributeError:  # an old C library
-        pass
-    return False
-
-
 def _aside(path: Path) -> Path:
-    """Name of the replaced folder on file systems that cannot exchange two names."""
+    """Name of a folder while it is replaced."""
     return path.with_name(f".{path.name}.replaced")
 
 
@@ -331,8 +283,6 @@ def _sync_all(folder: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, survive a power failure."""
-    if os.name == "nt":
-        return  # Windows cannot open a folder
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, did_you_mean, lock_descriptors
+from learned_sparse.core import LearnedSparseError, did_you_mean
 from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options, lucene_calls, start_jvm, use_utf8_paths
 from learned_sparse.lucene.reader import newer_lucene
 
@@ -39,8 +39,7 @@ def index_collection(
     """Index the files below ``source``, of Anserini's collection class ``kind``, into the folder ``index``.
 
     Anserini reads each file on one thread. It runs in a child process, so that this process survives if Java runs out
-    of memory. The child keeps the locks of this process: ``index`` has no other writer before both have ended. Its log
-    stays in ``index``.
+    of memory. Its log stays in ``index``.
     """
     java = find_java()
     use_utf8_paths()
@@ -50,9 +49,7 @@ def index_collection(
     command += ["-threads", str(threads), "-generator", "DefaultLuceneDocumentGenerator", "-optimize", *options]
     log = index / LOG
     with log.open("wb") as file:
-        status = subprocess.run(
-            command, stdout=file, stderr=subprocess.STDOUT, check=False, pass_fds=lock_descriptors()
-        ).returncode
+        status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
     return read_log(log.read_text(encoding="utf-8", errors="replace"), status)
 
 

@@ -264,7 +264,7 @@ def test_overwriting_keeps_the_old_run_until_a_state_is_saved(
 
 
 def test_two_trainings_into_one_folder(tiny_recipe: Recipes, trained: Trained, tmp_path: Path) -> None:
-    with locked(tmp_path / "run"), pytest.raises(LearnedSparseError, match=rf"run: process {os.getpid()} on .+ writes"):
+    with locked(tmp_path / "run"), pytest.raises(LearnedSparseError, match="run: another command writes"):
         trained(tiny_recipe({"steps": 1}))
     assert not (tmp_path / "run").exists()
     assert trained(tiny_recipe({"steps": 1})).report.finished

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from eval.reproduce import runner
-from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, only_one, run_step
+from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, run_step
 from eval.reproduce.steps import Step, changes, is_done, marker_of, other_versions, status_of
 from learned_sparse.core import home
 from learned_sparse.core.errors import LearnedSparseError
 
-KILLED_RUNNER = """
-import os, signal, subprocess, sys
-from eval.reproduce import only_one
-with only_one() as lock:
-    child = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(60)"], stdout=subprocess.DEVNULL, pass_fds=(lock,)
-    )
-    print(os.getpid(), child.pid, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
 pytestmark = pytest.mark.usefixtures("tmp_home")
 
 
@@ -261,21 +245,6 @@ def test_the_output_of_a_process_is_logged() -> None:
     assert log.startswith("$ python -m eval.reproduce.prepare")
 
 
-def test_an_interruption_while_a_process_starts_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = list[subprocess.Popen[bytes]]()
-
-    class Interrupted(subprocess.Popen[bytes]):
-        def __init__(self, words: Sequence[str], **options: object) -> None:
-            super().__init__([sys.executable, "-c", "import time; time.sleep(60)"])
-            started.append(self)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        OwnProcess()(step("one"))
-    assert [process.returncode for process in started] != [None]
-
-
 def test_a_step_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     failing = step(
         "one", module="eval.reproduce.prepare", arguments=("expand", "--collection", "nowhere", "--output", "x")
@@ -283,19 +252,6 @@ def test_a_step_runs_in_this_process(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(LearnedSparseError, match="collection 'nowhere'"):
         in_this_process(failing)
     assert "$ python -m eval.reproduce.prepare expand --collection nowhere --output x" in capsys.readouterr().out
-
-
-def test_a_step_that_outlives_its_killed_runner_keeps_the_next_one_out() -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED_RUNNER], stdout=subprocess.PIPE, text=True, check=False)
-    process, child = map(int, done.stdout.split())
-    with pytest.raises(LearnedSparseError, match=f"reproduce: process {process} on .+ writes here"), only_one():
-        pass
-    os.kill(child, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:  # until the system has ended the process
-        with contextlib.suppress(LearnedSparseError), only_one():
-            return
-    pytest.fail("the lock of a dead process is held")
 
 
 def test_outdated_output_stays_until_its_step_is_done() -> None:

@@ -37,7 +37,7 @@ KILLED_IN_SWAP = """
 import os, signal, sys
 from pathlib import Path
 from learned_sparse.core import files, new_folder
-path, step, exchange = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "1"
+path, step = Path(sys.argv[1]), int(sys.argv[2])
 def counted(function):
     def call(*arguments, **options):
         global step
@@ -46,9 +46,7 @@ def counted(function):
         step -= 1
         return function(*arguments, **options)
     return call
-if not exchange:
-    files._exchange = lambda *_: False
-files._exchange, files._remove = counted(files._exchange), counted(files._remove)
+files._remove = counted(files._remove)
 Path.rename = counted(Path.rename)
 with new_folder(path) as folder:
     (folder / "file").write_text("new")
@@ -142,7 +140,7 @@ def test_the_first_of_two_writers_wins(tmp_path: Path, new: Any) -> None:
     path = tmp_path / "output"
     with new(path) as first:
         (first if new is new_file else first / "file").write_bytes(b"first")
-        with pytest.raises(LearnedSparseError, match=rf"output: process {os.getpid()} on .+ writes here"), new(path):
+        with pytest.raises(LearnedSparseError, match="output: another command writes here"), new(path):
             pass
         assert first.exists(), "the second writer has removed the work of the first"
     assert (path if new is new_file else path / "file").read_bytes() == b"first"
@@ -173,18 +171,15 @@ def write_old(path: Path) -> None:
             (folder / "file").write_text("old")
 
 
-@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
-def test_a_kill_while_a_folder_is_replaced(tmp_path: Path, python: Any, exchange: bool) -> None:
-    """A kill before and after each rename: the path has the old or the new folder, at once or after its restoration."""
+def test_a_kill_while_a_folder_is_replaced(tmp_path: Path, python: Any) -> None:
+    """A kill before and after each rename: after its restoration, the path has the old or the new folder."""
     seen = set()
     for step in range(6):
         path = tmp_path / str(step) / "index"
         with new_folder(path) as folder:
             (folder / "file").write_text("old")
-        done = python("-c", KILLED_IN_SWAP, path, str(step), str(int(exchange)))
+        done = python("-c", KILLED_IN_SWAP, path, str(step))
         assert done.returncode in (0, -9), done.stderr
-        if exchange:
-            assert path.is_dir()
         restore_folder(path)
         content = (path / "file").read_text()
         assert content == "new" if done.returncode == 0 else content in ("old", "new")
@@ -244,7 +239,7 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
     [
         (None, "content.json: no such file; check the path"),
         (b'{\n"a": }', "content.json:2: not readable as JSON: Expecting value"),
-        (b'"\xff"', "content.json: not UTF-8 text: invalid start byte at byte 1"),
+        (b'"\xff"', "content.json: not readable as JSON: 'utf-8' codec can't decode byte 0xff"),
     ],
 )
 def test_unreadable_json(tmp_path: Path, content: bytes | None, message: str) -> None:
@@ -253,7 +248,7 @@ def test_unreadable_json(tmp_path: Path, content: bytes | None, message: str) ->
         path.write_bytes(content)
     with pytest.raises(LearnedSparseError) as error:
         read_json(path)
-    assert str(error.value) == f"{tmp_path}/{message}"
+    assert str(error.value).startswith(f"{tmp_path}/{message}")
 
 
 def test_a_device_is_not_replaced(tmp_path: Path) -> None:

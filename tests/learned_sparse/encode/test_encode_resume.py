@@ -229,7 +229,7 @@ def test_two_encodings_at_once(tmp_path: Path, corpus: Path, root: Path) -> None
         assert process.poll() is None
         time.sleep(0.001)
     for option in ("--resume", "--overwrite"):
-        with pytest.raises(LearnedSparseError, match=rf"shard-0-of-2: process {process.pid} on .+ writes here"):
+        with pytest.raises(LearnedSparseError, match="shard-0-of-2: another command writes here"):
             main(arguments(corpus, folder, option))
     main(arguments(corpus, tmp_path / "out-shard-1-of-2"))
     assert process.wait(60) == 0

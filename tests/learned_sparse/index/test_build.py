@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +332,7 @@ def test_two_commands_that_make_one_index(tmp_path: Path, folder: Path) -> None:
     """The second one says so before it reads or writes anything."""
     with new_index(tmp_path / "index") as first:
         (first / "segments_1").write_text("first")
-        message = rf"index: process {os.getpid()} on .+ writes here"
+        message = "index: another command writes here"
         with pytest.raises(LearnedSparseError, match=message):
             build_index(folder, tmp_path / "index", overwrite=True)
     assert (tmp_path / "index" / "segments_1").read_text() == "first"
