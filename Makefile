@@ -35,7 +35,7 @@ help:
 	@echo "make test-neighbours      install the engines and servers that exports are for, and load exports into them"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
 	@echo "make test-browser         the tests of the local page in Chromium; without one it fails and says how to get it"
-	@echo "make check                style, types, imports between packages, size of folders and files, portability"
+	@echo "make check                style, types, imports between packages"
 	@echo "make bench                measure speed and memory beside other toolkits: half an hour, on a machine at rest"
 	@echo "make bench BENCH=training the same with one benchmark (or BENCH=\"training encoding\")"
 	@echo "make clean                remove .venv"
@@ -83,7 +83,6 @@ check: $(ready)
 	$(bin)/mypy --num-workers $(WORKERS)
 	$(bin)/lint-imports
 	$(bin)/python -m tests.checks.layout
-	$(bin)/python -m tests.checks.portability
 
 bench: $(ready)
 	$(bin)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

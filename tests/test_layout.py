@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
 import re
@@ -109,19 +108,16 @@ def test_the_standard_library_keeps_its_collections(python: Any) -> None:
     assert Path(file).is_relative_to(library)
 
 
-@pytest.mark.parametrize("path", SOURCES + TESTS, ids=short)
-def test_file(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    docstring = ast.get_docstring(ast.parse(text)) or ""
-    first = docstring.split("\n\n")[0]
-    assert first.endswith("."), "the first line of a file is a sentence that says what the file is for"
-    assert "\n" not in first, "the first sentence stands on one line"
-    assert path == Path(__file__) or not MACHINE_PATHS.search(text)
+def test_files_name_no_machine_and_do_nothing_unsafe() -> None:
+    texts = {short(path): path.read_text(encoding="utf-8") for path in SOURCES + TESTS if path != Path(__file__)}
+    assert [name for name, text in texts.items() if MACHINE_PATHS.search(text)] == []
+    assert [short(path) for path in SOURCES if UNSAFE.search(texts[short(path)])] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=short)
-def test_nothing_unsafe(path: Path) -> None:
-    assert not UNSAFE.search(path.read_text(encoding="utf-8"))
+def test_variables_of_the_environment_are_documented() -> None:
+    names = {name for path in SOURCES for name in re.findall(r"LEARNED_SPARSE_[A-Z_]+", path.read_text("utf-8"))}
+    page = (ROOT / "learned_sparse" / "README.md").read_text(encoding="utf-8")
+    assert sorted(names) == sorted(re.findall(r"^\| `(LEARNED_SPARSE_[A-Z_]+)` \|", page, re.MULTILINE))
 
 
 def test_documents_name_no_machine() -> None:

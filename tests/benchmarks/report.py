@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json
-from tests.benchmarks import quality_table, run, versions
+from tests.benchmarks import quality_table, run
 from tests.benchmarks.harness import ROOT
 from tests.benchmarks.targets import TARGETS, Measurement, Target
 
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     results = read_results(options.results)
     if options.tables:
-        _write(options.tables, tables(results, options.results))
+        _write(options.tables, tables(results))
         return 0
     readme = with_section(options.readme.read_text("utf-8"), (BEGIN, END), ratios(results), options.readme)
     quality = options.results / "quality.json"
@@ -116,7 +116,7 @@ def machine(result: Mapping[str, Any]) -> str:
     )
 
 
-def tables(results: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
+def tables(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Tables of every benchmark, with machine, duration and memory."""
     lines = ["# Tables of the benchmarks"]
     for name, result in results.items():
@@ -127,20 +127,7 @@ def tables(results: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
         )
         description = (run.load(name).__doc__ or "").strip()
         lines += ["", f"## {name}", "", description, "", run.load(name).markdown(result), "", conditions]
-    return (
-        "\n".join(lines)
-        + "\n"
-        + by_itself(folder / "versions.json", "tests.benchmarks.versions --before DIR", versions.markdown)
-    )
-
-
-def by_itself(path: Path, command: str, markdown: Callable[[Any], str]) -> str:
-    """Section of a benchmark that ``tests.benchmarks.run`` does not run, if its result is there."""
-    if not path.is_file():
-        return ""
-    result = read_json(path)
-    head = f"\n## {path.stem}\n\nMeasured by `python -m {command}`.\n\n"
-    return f"{head}{markdown(result)}\n\n{machine(result)}\n"
+    return "\n".join(lines) + "\n"
 
 
 def _line(target: Target, result: Mapping[str, Any] | None) -> str:

@@ -15,17 +15,13 @@ from tests.benchmarks import harness
 
 BENCHMARKS = {
     "encoding": "tests.benchmarks.encoding",
-    "variants": "tests.benchmarks.variants",
     "queries": "tests.benchmarks.queries",
-    "roofline": "tests.benchmarks.roofline",
     "memory": "tests.benchmarks.memory",
-    "growth": "tests.benchmarks.growth",
     "training": "tests.benchmarks.training",
     "mining": "tests.benchmarks.mining",
     "indexing": "tests.benchmarks.indexing",
     "searching": "tests.benchmarks.searching",
     "startup": "tests.benchmarks.startup",
-    "exact": "tests.benchmarks.exact",
     "serving": "tests.benchmarks.serving",
 }
 """Modules with ``run(toy)`` and ``markdown(result)``, in the order of the report."""

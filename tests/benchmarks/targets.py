@@ -56,32 +56,6 @@ def encoding(model: str, kind: str = "") -> Callable[[Result], Measurement | str
     return find
 
 
-def variant(name: str) -> Callable[[Result], Measurement | str]:
-    """Documents per second of a variant against the full head."""
-
-    def find(result: Result) -> Measurement | str:
-        rates = {row["contender"]: row["documents_per_second"] for row in result["rows"]}
-        return Measurement(
-            f"{rates[name]:.1f} documents/s", f"{next(iter(rates.values())):.1f}", result["ratios"][name]
-        )
-
-    return find
-
-
-def share(shape: str, dtype: str) -> Callable[[Result], Measurement | str]:
-    """Share of the best matrix product of the same round, in percent."""
-
-    def find(result: Result) -> Measurement | str:
-        rows = [row for row in result["rows"] if row["name"] == f"{shape}, {dtype}"]
-        if not rows:
-            return f"{dtype}: {result['missing'].get(dtype, 'not run')}"
-        products = (row["gflops"] for row in result["rows"] if row["kind"] == "product" and row["dtype"] == dtype)
-        peak = statistics.median(map(max, zip(*products, strict=True)))  # median over rounds, like ``share``
-        return Measurement(f"{rows[0]['gflops']:.0f} GFLOP/s", f"{peak:.0f}", round(100 * rows[0]["share"], 1))
-
-    return find
-
-
 def training(measure: str) -> Callable[[Result], Measurement | str]:
     """``time`` or ``memory`` of a training step with max pooling, as a share of plain PyTorch's."""
 
@@ -160,18 +134,6 @@ TARGETS = (
            find=encoding(BASE, "bf16"), in_readme=True),
     Target(what=f"extra memory while encoding, {SMALL}: beside sentence-transformers", benchmark="memory", bound=200,
            is_maximum=True, unit="MB", find=memory, in_readme=True),
-    Target(what="encode, ST lexical-only: against the full head", benchmark="variants", bound=1.5,
-           find=variant("SPLADE's ST lexical-only")),
-    Target(what="encode, SparTerm literal-only: against the full head", benchmark="variants", bound=1.5,
-           find=variant("SparTerm literal-only")),
-    Target(what=f"share of the matrix product limit, {SMALL}, fp32", benchmark="roofline", bound=70, unit="%",
-           find=share(SMALL, "fp32")),
-    Target(what=f"share of the matrix product limit, {SMALL}, bf16", benchmark="roofline", bound=64, unit="%",
-           find=share(SMALL, "bf16")),
-    Target(what=f"share of the matrix product limit, {BASE}, fp32", benchmark="roofline", bound=78, unit="%",
-           find=share(BASE, "fp32")),
-    Target(what=f"share of the matrix product limit, {BASE}, bf16", benchmark="roofline", bound=70, unit="%",
-           find=share(BASE, "bf16")),
     Target(what="training step, time: share of plain PyTorch's", benchmark="training", bound=0.45, is_maximum=True,
            find=training("time"), in_readme=True),
     Target(what="training step, memory: share of plain PyTorch's", benchmark="training", bound=0.4, is_maximum=True,
