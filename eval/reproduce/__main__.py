@@ -41,10 +41,7 @@ The exit status is 1 if one of the chosen cells failed or is worse than the matr
 
 --rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections in
 place of the named ones, random models of two layers, two steps a stage, one training of each architecture stopped and
-resumed. It says which steps ran or failed, and projects time, disk and memory of the whole run. --rates gives it the
-speed of your machine for kinds of steps, in training examples, documents or queries a second:
-  train: {per_second: 150, memory_gb: 40}
-  encode: {per_second: 900}
+resumed. It says which steps ran or failed.
 
 --engine ray runs each step as a task of a Ray cluster whose nodes share the home folder. A step takes the processors of
 one worker (--workers), and its GPUs if it trains, encodes or re-ranks; --resources FILE says otherwise:
@@ -68,8 +65,6 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--engine ray runs as many steps as fit into the cluster: omit --jobs and --rehearse")
     if options.resources and not engine:
         raise LearnedSparseError("--resources belongs to --engine ray; give that too")
-    if options.rates and not options.rehearse:
-        raise LearnedSparseError("--rates is for --rehearse")
     from eval.reproduce.leaderboard import kept_cells
     from eval.reproduce.matrix import load_matrix
     from eval.reproduce.plan import make_plan
@@ -79,9 +74,8 @@ def main(argv: list[str] | None = None) -> int:
     matrix = dataclasses.replace(matrix, on_bad_line=options.on_bad_line or matrix.on_bad_line)
     if options.rehearse:
         from eval.reproduce.rehearsal import rehearse
-        from eval.reproduce.runner import read_rates
 
-        return rehearse(matrix, name, rows=options.row, columns=options.column, rates=read_rates(options.rates))
+        return rehearse(matrix, name, rows=options.row, columns=options.column)
     data = options.data or data_root()
     plan = make_plan(matrix, name, data, rows=options.row, columns=options.column, threads=options.threads)
     if options.display_commands:
@@ -253,7 +247,6 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run every step on made-up texts with random models",
     )
-    add("--rates", type=Path, metavar="FILE", help="speed and memory of real steps for --rehearse, as YAML (see below)")
     add("--output", type=Path, metavar="DIR", help="folder of the results (default: results/MATRIX)")
     add("--jobs", type=positive, metavar="N", help="steps at the same time on this machine (default 1)")
     add(

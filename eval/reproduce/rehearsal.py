@@ -15,7 +15,7 @@ import os
 import random
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from eval.report import write_report
 from eval.reproduce.leaderboard import write_leaderboard
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.plan import Plan, make_plan
-from eval.reproduce.runner import Rate, Runner, only_one, peak_bytes, reset_peak
+from eval.reproduce.runner import Runner, only_one
 from eval.reproduce.steps import Step, log_of, marker_of, run_words
 from learned_sparse.collections import DESCRIPTION, load_collection
 from learned_sparse.core import LearnedSparseError, home, locked
@@ -48,7 +48,6 @@ _SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "ae
 _WORDS = [first + second for first in _SYLLABLES[:30] for second in _SYLLABLES[30:45]]
 _OTHER_WORDS = ["vexwox", "wixzov", "xyzzyx", "zovvix", "woxxyz"]
 """Words of queries that no document has."""
-_UNKNOWN_DOCUMENTS, _UNKNOWN_QUERIES = 10_000, 1000
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,6 @@ class MadeUp:
     folder: Path
     splits: frozenset[str]
     """Splits of every collection, besides those that it has itself."""
-    examples: dict[str, int] = field(default_factory=dict)
-    """Training examples of the whole recipe, by the file of the cut one."""
 
     def collection(self, name: str) -> str:
         """Folder of a made-up collection with the splits, measures and size of collection ``name``."""
@@ -146,7 +143,6 @@ class MadeUp:
         name = slug(" ".join([Path(str(row.recipe)).stem, *row.changes]))[:60]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         path = self.folder / "recipes" / f"{name}-{digest[:8]}.yaml"
-        self.examples[str(path)] = sum(stage["steps"] * stage["batch_size"] for stage in values["stages"])
         _write_lines(path, [yaml.safe_dump(cut(values, self), sort_keys=False)])
         return str(path)
 
@@ -281,9 +277,7 @@ def _splits(matrix: Matrix) -> Iterator[str]:
             yield (recipe.validation.split if recipe.validation else None) or "dev"
 
 
-def rehearse(
-    matrix: Matrix, name: str, *, rows: Sequence[str] = (), columns: Sequence[str] = (), rates: Mapping[str, Rate]
-) -> int:
+def rehearse(matrix: Matrix, name: str, *, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> int:
     """Rehearse the chosen cells below ``home()/rehearsals/name``, and print the outcome; returns 1 if a step failed.
 
     A rehearsal that is killed goes on like any leaderboard, and ends with the same table.
@@ -293,16 +287,13 @@ def rehearse(
     os.environ["LEARNED_SPARSE_HOME"] = str(folder)
     try:
         plan = make_plan(small, name, made_up.folder, rows=rows, columns=columns)
-        peaks: dict[Step, int] = {}
         resumed: set[str] = set()
         """Architectures of which a training was stopped and resumed."""
 
         def execute(step: Step) -> str | None:
             family = step.facts["recipe"]["architecture"] if step.kind == "train" else None
-            reset_peak()
             error = run_here(step, resume=family is not None and family not in resumed)
             resumed.update([family] if family else [])
-            peaks[step] = peak_bytes()
             return error
 
         with only_one(), locked(folder / "results"):
@@ -310,7 +301,7 @@ def rehearse(
             runner.run()
             write_leaderboard(plan, folder / "results", f"python -m eval.reproduce --matrix {name} --rehearse")
             write_report(folder / "results")
-        print(*outcome(plan, runner.failed), *projection(plan, made_up, peaks, rates), sep="\n")
+        print(*outcome(plan, runner.failed), sep="\n")
     finally:
         os.environ["LEARNED_SPARSE_HOME"] = before
     print(f"written: {folder / 'results'}")
@@ -329,40 +320,6 @@ def outcome(plan: Plan, failed: Mapping[Step, str]) -> Iterator[str]:
             yield f"run    {marker.seconds:8.2f} s  {step.title}"
     cells = sum(not set(cell.steps) & failed.keys() for cell in plan.cells)
     yield f"{cells} of {len(plan.cells)} cells run, {len(failed)} of {len(plan.steps)} steps failed"
-
-
-def projection(plan: Plan, made_up: MadeUp, peaks: Mapping[Step, int], rates: Mapping[str, Rate]) -> Iterator[str]:
-    """Time, disk and memory of the whole run by kind of step: its sizes by the given rates, else by those seen here."""
-    yield "projected, one step at a time (* as fast as here: two layers, mostly start-up; see --rates):"
-    yield f"{'kind':<15}{'steps':>6}{'texts':>16}{'texts/s':>12}{'hours':>10}{'disk GB':>10}{'memory GB':>11}"
-    hours = disk = 0.0
-    for kind in dict.fromkeys(step.kind for step in plan.steps):
-        steps = [step for step in plan.steps if step.kind == kind]
-        markers = {step: marker for step in steps if (marker := marker_of(step))}
-        seen = sum(work(step, made_up)[1] for step in markers) / (sum(m.seconds for m in markers.values()) or 1)
-        rate = rates.get(kind, Rate())
-        speed, whole = rate.per_second or seen, sum(work(step, made_up)[0] for step in steps)
-        memory = rate.memory_gb or max((peaks.get(step, 0) for step in steps), default=0) / 1e9
-        time, size = whole / speed / 3600 if speed else 0.0, sum(step.disk_bytes for step in steps) / 1e9
-        hours, disk = hours + time, disk + size
-        star = " " if rate.per_second else "*"
-        yield f"{kind:<15}{len(steps):>6}{whole:>16,}{speed:>11,.0f}{star}{time:>10.1f}{size:>10.1f}{memory:>11.1f}"
-    yield f"{'all':<15}{len(plan.steps):>6}{'':>28}{hours:>10.1f}{disk:>10.1f}"
-
-
-def work(step: Step, made_up: MadeUp) -> tuple[int, int]:
-    """Texts of a step in the whole run and here: training examples, queries of a split, or documents."""
-    words = dict(zip(step.words, step.words[1:], strict=False))
-    if step.kind == "train":
-        stages = len(step.facts["recipe"]["stages"])
-        return made_up.examples[words["--recipe"]], STEPS * BATCH * stages
-    if "--collection" not in words:
-        return 0, 0
-    described = load_collection(words["--collection"]).description
-    if "--split" in words and step.kind != "pool":
-        split = described.splits[words["--split"]]
-        return split.queries or _UNKNOWN_QUERIES, TRAINING_QUERIES if "train" in words["--split"] else QUERIES
-    return described.documents or _UNKNOWN_DOCUMENTS, DOCUMENTS
 
 
 def _texts(

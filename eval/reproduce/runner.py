@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -254,36 +254,13 @@ def check_disk_space(steps: Sequence[Step]) -> str:
     return f"about {_size(needed)} of {_size(free)} free in {home()}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """Speed and memory of one kind of step on the machine of the whole run, for instance from one real step."""
-
-    per_second: float | None = None
-    """Training examples, documents or queries in a second, as ``rehearsal.work`` counts them."""
-    memory_gb: float | None = None
-
-
-def read_rates(path: Path | None) -> dict[str, Rate]:
-    """The rates of a YAML file, ``encode: {per_second: 900, memory_gb: 12}`` for each kind of step that it knows."""
-    rates = _by_kind(path, Rate)
-    for kind, rate in rates.items():
-        if any(value is not None and value <= 0 for value in dataclasses.astuple(rate)):
-            raise LearnedSparseError(f"{path}: {kind}: rates are above 0")
-    return rates
-
-
 def read_resources(path: Path | None) -> dict[str, Resources]:
     """What kinds of steps take of a node, of a YAML file: ``train: {cpus: 8, gpus: 1, memory_gb: 40}``."""
-    return _by_kind(path, Resources)
-
-
-def _by_kind(path: Path | None, kind_of_value: type[T]) -> dict[str, T]:
-    """``{kind of step: values}`` of a YAML file; empty without one."""
-    parsed: dict[str, T] = {}
+    parsed: dict[str, Resources] = {}
     for kind, values in (read_yaml(path) if path else {}).items():
         if kind not in get_args(Kind):
             raise LearnedSparseError(f"{path}: no kind of step {kind!r}{did_you_mean(kind, get_args(Kind))}")
-        parsed[kind] = parse(kind_of_value, values, f"{path}: {kind}")
+        parsed[kind] = parse(Resources, values, f"{path}: {kind}")
     return parsed
 
 
@@ -293,24 +270,6 @@ def free_bytes() -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-def reset_peak() -> None:
-    """Forget the peak of this process's memory, on Linux."""
-    if sys.platform == "linux":  # elsewhere the peak is that of the whole process
-        with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii", newline="")
-
-
-def peak_bytes() -> int:
-    """Peak of this process's memory in bytes, on Linux since ``reset_peak``."""
-    with suppress(OSError):
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    import resource  # not on Windows
-
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
 def _size(count: float) -> str:

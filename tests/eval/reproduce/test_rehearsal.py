@@ -15,13 +15,11 @@ import yaml
 from encoders.training import load_recipe, to_mapping
 from eval.reproduce import __main__ as reproduce
 from eval.reproduce import rehearsal
-from eval.reproduce.matrix import Column, Matrix, Row, known_matrices, load_matrix
-from eval.reproduce.plan import make_plan
-from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut, projection, rehearsed
-from eval.reproduce.runner import Rate, read_rates
+from eval.reproduce.matrix import Matrix, known_matrices, load_matrix
+from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
 from eval.reproduce.steps import Step
 from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, write_json
+from learned_sparse.core import write_json
 from tests.reliability.commands import Result, Run, Server
 from tests.reliability.scale import FULL
 
@@ -197,32 +195,3 @@ def test_a_failing_row_is_reported_and_the_others_run(
     assert [line.partition("train ")[2] for line in lines if line.startswith("failed") and " train " in line]
     assert "no such layer" in lines
     assert any(line.startswith("1 of 2 cells run, ") for line in lines)
-
-
-def test_the_whole_run_is_projected_by_given_rates(tmp_home: Path, tmp_path: Path) -> None:
-    columns = {"test": Column(collection="scifact", split="test")}
-    small, made_up = rehearsed(Matrix(title="", columns=columns, rows={"BM25": Row(bm25="text")}), tmp_path / "made-up")
-    plan = make_plan(small, "m", made_up.folder)
-    rates = {"index-bm25": Rate(per_second=5183 / 7200, memory_gb=4.0)}
-    lines = {line.split()[0]: line.split() for line in projection(plan, made_up, {}, rates)}
-    assert lines["index-bm25"][1:3] == ["1", "5,183"]  # SciFact's documents
-    assert lines["index-bm25"][4] == "2.0"  # hours
-    assert lines["index-bm25"][6] == "4.0"
-    assert lines["search"][2] == "300"  # SciFact's queries
-
-
-def test_rates_are_read_strictly(tmp_path: Path) -> None:
-    file = tmp_path / "rates.yaml"
-    file.write_text("encode: {per_second: 900, memory_gb: 12}\n", encoding="utf-8")
-    assert read_rates(file) == {"encode": Rate(per_second=900, memory_gb=12)}
-    assert read_rates(None) == {}
-    for text, message in (
-        ("encod: {}\n", "no kind of step 'encod'; did you mean 'encode'"),
-        ("encode: {per_second: 0}\n", "encode: rates are above 0"),
-        ("encode: {per_minute: 9}\n", "encode: unknown key 'per_minute'"),
-    ):
-        file.write_text(text, encoding="utf-8")
-        with pytest.raises(LearnedSparseError, match=message):
-            read_rates(file)
-    with pytest.raises(LearnedSparseError, match="--rates is for --rehearse"):
-        reproduce.main(["--matrix", "demo", "--rates", str(file)])
