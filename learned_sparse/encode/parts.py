@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from learned_sparse.core import Document, LearnedSparseError, Quantizer, parse, read_json, sha256, write_json
+from learned_sparse.core import Document, LearnedSparseError, Quantizer, parse, read_record, sha256, write_record
 from learned_sparse.encode.quantizers import Calibration
 from learned_sparse.jsonvector import (
     MANIFEST,
@@ -103,7 +103,7 @@ class PartFolder:
         if self._overwrite or not path.is_file():
             return None
         try:
-            record = parse(PartRecord, read_json(path), str(path))
+            record = parse(PartRecord, read_record(path), str(path))
         except LearnedSparseError as error:
             _log.warning("%s; writing this part again", error)
             return None
@@ -131,7 +131,7 @@ class PartFolder:
         file = self.file(number).relative_to(self.folder).as_posix()
         part = Part(file=file, documents=counts.written, sha256=digest)
         record = PartRecord(part=part, fingerprint=fingerprint(manifest, documents), counts=counts)
-        write_json(self._record(number), dataclasses.asdict(record))
+        write_record(self._record(number), dataclasses.asdict(record))
         return record
 
     def finish(

@@ -272,58 +272,16 @@ class World:
             before=self.index(4) if bits == 8 else None,
         )  # fmt: skip
 
-    def bm25(self) -> Case:
-        """A Lucene index of text, which Anserini writes in a process of its own."""
-        return Case(
-            name="index --bm25", module="learned_sparse.index", replace=("--overwrite",), again=("--overwrite",),
-            arguments=(
-                "--bm25", "--input", str(self.collection / "corpus.jsonl"), "--index", "out/bm25", "--threads", "1"
-            ),
-        )  # fmt: skip
-
-    def search(self, hits: int = 5, backend: str = "lucene") -> Case:
+    def search(self, hits: int = 5) -> Case:
         """A run file; an earlier one is replaced."""
-        where: tuple[str, ...] = ("--index", str(self.result(self.index()) / "index"))
-        if backend == "exact":
-            where = ("--backend", "exact", "--vectors", str(self.result(self.encode()) / "vectors"))
         return Case(
-            name=f"search-{backend}-{hits}", module="learned_sparse.search",
+            name=f"search-{hits}", module="learned_sparse.search",
             arguments=(
-                *where, "--topics", str(self.topics), "--output", "out/runs/run.txt", "--hits", str(hits),
+                "--index", str(self.result(self.index()) / "index"), "--topics", str(self.topics), "--output",
+                "out/runs/run.txt", "--hits", str(hits),
                 "--batch-size", "2",
             ),
-            before=self.search(3, backend) if hits == 5 else None,
-        )  # fmt: skip
-
-    def formats(self, kind: str = "opensearch") -> Case:
-        """Documents and queries as files of another engine."""
-        vectors, queries = self.result(self.encode()) / "vectors", self.result(self.queries()) / "queries"
-        return Case(
-            name=f"export-{kind}", module="learned_sparse.export", again=("--overwrite",), replace=("--overwrite",),
-            arguments=(
-                "--format", kind, "--vectors", str(vectors), "--queries", str(queries), "--output", "out/exported"
-            ),
-            before=self.formats("pisa") if kind == "opensearch" else None,
-        )  # fmt: skip
-
-    def teach(self) -> Case:
-        """A teacher's scores of the hits of a run."""
-        return Case(
-            name="teach", module="encoders.teach", again=("--resume",), incremental=True, finished="scores.tsv",
-            arguments=(
-                "--collection", str(self.collection), "--run", str(self.folder / "train.run"), "--depth", "3",
-                "--checkpoint", str(self.checkpoint), "--device", "cpu", "--output", "out/scores.tsv",
-            ),
-        )  # fmt: skip
-
-    def export(self) -> Case:
-        """Topics, judgements and documents for stock commands."""
-        return Case(
-            name="prepare export", module="eval.reproduce.prepare", incremental=True,
-            arguments=(
-                "export", "--collection", str(self.collection), "--split", "test", "--documents", "--output",
-                "out/plain",
-            ),
+            before=self.search(3) if hits == 5 else None,
         )  # fmt: skip
 
     def reproduce(self) -> Case:

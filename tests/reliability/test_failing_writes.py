@@ -15,8 +15,8 @@ from tests.reliability.commands import Case, Result, Server, World, everything, 
 from tests.reliability.killing import files, moment_problem
 from tests.reliability.scale import FULL, record
 
-COMMANDS = ["train", "encode", "queries", "prune", "export", "search_exact"]
-JAVA_COMMANDS = [pytest.param(name, marks=pytest.mark.jvm) for name in ("index", "bm25", "search")]
+COMMANDS = ["train", "encode", "prune"]
+JAVA_COMMANDS = [pytest.param(name, marks=pytest.mark.jvm) for name in ("index", "search")]
 MOMENTS = 20 if FULL else 2
 """Calls that fail, or moments at which the folder vanishes, for each command."""
 
@@ -45,16 +45,11 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def case_named(world: World, name: str) -> Case:
-    case: Case = world.search(backend="exact") if name == "search_exact" else getattr(world, name)()
-    return case
-
-
 @pytest.mark.parametrize("name", [*COMMANDS, *JAVA_COMMANDS])
 def test_a_file_that_grows_too_large(
     name: str, world: World, server: Server, work: Path, request: pytest.FixtureRequest
 ) -> None:
-    case = case_named(world, name)
+    case = getattr(world, name)()
     largest = max(map(len, everything(world.result(case)).values()))
     failed = 0
     for size in (1, largest // 2):
@@ -69,7 +64,7 @@ def test_a_file_that_grows_too_large(
 def test_a_folder_without_write_permission(
     name: str, world: World, server: Server, work: Path, request: pytest.FixtureRequest
 ) -> None:
-    case = case_named(world, name)
+    case = getattr(world, name)()
     readable(world.folder)
     readable(work)
     (work / "out").mkdir(mode=0o555)
@@ -83,7 +78,7 @@ def test_a_folder_without_write_permission(
 def test_the_disk_reports_an_error(
     name: str, world: World, server: Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    case = case_named(world, name)
+    case = getattr(world, name)()
     failed = 0
     for number in range(1, MOMENTS + 1):
         folder = tmp_path / f"{number}"
@@ -99,7 +94,7 @@ def test_the_disk_reports_an_error(
 def test_the_folder_vanishes(
     name: str, world: World, server: Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    case = case_named(world, name)
+    case = getattr(world, name)()
     (tmp_path / "0").mkdir()
     (whole,) = server.run(case.run(tmp_path / "0"))
     for number in range(1, MOMENTS + 1):
@@ -130,7 +125,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(
     name: str, world: World, server: Server, small_disk: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    case = case_named(world, name)
+    case = getattr(world, name)()
     world.result(case)
     failed = 0
     for free in (0, 4096, 16384, 65536):
@@ -152,22 +147,22 @@ def test_a_full_disk(
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("name", ["index", "bm25"])
+@pytest.mark.parametrize("name", ["index"])
 def test_java_runs_out_of_memory(
     name: str, world: World, server: Server, work: Path, request: pytest.FixtureRequest
 ) -> None:
-    case = case_named(world, name)
+    case = getattr(world, name)()
     (result,) = server.run(case.run(work, "--heap", "4m"))
     assert result.status == 2, result.output
     check(result, case, world, work, way_out="--heap")
     record("failed write", case.name, 1, "one line, nothing half-written", request.node.nodeid)
 
 
-@pytest.mark.parametrize("name", ["train", "encode", "queries", "search_exact"])
+@pytest.mark.parametrize("name", ["train", "encode"])
 def test_python_runs_out_of_memory(
     name: str, world: World, server: Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    case, failed = case_named(world, name), 0
+    case, failed = getattr(world, name)(), 0
     if name == "train":  # oneDNN in bf16 with AMX can crash when it gets no memory
         case = dataclasses.replace(case, name="train-fp32", arguments=(*case.arguments, "--set", "precision=fp32"))
     for megabytes in (16, 64):

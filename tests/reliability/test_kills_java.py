@@ -12,7 +12,7 @@ from tests.reliability.scale import KILLS
 
 
 @pytest.mark.jvm
-@pytest.mark.parametrize("name", ["index", "bm25", "search", "reproduce"])
+@pytest.mark.parametrize("name", ["index", "reproduce"])
 def test_killed_java_commands_leave_a_whole_result(
     name: str, world: World, server: Server, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -15,11 +15,9 @@ from tests.reliability.scale import FULL, record
 PAIRS = 20 if FULL else 1
 SEARCHES = 60 if FULL else 4
 COMMANDS = [
-    *((name, replacing) for name in ("train", "encode", "queries", "prune") for replacing in (False, True)),
-    ("export", False),
+    *((name, replacing) for name in ("train", "encode") for replacing in (False, True)),
     *(pytest.param(name, replacing, marks=pytest.mark.jvm)
-      for name in ("index", "search") for replacing in (False, True)),
-    pytest.param("bm25", False, marks=pytest.mark.jvm),
+      for name in ("index",) for replacing in (False, True)),
 ]  # fmt: skip
 
 
