@@ -34,10 +34,10 @@ def main(argv: list[str] | None = None) -> int:
         )
     from encoders.teach.scorers import CrossEncoder, DotProducts
     from encoders.teach.scoring import scorer_of, teach
-    from learned_sparse.collections import load_collection, named_split
+    from learned_sparse.collections import load_collection
 
     collection = load_collection(options.collection)
-    split = named_split(options.collection, collection, options.split)
+    split = collection.choose_split(options.split, "train")
     given = {key: getattr(options, key) for key in ("max_length", "batch_size", "device", "dtype")}
     scorer = scorer_of(
         [
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add = parser.add_argument
     add("--collection", required=True, metavar="NAME|FILE|DIR", help="the training collection")
-    add("--split", default="train", help="its queries and judgements (default %(default)s)")
+    add("--split", help="its queries and judgements (default train)")
     add("--run", type=Path, nargs="+", required=True, metavar="RUN", help="TREC runs, such as BM25's or mined ones")
     add("--depth", type=positive, default=50, metavar="N", help="hits of each query and run (default %(default)s)")
     teachers = parser.add_mutually_exclusive_group(required=True)

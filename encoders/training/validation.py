@@ -30,7 +30,7 @@ from encoders.training.data import (
     text_key,
 )
 from encoders.training.recipe import Validation
-from learned_sparse.collections import Collection, load_collection, named_split, ranked, read_run
+from learned_sparse.collections import Collection, load_collection, ranked, read_run
 from learned_sparse.core import EXPANDED, Document, LearnedSparseError, Query, Side, run_file
 
 _logger = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ def _of_split(
     settings: Validation, collection: Collection, known: Container[str], seed: int
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Queries drawn from the split of ``settings``, and their relevant documents, by query id."""
-    split = settings.split or named_split(settings.collection, collection, "dev")
+    split = collection.choose_split(settings.split, "dev")
     qrels = collection.qrels(split)
     texts = {query.id: query.text for query in collection.queries(split)}
     unknown = sum(grade > 0 and id not in known for query in texts for id, grade in qrels.get(query, {}).items())

@@ -2,8 +2,7 @@
 
 Read ``collection.py`` first: ``load_collection`` gives a ``Collection``, described by a YAML file or a folder's layout
 (``descriptions.py``), by a name of ir_datasets (``catalogue.py``), or generated (``pydoc.py``). ``documents.py``,
-``topics.py`` and ``trec.py`` read and write the files; ``ranges.py`` reads single parts of the documents.
-``python -m learned_sparse.collections`` lists what is known.
+``topics.py`` and ``trec.py`` read and write the files. ``python -m learned_sparse.collections`` lists what is known.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from learned_sparse.collections.collection import (
     filed_under,
     load_collection,
     local_file,
-    named_split,
     registered_qrels,
     split_names,
     with_progress,
@@ -24,32 +22,24 @@ from learned_sparse.collections.collection import (
 from learned_sparse.collections.descriptions import DESCRIPTION, Source, Split
 from learned_sparse.collections.documents import (
     DocumentReader,
-    Expansions,
     OnBadLine,
     add_bad_line_option,
+    predicted_queries,
     read_documents,
 )
 from learned_sparse.collections.lines import BadLineError, json_object
-from learned_sparse.collections.ranges import CHANGED, InputParts, LineRange, input_parts, read_part, write_seek_index
 from learned_sparse.collections.segments import Segmentation, SegmentReader, Which, check_segment_length, segments_for
 from learned_sparse.collections.topics import read_queries
-from learned_sparse.collections.trec import Hits, Qrels, Run, RunFormat, ranked, read_qrels, read_run, write_run
+from learned_sparse.collections.trec import Run, ranked, read_qrels, read_run, write_run
 
 __all__ = [
     "CATALOGUE",
-    "CHANGED",
     "DESCRIPTION",
     "BadLineError",
     "Collection",
     "DocumentReader",
-    "Expansions",
-    "Hits",
-    "InputParts",
-    "LineRange",
     "OnBadLine",
-    "Qrels",
     "Run",
-    "RunFormat",
     "SegmentReader",
     "Segmentation",
     "Source",
@@ -60,14 +50,12 @@ __all__ = [
     "count_documents",
     "data_root",
     "filed_under",
-    "input_parts",
     "json_object",
     "load_collection",
     "local_file",
-    "named_split",
+    "predicted_queries",
     "ranked",
     "read_documents",
-    "read_part",
     "read_qrels",
     "read_queries",
     "read_run",
@@ -76,5 +64,4 @@ __all__ = [
     "split_names",
     "with_progress",
     "write_run",
-    "write_seek_index",
 ]

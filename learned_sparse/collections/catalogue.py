@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +20,6 @@ CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""
 KINDS = ("docs", "queries", "qrels")
 
-_log = logging.getLogger(__name__)
 _QUOTED = re.compile(r"--|-(?=[:/])|(?<=[:/])-|[^\w.:/-]|\.$")  # would be read as another "--", or not portable
 
 
@@ -42,7 +39,17 @@ def catalogue_entry(name: str) -> Description:
         corpus=Source(ir_datasets=parent),
         documents=None if count is None else int(count),
         splits={_split_name(part, parent): _split(part) for part in judged},
+        url=page(name),
     )
+
+
+def page(name: str) -> str:
+    """Address of the page about ``name``, with its licence and how to get its files.
+
+    >>> page("beir/scifact/test")
+    'https://ir-datasets.com/beir.html#beir/scifact/test'
+    """
+    return f"https://ir-datasets.com/{name.partition('/')[0]}.html#{name}"
 
 
 def folder_name(name: str) -> str:
@@ -76,7 +83,7 @@ def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
     rows = _fetch(name, "docs")
     rows = chain(list(islice(rows, 1)), rows)
     records: Iterator[Record] = ((f"{source}, document {i}", _document, row) for i, row in enumerate(rows, start=1))
-    return DocumentReader(records, source=source, files=(), on_bad_line=on_bad_line)
+    return DocumentReader(records, source=source, on_bad_line=on_bad_line)
 
 
 def queries(name: str) -> list[Query]:
@@ -117,30 +124,6 @@ def has(name: str, *kinds: str) -> bool:
     return all(getattr(data, f"has_{kind}")() for kind in kinds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Download:
-    """A file that ir_datasets has to download before it can read a data set."""
-
-    url: str | None
-    """None if the file cannot be downloaded; ``instructions`` say how to get it."""
-    instructions: str | None
-    path: str | None
-    """Where to put a copy so that ir_datasets does not download it; None if it does not look for one (small files)."""
-    bytes: int | None
-    terms: str | None
-    """Conditions of the publisher."""
-
-
-def missing_downloads(name: str, *kinds: str) -> list[Download]:
-    """The files of ``name`` that ir_datasets does not have yet, without repetitions.
-
-    A few data sets build their list of files while they are read, and have none here.
-    """
-    handlers = [getattr(dataset(name), f"{kind}_handler")() for kind in kinds if has(name, kind)]
-    downloads = [_described(download) for handler in handlers for download in _inside(handler)]
-    return [file for file in dict.fromkeys(downloads) if file.path is None or not Path(file.path).exists()]
-
-
 def _fetch(name: str, kind: str) -> Iterator[Any]:
     """The rows of ``kind``; whatever prevents ir_datasets from reading them is reported as ``LearnedSparseError``."""
     if not has(name, kind):
@@ -148,25 +131,18 @@ def _fetch(name: str, kind: str) -> Iterator[Any]:
         way_out = f"name one of its parts: {', '.join(parts[:5])}" if parts else "use another name or a file"
         raise LearnedSparseError(f"{CATALOGUE}{name}: has no {kind}; {way_out}")
     try:
-        if missing := missing_downloads(name, kind):
-            size = sum(file.bytes or 0 for file in missing)
-            bytes_known = f", {size:,} bytes" if size else ""
-            _log.info("%s%s: ir_datasets downloads its %s%s", CATALOGUE, name, kind, bytes_known)
         rows = iter(getattr(dataset(name), f"{kind}_iter")())
-        if missing:  # two processes that download one file would write into one temporary file
-            with locked(_ir_datasets(name).util.home_path() / "downloads", wait=True):
-                rows = chain(list(islice(rows, 1)), rows)
-        yield from rows
+        cache = _ir_datasets(name).util.home_path()
+        # Two processes that download one file would write into one temporary file. A read-only cache has all files.
+        with locked(cache / "downloads", wait=True) if os.access(cache, os.W_OK) else nullcontext():
+            first = list(islice(rows, 1))
+        yield from chain(first, rows)
     except Exception as error:
         cause = f"{type(error).__name__}: {error}".splitlines()[0]
         cause = re.sub(r"HTTPS?ConnectionPool\(host='([^']+)'.*", r"no connection to \1", cause)[:200]
-        lines = [f"{CATALOGUE}{name}: ir_datasets cannot read its {kind} ({cause})"]
-        if missing := missing_downloads(name, kind):
-            lines[0] += "; files to download, or to put in place by hand:"
-        for file in missing:
-            target = f"put it at {file.path}" if file.path else "a small file, which ir_datasets always downloads"
-            lines.append(f"    {file.url or file.instructions}\n      {target}")
-        raise LearnedSparseError("\n".join(lines)) from error
+        raise LearnedSparseError(
+            f"{CATALOGUE}{name}: ir_datasets cannot read its {kind} ({cause}); {page(name)} says how to get its files"
+        ) from error
 
 
 def _document(row: Any) -> Document:
@@ -196,41 +172,6 @@ def _split(name: str) -> Split:
     if known is None:
         return Split(topics=source, qrels=source, measures=MEASURES, remove_query=name.startswith("beir/"))
     return dataclasses.replace(known[2], topics=source, qrels=source)
-
-
-def _inside(handler: Any) -> Iterator[Any]:
-    """The ``Download`` objects that ``handler`` reads from, through any wrappers (unzipped, filtered, cached).
-
-    Files below a cache that is already filled are left out.
-    """
-    util = _ir_datasets("the catalogue").util
-    waiting, visited = [handler], set()
-    while waiting:
-        thing = waiting.pop()
-        if id(thing) in visited:
-            continue
-        visited.add(id(thing))
-        if isinstance(thing, util.Download):
-            yield thing
-        elif isinstance(thing, list | tuple):
-            waiting += reversed(thing)
-        elif isinstance(thing, util.Cache) and Path(thing._path).exists():  # noqa: SLF001 -- nothing public tells
-            continue
-        elif type(thing).__module__.startswith("ir_datasets") and hasattr(thing, "__dict__"):
-            waiting += reversed(vars(thing).values())
-
-
-def _described(download: Any) -> Download:
-    url = next((mirror.url for mirror in download.mirrors if getattr(mirror, "url", None)), None)
-    local = next((mirror for mirror in download.mirrors if hasattr(mirror, "path")), None)
-    path = download._cache_path or (local and local.path(force=False))  # noqa: SLF001 -- .path() would download
-    return Download(
-        url=url,
-        instructions=None if url or local is None else local._message,  # noqa: SLF001
-        path=None if path is None else os.fspath(path),
-        bytes=download._size_hint,  # noqa: SLF001
-        terms=download.dua,
-    )
 
 
 def _ir_datasets(what: str) -> Any:

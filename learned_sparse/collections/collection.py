@@ -31,6 +31,7 @@ MAX_COUNTED_BYTES = 2**32
 """Size of files up to which their lines are counted for a progress bar."""
 
 T = TypeVar("T")
+_YAML = {".yaml", ".yml"}
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,20 @@ class Collection:
             raise LearnedSparseError(f"collection {self.name}: no split {name!r}{did_you_mean(name, self.splits)}")
         return self.splits[name]
 
-    def choose_split(self, name: str | None) -> str:
-        """``name``; without one the only split, or ``test``. Raises like ``split`` if there is no such split."""
-        name = name or (next(iter(self.splits)) if len(self.splits) == 1 else "test")
+    def choose_split(self, name: str | None = None, default: str | None = None) -> str:
+        """``name``, else the split that ``ir_datasets:ID`` names, else ``default``, else the only split or ``test``.
+
+        Raises like ``split`` if there is no such split.
+        """
+        only = next(iter(self.splits)) if len(self.splits) == 1 else None
+        if self.name.startswith(catalogue.folder_name(catalogue.CATALOGUE)):
+            name = name or only
+        name = name or default or only or "test"
         self.split(name)
         return name
 
     def documents(self, on_bad_line: OnBadLine | None = None, expanded: Path | None = None) -> DocumentReader:
-        """All documents, one at a time; see ``DocumentReader`` for bad lines, ``Expansions`` for ``expanded``."""
+        """All documents, one at a time; see ``DocumentReader`` for bad lines and predicted queries (``expanded``)."""
         on_bad_line = on_bad_line or self.on_bad_line
         reader = _open(
             self.description.corpus,
@@ -129,7 +136,7 @@ def load_collection(name: str | Path, *, data: Path | None = None, on_bad_line: 
         name = catalogue.name_of_folder(name)
     if name.startswith(catalogue.CATALOGUE):
         return Collection(catalogue.catalogue_entry(name.removeprefix(catalogue.CATALOGUE)), Path(), on_bad_line)
-    if path.suffix in {".yaml", ".yml"}:
+    if path.suffix in _YAML:
         return Collection(read_description(path), data or path.parent, on_bad_line)
     if _exists(path) and path.is_dir():
         if name not in descriptions():
@@ -153,12 +160,11 @@ def count_documents(files: Sequence[Path], known: int | None = None) -> int | No
     size = sum(file.stat().st_size for file in files)
     if known is not None or not files or size > MAX_COUNTED_BYTES or any(file.suffix == ".gz" for file in files):
         return known
-    return sum(map(_lines, files))
-
-
-def _lines(file: Path) -> int:
-    with file.open("rb") as stream:
-        return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
+    lines = 0
+    for file in files:
+        with file.open("rb") as stream:
+            lines += sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
+    return lines
 
 
 def data_root() -> Path:
@@ -174,31 +180,22 @@ def filed_under(name: str) -> str:
     return load_collection(name).name if ":" in name or _exists(Path(name)) else name
 
 
-def named_split(name: str, collection: Collection, default: str) -> str:
-    """The split that ``name`` means if none is given: the only split of an ``ir_datasets:ID``, else ``default``."""
-    splits = list(collection.splits)
-    return splits[0] if name.startswith(catalogue.CATALOGUE) and len(splits) == 1 else default
-
-
 def split_names(name: str, split: str) -> tuple[str, ...]:
-    """``COLLECTION:SPLIT``, the same for all names of a split, and the splits that some of its queries are taken from.
+    """Canonical name of a split, ``COLLECTION:SPLIT``, followed by the splits it shares queries with.
 
-    Nothing but descriptions is read, so the data need not exist. A folder without one stands for the collection of the
-    same name.
+    Reads descriptions only. A folder without a description is treated as the collection of that name.
 
     >>> split_names("data/msmarco-mini", "train"), split_names("ir_datasets:msmarco-passage/dev/small", "dev")
     (('msmarco-mini:train', 'msmarco-v1-passage:dev'), ('msmarco-v1-passage:dev',))
     """
     if name.startswith(catalogue.CATALOGUE):
         entry = name.removeprefix(catalogue.CATALOGUE)
-        below = f"{entry}/{split.replace('-', '/')}"
-        known = described_split(entry) or described_split(below)
+        known = described_split(entry) or described_split(f"{entry}/{split.replace('-', '/')}")
         return (f"{known[0]}:{known[1]}", *known[2].contains_queries_of) if known else (f"{name}:{split}",)
     path = Path(name)
-    if path.suffix in {".yaml", ".yml"} and _exists(path):
-        description = read_description(path)
-    elif _exists(path / DESCRIPTION):
-        description = read_description(path / DESCRIPTION)
+    file = path if path.suffix in _YAML else path / DESCRIPTION
+    if _exists(file):
+        description = read_description(file)
     elif path.name in descriptions():
         description = shipped_description(path.name)
     else:
@@ -262,7 +259,7 @@ def _open(
 
 
 def _exists(path: Path) -> bool:
-    """Whether ``path`` exists; a name that no file can have, such as a too long one, is that of no file."""
+    """Whether ``path`` exists; False for a name that no file can have, such as one that is too long."""
     try:
         return path.exists()
     except OSError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sysconfig
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +14,16 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, check_name, did_you_mean, folder_kind, parse, read_yaml, wrong_path
+from learned_sparse.core import (
+    LearnedSparseError,
+    check_name,
+    did_you_mean,
+    folder_kind,
+    parse,
+    read_yaml,
+    read_yaml_text,
+    wrong_path,
+)
 
 DESCRIPTION = "collection.yaml"
 """File of a folder with the description of the collection in the folder."""
@@ -27,6 +38,8 @@ _MSMARCO_PAIRS = (
     (r"qrels\.(?P<split>.+)\.tsv", "queries.{}.tsv"),
     (r"msmarco-doc(?P<split>.+)-qrels\.tsv", "msmarco-doc{}-queries.tsv"),
 )
+_LOCK = threading.Lock()
+"""Python 3.11's ``sysconfig`` is not thread-safe: a second thread may see half of its variables."""
 _DEEP_LEARNING = re.compile(r"20(?P<year>19|20)qrels-(?:pass|docs)\.txt")
 
 
@@ -90,31 +103,20 @@ class Description:
     """What to know before comparing scores."""
 
 
-sysconfig.get_config_vars()  # made here: in Python 3.11 two threads that make them at the same time get half of them
-
-
-def description_folders() -> list[Path]:
-    """Existing folders of YAML files: beside the package in a checkout, and where pip installs data files."""
-    above = Path(__file__).resolve().parent.parent.parent
-    schemes = ["", f"{os.name}_user"]  # of the environment, and of ``pip install --user``
-    installed = [sysconfig.get_path("data", scheme) if scheme else sysconfig.get_path("data") for scheme in schemes]
-    folders = [above / "collections", *(Path(folder) / _SHARED for folder in installed), above / _SHARED]
-    return [folder for folder in folders if folder.is_dir()]  # the last one: ``pip install --target``
-
-
 def descriptions() -> dict[str, Path]:
     """``{name: YAML file}`` of the collections that ship with the package, sorted by name.
 
-    A file with ``for_each`` describes one collection for each key: ``cqadupstack.yaml`` has ``cqadupstack-android``.
+    The files are beside the package in a checkout, else where pip installs data files. A file with ``for_each``
+    describes one collection for each key: ``cqadupstack.yaml`` has ``cqadupstack-android``.
     """
-    for folder in description_folders():
-        files = sorted(folder.glob("*.yaml"))
-        if files:
+    above = Path(__file__).resolve().parent.parent.parent
+    with _LOCK:
+        # of the environment, and of ``pip install --user``; that of ``pip install --target`` is ``above``
+        installed = [sysconfig.get_path("data"), sysconfig.get_path("data", f"{os.name}_user"), str(above)]
+    for folder in (above / "collections", *(Path(parent, _SHARED) for parent in installed)):
+        if files := sorted(folder.glob("*.yaml")):
             return dict(sorted((name, file) for file in files for name in _names(file)))
-    raise LearnedSparseError(
-        f"no collections beside {Path(__file__).parent.parent} nor in {sysconfig.get_path('data')}/{_SHARED}; "
-        "install the package again"
-    )
+    raise LearnedSparseError(f"no collections in {above / 'collections'} or {installed[0]}/{_SHARED}; install again")
 
 
 def shipped_description(name: str) -> Description:
@@ -123,12 +125,8 @@ def shipped_description(name: str) -> Description:
     if name not in files:
         kinds = "a name that comes with the package, a BEIR or MS MARCO folder, a .yaml file, or ir_datasets:ID"
         if Path(name).name != name or Path(name).suffix:
-            raise wrong_path(
-                Path(name),
-                "a collection",
-                f"a collection is {kinds}; --input takes files of documents",
-                "file, folder or name",
-            )
+            way_out = f"a collection is {kinds}; --input takes files of documents"
+            raise wrong_path(Path(name), "a collection", way_out, "file, folder or name")
         close = did_you_mean(name, files)
         if "?" not in close:  # without a near miss it lists all names
             close = "; python -m learned_sparse.collections lists the names"
@@ -180,10 +178,12 @@ def collection_folders(parent: Path) -> list[Path]:
 @cache  # files of the package do not change
 def _described(name: str, file: Path) -> Description:
     content = dict(read_yaml(file))
-    rows = content.pop(_EACH, None)
-    if rows is not None:
+    if rows := content.get(_EACH):
         key = name.removeprefix(f"{file.stem}-")
-        content = _filled(content, {"key": key, **rows[key]})
+        columns = {column: json.dumps(value) for column, value in rows[key].items()}
+        text = Template(file.read_text(encoding="utf-8")).substitute(columns, key=key)
+        content = dict(read_yaml_text(text, str(file)))
+        del content[_EACH]
     return _parsed(content, file)
 
 
@@ -192,17 +192,6 @@ def _names(file: Path) -> tuple[str, ...]:
     if f"{_EACH}:" not in file.read_text(encoding="utf-8"):  # parsing every file would take half a second
         return (file.stem,)
     return tuple(f"{file.stem}-{key}" for key in read_yaml(file)[_EACH])
-
-
-def _filled(value: Any, row: Mapping[str, Any]) -> Any:
-    """``value`` with ``$column`` replaced by the value in ``row``, inside texts by its text."""
-    if isinstance(value, Mapping):
-        return {key: _filled(item, row) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filled(item, row) for item in value]
-    if isinstance(value, str):
-        return row[value[1:]] if value[1:] in row and value[0] == "$" else Template(value).substitute(row)
-    return value
 
 
 def _parsed(content: Mapping[str, Any], path: Path) -> Description:

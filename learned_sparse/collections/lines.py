@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from learned_sparse.core import LearnedSparseError, raw_lines, unfit_id_reason
 ID_KEYS = ("_id", "id", "docid", "doc_id")
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")
 
 
 class BadLineError(Exception):
@@ -30,41 +28,30 @@ class BadLineError(Exception):
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    r"""Numbered lines, from 1, without line ends (``\n`` or ``\r\n``); lines of spaces are left out.
+    r"""Numbered lines, from 1, without line ends (``\n`` or ``\r\n``) and without lines of spaces.
 
-    A byte order mark at the beginning of a line is left out too: files that have one are joined with ``cat``.
+    Byte order marks are stripped from every line, because concatenated files have them in the middle.
     """
-    return ((number, line) for number, _, line in positioned_lines(raw_lines(path)))
-
-
-def positioned_lines(lines: Iterable[tuple[int, bytes]], offset: int = 0) -> Iterator[tuple[int, int, bytes]]:
-    """The lines of ``read_lines``, with their offsets; the first of ``lines`` is ``offset`` bytes into a file."""
-    for number, line in lines:
-        start, offset = offset, offset + len(line)
+    for number, line in raw_lines(path):
         line = line.rstrip(b"\r\n")
         while line.startswith(_BYTE_ORDER_MARK):
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if line.strip(b" "):
-            yield number, start, line
+            yield number, line
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The text of ``read_lines``; ``LearnedSparseError`` for a line that is not UTF-8."""
+    for number, line in read_lines(path):
+        try:
+            yield number, decode(line)
+        except BadLineError as error:
+            raise LearnedSparseError(f"{path}:{number}: {error}") from None
 
 
 def extension(path: Path) -> str:
     """The extension before a ``.gz``: ``.jsonl`` for ``corpus.jsonl.gz``."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
-
-
-def columns(line: bytes, where: str) -> list[str]:
-    """The columns of a line, separated by ASCII white space as in trec_eval; a no-break space is part of a column.
-
-    ``where`` (``qrels.txt:3``) opens the message of the ``LearnedSparseError`` for a line that is not UTF-8.
-    """
-    decode_or_fail(line, where)
-    return [column.decode("utf-8") for column in line.split()]
-
-
-def has_white_space(text: str) -> bool:
-    """Whether ``columns`` would split ``text``."""
-    return _WHITE_SPACE.search(text) is not None
 
 
 def decode(line: bytes) -> str:
@@ -73,39 +60,37 @@ def decode(line: bytes) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{error.object[error.start]:02x} at column {error.start + 1}"
-        raise BadLineError("not UTF-8", byte) from None
-
-
-def decode_or_fail(line: bytes, where: str) -> str:
-    """The text of a line; ``LearnedSparseError`` if it is not UTF-8."""
-    try:
-        return decode(line)
-    except BadLineError as error:
-        raise LearnedSparseError(f"{where}: {error}; convert the file to UTF-8") from None
+        raise BadLineError("not UTF-8", f"{byte}; convert the file") from None
 
 
 def json_object(line: bytes) -> dict[str, Any]:
     """The JSON object on a line; ``BadLineError`` if there is none."""
-    decode(line)  # orjson reports other encodings as malformed JSON; the byte and its column help more
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise BadLineError("malformed JSON", f"{error}{_whole_objects(line)}") from None
-    if not isinstance(record, dict):
-        raise BadLineError("malformed JSON", f"expected an object, got {type(record).__name__}{_whole_objects(line)}")
-    return record
-
-
-def _whole_objects(line: bytes) -> str:
-    """What to do about JSON that is not one object a line: an array, an object over several lines, or no JSON."""
-    if line.lstrip().startswith(b"["):
-        return "; each line must be one object: jq -c '.[]' FILE converts an array"
-    return "" if line.lstrip().startswith(b"{") and len(line.strip()) > 1 else "; each line must be one object"
+        decode(line)  # orjson reports other encodings as malformed JSON; the byte and its column help more
+        problem = str(error)
+    else:
+        if isinstance(record, dict):
+            return record
+        problem = f"expected an object, got {type(record).__name__}"
+    raise BadLineError("malformed JSON", f"{problem}; each line must be one object, jq -c '.[]' FILE converts an array")
 
 
 def first_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value of the first of ``keys`` that is present and not null; None if all are missing."""
-    return next((record[key] for key in keys if record.get(key) is not None), None)
+    """The value of the first of ``keys`` that has content; without one "" or [] if a key has it, else None.
+
+    >>> first_of({"text": "", "contents": "words"}, ("text", "contents")), first_of({"text": ""}, ("text", "contents"))
+    ('words', '')
+    """
+    empty = None
+    for key in keys:
+        value = record.get(key)
+        if value is not None:
+            if value != "" and value != []:
+                return value
+            empty = value
+    return empty
 
 
 def check_id(value: object) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from learned_sparse.collections.lines import columns, has_white_space, read_lines
+from learned_sparse.collections.lines import text_lines
 from learned_sparse.core import LearnedSparseError, atomic_write
 
 Qrels = dict[str, dict[str, int]]
@@ -19,6 +20,8 @@ Run = dict[str, list[tuple[str, float]]]
 Hits = Iterable[tuple[str, float]]
 """``(document id, score)`` of one query"""
 RunFormat = Literal["trec", "msmarco"]
+_WHITE_SPACE = re.compile(r"[ \t\n\r\x0b\f]")
+"""What separates columns: ASCII white space, as in trec_eval. A no-break space is part of a column."""
 
 
 def read_qrels(path: str | Path) -> Qrels:
@@ -28,9 +31,8 @@ def read_qrels(path: str | Path) -> Qrels:
     """
     path = Path(path)
     qrels: Qrels = {}
-    for number, line in read_lines(path):
+    for number, fields in _columns(path):
         where = f"{path}:{number}"
-        fields = columns(line, where)
         if number == 1 and len(fields) == 3 and fields[2].isalpha():
             continue  # BEIR's header: query-id, corpus-id, score
         if len(fields) not in {3, 4}:
@@ -39,7 +41,7 @@ def read_qrels(path: str | Path) -> Qrels:
                 "query, document, grade (BEIR)"
             )
         query, document, grade = fields[0], fields[-2], fields[-1]
-        if not _is_integer(grade):
+        if not re.fullmatch("-?[0-9]{1,9}", grade):
             raise LearnedSparseError(f"{where}: the grade {grade[:60]!r} is not an integer of up to 9 digits")
         if qrels.setdefault(query, {}).setdefault(document, int(grade)) != int(grade):
             raise LearnedSparseError(
@@ -59,9 +61,8 @@ def read_run(path: str | Path) -> Run:
     """
     path = Path(path)
     run: dict[str, dict[str, float]] = {}
-    for number, line in read_lines(path):
+    for number, fields in _columns(path):
         where = f"{path}:{number}"
-        fields = columns(line, where)
         if len(fields) != 6:
             raise LearnedSparseError(
                 f"{where}: {len(fields)} columns; expected query, Q0, document, rank, score, tag "
@@ -97,13 +98,12 @@ def write_run(
         for query, hits in pairs:
             _check_column(query, path, "query id")
             results = _rounded(path, query, list(hits))
-            if output_format == "msmarco":
-                lines = (f"{query}\t{document}\t{rank}\n" for rank, (document, _) in enumerate(results, start=1))
-            else:
-                lines = (
-                    f"{query} Q0 {document} {rank} {score:.6f} {tag}\n"
-                    for rank, (document, score) in enumerate(results, start=1)
-                )
+            lines = (
+                f"{query}\t{document}\t{rank}\n"
+                if output_format == "msmarco"
+                else f"{query} Q0 {document} {rank} {score:.6f} {tag}\n"
+                for rank, (document, score) in enumerate(results, start=1)
+            )
             file.write("".join(lines).encode("utf-8"))
 
 
@@ -135,45 +135,36 @@ def separate_ties(results: Hits) -> list[tuple[str, float]]:
     return separated
 
 
-def _rounded(path: Path, query: str, hits: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+def _columns(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in text_lines(path):
+        yield number, [column.decode("utf-8") for column in line.encode("utf-8").split()]
+
+
+def _rounded(path: Path, query: str, hits: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """The hits of one query in the order and with the scores that a run has; an error for an id or score it cannot."""
     documents = [document for document, _ in hits]
-    if not all(documents) or has_white_space("".join(documents)):  # one search for all ids
+    if not all(documents) or _WHITE_SPACE.search("".join(documents)):  # one search for all ids
         for document in documents:
             _check_column(document, path, "document id")
     if len(set(documents)) != len(documents):
-        repeated = next(document for i, document in enumerate(documents) if document in documents[:i])
+        repeated = next(document for document in documents if documents.count(document) > 1)
         raise LearnedSparseError(f"{path}: document {repeated!r} is given twice for query {query!r}")
-    scores = [score for _, score in hits]
-    if not all(map(math.isfinite, scores)):
-        for document, score in hits:
-            _finite(score, f"{path}: {document!r}")
+    if not all(math.isfinite(score) for _, score in hits):
+        raise LearnedSparseError(f"{path}: a score of query {query!r} is not finite, so it has no rank")
     # + 0.0: a small negative score becomes 0.000000, not -0.000000
-    rounded = [round(score, 6) + 0.0 for score in scores]
-    return separate_ties(ranked(zip(documents, rounded, strict=True)))
+    return separate_ties(ranked((document, round(score, 6) + 0.0) for document, score in hits))
 
 
 def _check_column(text: str, path: Path, what: str) -> None:
-    if not text or has_white_space(text) or text.startswith("\ufeff"):  # no reader takes a byte order mark for text
+    if not text or _WHITE_SPACE.search(text) or text.startswith("\ufeff"):  # readers drop a byte order mark
         raise LearnedSparseError(f"{path}: the {what} {text!r} is empty or has white space; a TREC run cannot hold it")
 
 
 def _score(text: str, where: str) -> float:
     try:
-        score = float(text) if text.isascii() and "_" not in text else None  # Python also reads 1_000 and other digits
+        score = float(text)
     except ValueError:
-        score = None
-    if score is None:
-        raise LearnedSparseError(f"{where}: the score {text[:60]!r} is not a number")
-    return _finite(score, where)
-
-
-def _finite(score: float, where: str) -> float:
-    if not math.isfinite(score):
-        raise LearnedSparseError(f"{where}: the score {score} is not finite, so it has no rank")
+        score = math.nan
+    if not math.isfinite(score) or "_" in text or not text.isascii():  # Python also reads 1_000 and other digits
+        raise LearnedSparseError(f"{where}: the score {text[:60]!r} is not a finite number")
     return score
-
-
-def _is_integer(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 10

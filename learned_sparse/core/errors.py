@@ -35,7 +35,7 @@ _SOLUTIONS = {
 _KINDS = (
     ("a Lucene index", "segments_*"),
     ("a Lucene index", "*/segments_*"),
-    ("encoded queries", "queries.tsv"),
+    ("encoded queries", "queries.tsv", "manifest.json"),
     ("encoded documents", "manifest.json"),
     ("a checkpoint", "learned_sparse.json"),
     ("a checkpoint", "modules.json"),
@@ -43,7 +43,7 @@ _KINDS = (
     ("a test collection", "qrels/*.tsv*"),
     ("a test collection", "qrels.*.tsv*"),
 )
-"""What a folder is that has a file of this name; the first match decides."""
+"""What a folder is that has files of these names, without an extension if the name has none; the first match decides."""
 SIMILAR_NAME = 0.75
 """Ratio of ``difflib`` from which the name of an option, or of a file beside a missing one, is suggested."""
 MAX_SUGGESTIONS = 5
@@ -94,7 +94,11 @@ def folder_kind(path: Path) -> str:
         return "a file" if path.exists() else ""
     if not any(path.iterdir()):
         return "an empty folder"
-    return next((kind for kind, pattern in _KINDS if next(path.glob(pattern), None)), "")
+
+    def has(name: str) -> bool:
+        return any("." in name or not file.suffix for file in path.glob(name))
+
+    return next((kind for kind, *names in _KINDS if all(map(has, names))), "")
 
 
 def not_found(path: str | Path, what: str = "file", way_out: str = "check the path") -> LearnedSparseError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from learned_sparse.collections import Expansions, Segmentation, load_collection, read_documents
+from learned_sparse.collections import Segmentation, load_collection, predicted_queries, read_documents
 from learned_sparse.core import Document, LearnedSparseError
 from learned_sparse.jsonvector import Manifest
 
@@ -50,5 +50,7 @@ def document_of_segment(manifest: Manifest, id: str) -> str:
 
 def with_predicted_queries(manifest: Manifest, document: Document) -> Document:
     """``document`` with the predicted queries of the file that ``learned_sparse.encode --expanded`` was given."""
-    expanded = manifest.options.get("expanded")
-    return Expansions(Path(expanded)).joined(document, manifest.collection or "documents") if expanded else document
+    if not (expanded := manifest.options.get("expanded")):
+        return document
+    found = (queries for id, queries in predicted_queries(Path(expanded)) if id == document.id)
+    return Document(document.id, document.text, next(found, ""))

@@ -244,7 +244,7 @@ def test_a_changed_file_of_our_checkpoint_is_noticed(ours: Path) -> None:
         ({"quantizers": {"query": None}}, "quantizers: expected one for each"),
         (
             {"quantizers": {"query": None, "document": {"scale": "big"}}},
-            "quantizers: document: scale: expected a number",
+            "quantizers: document: scale: expected a finite number",
         ),
         ({"quantizers": {"query": None, "document": {"scale": -1}}}, "quantizers: document: quantisation factor -1"),
         ({"quantizers": {"query": None, "document": {"scale": 1, "bits": 99}}}, "99 bits"),

@@ -16,7 +16,7 @@ from encoders.training.data.files import ExampleFile, check_known, ids_of
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, TextStores
 from encoders.training.recipe import Negatives, Source
-from learned_sparse.collections import Collection, load_collection, named_split, read_qrels, read_queries
+from learned_sparse.collections import Collection, load_collection, read_qrels, read_queries
 from learned_sparse.core import LearnedSparseError
 
 _logger = logging.getLogger(__name__)
@@ -103,9 +103,9 @@ def _of_file(source: Source, negatives: Negatives, stores: TextStores) -> Loaded
 def _open_collection(source: Source, name: str) -> tuple[Source, Collection]:
     """The collection ``name``, and ``source`` with the split of that collection that the default stands for."""
     collection = load_collection(name)
-    if source.split != Source.split:
+    if source.split != Source.split or source.topics is not None:
         return source, collection
-    return dataclasses.replace(source, split=named_split(name, collection, source.split)), collection
+    return dataclasses.replace(source, split=collection.choose_split(default=source.split)), collection
 
 
 def _topics(source: Source, collection: Collection) -> tuple[dict[str, str], Mapping[str, Mapping[str, int]]]:
