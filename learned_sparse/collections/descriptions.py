@@ -116,7 +116,8 @@ def descriptions() -> dict[str, Path]:
     for folder in (above / "collections", *(Path(parent, _SHARED) for parent in installed)):
         if files := sorted(folder.glob("*.yaml")):
             return dict(sorted((name, file) for file in files for name in _names(file)))
-    raise LearnedSparseError(f"no collections in {above / 'collections'} or {installed[0]}/{_SHARED}; install again")
+    places = f"{above / 'collections'} or {installed[0]}/{_SHARED}"
+    raise LearnedSparseError(f"no collections in {places}; install the package again")
 
 
 def shipped_description(name: str) -> Description:

@@ -43,7 +43,7 @@ _KINDS = (
     ("a test collection", "qrels/*.tsv*"),
     ("a test collection", "qrels.*.tsv*"),
 )
-"""What a folder is that has files of these names, without an extension if the name has none; the first match decides."""
+"""What a folder is, by names of its files; a name without "." matches no extension. The first match decides."""
 SIMILAR_NAME = 0.75
 """Ratio of ``difflib`` from which the name of an option, or of a file beside a missing one, is suggested."""
 MAX_SUGGESTIONS = 5

@@ -63,6 +63,28 @@ def test_an_unknown_split_is_an_error_with_the_nearest_or_all_names(beir: Path) 
         load_collection(beir).split("x")
 
 
+@pytest.mark.parametrize(
+    ("splits", "asked", "chosen"),
+    [
+        ("dev test", (None, None), "test"),
+        ("dev test", ("dev", "test"), "dev"),
+        ("dev test", (None, "dev"), "dev"),
+        ("dev", (None, None), "dev"),
+        ("test", (None, "train"), None),
+    ],
+)
+def test_a_split_is_chosen(splits: str, asked: tuple[str | None, str | None], chosen: str | None, beir: Path) -> None:
+    """Training, whose default is ``train``, never takes another split."""
+    for file in (beir / "qrels").iterdir():
+        if file.stem not in splits.split():
+            file.unlink()
+    if chosen is None:
+        with pytest.raises(LearnedSparseError, match="no split 'train'"):
+            load_collection(beir).choose_split(*asked)
+    else:
+        assert load_collection(beir).choose_split(*asked) == chosen
+
+
 def test_judgements_of_unknown_queries_are_an_error(beir: Path) -> None:
     write(beir / "qrels" / "test.tsv", "q1\td1\t1\nq9\td1\t1\n")
     with pytest.raises(LearnedSparseError, match=r"tiny, split test: 1 judged queries are not among the topics .*'q9'"):
@@ -91,11 +113,21 @@ def test_a_folder_named_like_a_collection_of_the_package(
     assert load_collection("nq", data=here).description.documents == 2_681_468
     monkeypatch.setenv("LEARNED_SPARSE_DATA", str(here))
     assert load_collection("nq").description.documents == 2_681_468
+    assert load_collection("nq").queries("test") == [Query("q1", "first")]  # found below the data folder
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_an_msmarco_passage_folder(tmp_path: Path, suffix: str) -> None:
-    """The files of collectionandqueries.tar.gz and of the Deep Learning tracks."""
+def test_msmarco_folders(tmp_path: Path, suffix: str) -> None:
+    """The files of collectionandqueries.tar.gz, of the documents, and of the Deep Learning tracks."""
+    write(tmp_path / "docs" / f"msmarco-docs.tsv{suffix}", "D1\thttp://x.org\tTitle\tbody\n")
+    write(tmp_path / "docs" / f"msmarco-doctrain-queries.tsv{suffix}", "7\tof train\n")
+    write(tmp_path / "docs" / f"msmarco-doctrain-qrels.tsv{suffix}", "7 0 D1 1\n")
+    write(tmp_path / "docs" / f"2019qrels-docs.txt{suffix}", "5 0 D1 2\n")
+    collection = load_collection(tmp_path / "docs")
+    assert [document.text for document in collection.documents()] == ["http://x.org Title body"]
+    assert (collection.queries("train"), collection.qrels("dl19")) == ([Query("7", "of train")], {"5": {"D1": 2}})
+    with pytest.raises(LearnedSparseError, match=r"Put the file at .*/msmarco-test2019-queries\.tsv"):
+        collection.queries("dl19")
     write(tmp_path / f"collection.tsv{suffix}", "1\tone\n2\ttwo\n")
     for split in ("train", "dev", "dev.small", "eval", "eval.small"):
         write(tmp_path / f"queries.{split}.tsv{suffix}", f"7\tof {split}\n8\tunjudged\n")
@@ -114,28 +146,6 @@ def test_an_msmarco_passage_folder(tmp_path: Path, suffix: str) -> None:
     assert collection.queries("dl20") == [Query("5", "of 2020")]
     assert collection.qrels("dl19") == {"5": {"2": 3}}
     assert collection.split("dl19").measures == ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_an_msmarco_document_folder(tmp_path: Path, suffix: str) -> None:
-    write(tmp_path / f"msmarco-docs.tsv{suffix}", "D1\thttp://x.org\tTitle\tbody\n")
-    for split in ("train", "dev"):
-        write(tmp_path / f"msmarco-doc{split}-queries.tsv{suffix}", f"7\tof {split}\n")
-        write(tmp_path / f"msmarco-doc{split}-qrels.tsv{suffix}", "7 0 D1 1\n")
-    write(tmp_path / f"msmarco-test2019-queries.tsv{suffix}", "5\tgraded\n")
-    write(tmp_path / f"2019qrels-docs.txt{suffix}", "5 0 D1 2\n")
-    collection = load_collection(tmp_path)
-    assert list(collection.splits) == ["dl19", "dev", "train"]
-    assert [document.text for document in collection.documents()] == ["http://x.org Title body"]
-    assert collection.queries("train") == [Query("7", "of train")]
-    assert collection.qrels("dl19") == {"5": {"D1": 2}}
-
-
-def test_judgements_without_topics_are_an_error_that_names_the_file(tmp_path: Path) -> None:
-    write(tmp_path / "collection.tsv", "1\tone\n")
-    write(tmp_path / "2019qrels-pass.txt", "5 Q0 2 3\n")
-    with pytest.raises(LearnedSparseError, match=r"Put the file at .*/msmarco-test2019-queries\.tsv"):
-        load_collection(tmp_path).queries("dl19")
 
 
 def test_a_folder_without_judgements_has_documents_only(beir: Path) -> None:
@@ -185,15 +195,6 @@ def test_an_unknown_name_is_an_error_with_the_nearest_name() -> None:
         load_collection("scifct")
     with pytest.raises(LearnedSparseError, match=r"nowhere\.yaml: no such file"):
         load_collection("nowhere.yaml")
-
-
-def test_files_of_a_named_collection_are_found_below_the_data_folder(
-    beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beir.rename(tmp_path / "scifact")
-    assert load_collection("scifact", data=tmp_path).queries("test") == [Query("q1", "first")]
-    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
-    assert [document.id for document in load_collection("scifact").documents()] == ["d1", "d2"]
 
 
 def test_missing_files_are_an_error_with_every_path_and_the_way_out(tmp_path: Path) -> None:

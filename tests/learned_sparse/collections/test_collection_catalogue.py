@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.collections import load_collection
-from learned_sparse.collections.catalogue import folder_name, missing_downloads, name_of_folder
+from learned_sparse.collections.catalogue import folder_name, name_of_folder
 from learned_sparse.collections.descriptions import MEASURES, descriptions
 from learned_sparse.core import Document, LearnedSparseError, Query, is_name, locked
 from tests.catalogue_data import catalogued
@@ -71,6 +71,7 @@ def data_set(tmp_path: Path, ir_datasets: Any, register: Callable[[Any], str]) -
 
 def test_a_data_set_of_the_catalogue(data_set: str) -> None:
     collection = load_collection(f"ir_datasets:{data_set}")
+    assert collection.choose_split(default="train") == "alone"  # the only split that the name can mean
     assert (collection.name, list(collection.splits)) == ("ir_datasets--learned-sparse-test--alone", ["alone"])
     assert collection.queries("alone") == [Query("q1", "first")]
     reader = collection.documents(on_bad_line="skip")
@@ -159,84 +160,30 @@ splits:
     assert collection.queries("all") == [Query("q1", "first")]
 
 
-def test_a_failing_download_names_the_files_and_where_to_put_them(
-    ir_datasets: Any, register: Callable[[Any], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_failing_download_names_the_page_of_the_data_set(
+    ir_datasets: Any, register: Callable[[Any], str], tmp_path: Path
 ) -> None:
-    """Without a network, ir_datasets reads files that the user downloaded; a message comes before the download."""
-    caplog.set_level("INFO", "learned_sparse")
+    """Without a network, ir_datasets reads files that the user downloaded; one process downloads at a time."""
     util = ir_datasets.util
 
     class Offline(util.BaseDownload):  # type: ignore[misc, name-defined]
-        url = "https://example.org/docs.tsv"
-
         def stream(self) -> Any:
-            with (
-                pytest.raises(LearnedSparseError, match=f"process {os.getpid()}"),
-                locked(util.home_path() / "downloads"),
-            ):
-                pass  # one process downloads at a time
-            assert caplog.messages == [f"ir_datasets:{name}: ir_datasets downloads its docs, 7 bytes"]
+            with pytest.raises(LearnedSparseError, match="wait until it ends"), locked(util.home_path() / "downloads"):
+                pass
             raise ConnectionError("no network")
 
     path = tmp_path / "cache" / "docs.tsv"
-    download = util.Download([Offline()], cache_path=str(path), size_hint=7)
-    docs = ir_datasets.formats.TsvDocs(util.Cache(download, tmp_path / "cache" / "unpacked.tsv"))
-    name = register(ir_datasets.datasets.base.Dataset(docs))
-    (missing,) = missing_downloads(name, "docs", "qrels")
-    assert (missing.url, missing.path, missing.bytes) == (Offline.url, str(path), 7)
+    name = register(
+        ir_datasets.datasets.base.Dataset(ir_datasets.formats.TsvDocs(util.Download([Offline()], cache_path=str(path))))
+    )
     with pytest.raises(LearnedSparseError) as error:
         load_collection(f"ir_datasets:{name}").documents()
     assert (
-        f"ir_datasets:{name}: ir_datasets cannot read its docs (ConnectionError: no network); files to download, or to "
-        f"put in place by hand:\n    {Offline.url}\n      put it at {path}"
+        f"ir_datasets:{name}: ir_datasets cannot read its docs (ConnectionError: no network); "
+        f"https://ir-datasets.com/learned-sparse-test.html#{name} says how to get its files"
     ) in str(error.value)
     write(path, "d1\tone\n")
     assert list(load_collection(f"ir_datasets:{name}").documents()) == [Document("d1", "one")]
-    path.unlink()
-    assert missing_downloads(name, "docs") == []  # the unpacked file is enough
-
-
-@pytest.mark.usefixtures("ir_datasets")
-def test_the_files_of_real_names(tmp_path: Path) -> None:
-    (download,) = missing_downloads("beir/scifact/test", "docs", "queries", "qrels")
-    assert (download.url or "").endswith("/scifact.zip")
-    files = missing_downloads("msmarco-passage/trec-dl-2019/judged", "docs", "queries", "qrels")
-    assert (files[0].bytes, "agree" in (files[0].terms or "")) == (1_057_717_952, True)
-    assert files[1].path is None  # a small file, which is always downloaded
-    (download,) = missing_downloads("wapo/v2", "docs")
-    assert download.url is None
-    assert "The Washington Post collection can be requested here" in (download.instructions or "")
-    (download,) = missing_downloads("car/v1.5", "docs")
-    assert (download.url or "").endswith("/paragraphcorpus-v1.5.tar.xz")
-
-
-@pytest.mark.usefixtures("ir_datasets")
-def test_the_error_without_trec_car_tools_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "trec_car", None)
-    collection = load_collection("trec-car", data=tmp_path)
-    with pytest.raises(LearnedSparseError, match=r"requires trec-car-tools[\s\S]*Put the file at .*corpus\.jsonl"):
-        collection.documents()
-    write(tmp_path / "corpus.jsonl", '{"id": "6f3a", "contents": "Green sea turtles swim."}\n')
-    (tmp_path / "trec-car").symlink_to(tmp_path)
-    assert list(collection.documents()) == [Document("6f3a", "Green sea turtles swim.")]
-
-
-def test_trec_car_is_read_with_trec_car_tools(
-    ir_datasets: Any, register: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Paragraphs are documents; headings are queries, and repeated headings are one query."""
-    heading = types.SimpleNamespace(headingId="Life", heading="Life")
-    page = types.SimpleNamespace(page_id="enwiki:Sea", page_name="Sea", flat_headings_list=lambda: [[heading]] * 2)
-    paragraph = types.SimpleNamespace(para_id="6f3a", get_text=lambda: "Green sea turtles swim. ")
-    reader = types.SimpleNamespace(iter_paragraphs=lambda _: [paragraph], iter_outlines=lambda _: [page])
-    tools = types.SimpleNamespace(read_data=reader)
-    monkeypatch.setattr(ir_datasets.lazy_libs, "trec_car", lambda: tools)
-    car, text = ir_datasets.datasets.car, ir_datasets.util.StringFile
-    qrels = ir_datasets.formats.TrecQrels(text("enwiki:Sea/Life 0 6f3a 1\n"), {})
-    name = register(ir_datasets.datasets.base.Dataset(car.CarDocs(text("")), car.CarQueries(text("")), qrels))
-    collection = load_collection(f"ir_datasets:{name}")
-    assert list(collection.documents()) == [Document("6f3a", "Green sea turtles swim.")]
-    assert collection.queries("alone") == [Query("enwiki:Sea/Life", "Sea Life")]
 
 
 REGISTERED = """

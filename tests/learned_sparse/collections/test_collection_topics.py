@@ -47,12 +47,20 @@ world?
 <narr> Narrative: none
 </top>
 """
-FIRE = """<top lang='en'>
-<num>126</num>
-<title>Swine flu vaccine</title>
-<desc>Indigenous vaccine made in India</desc>
-<narr>Relevant documents ...</narr>
-</top>
+COVID = """<topics task="COVIDSearch" batch="5">
+  <topic number="1">
+    <query>coronavirus origin</query>
+    <question>what is the origin of COVID-19</question>
+  </topic>
+
+  <topic number="2">
+    <query>coronavirus &amp;
+      weather</query>
+  </topic>
+</topics>
+"""
+WEB = """<?xml version="1.0" encoding="UTF-8"?>
+<topics><topic number="51" type="faceted"><title>horse <b>hooves</b></title></topic></topics>
 """
 
 
@@ -90,8 +98,12 @@ def test_classic_trec_topics_with_any_extension(tmp_path: Path, name: str) -> No
     ]
 
 
-def test_topics_with_closing_tags(tmp_path: Path) -> None:
-    assert read_queries(write(tmp_path / "t.xml", FIRE)) == [Query("126", "Swine flu vaccine")]
+@pytest.mark.parametrize("name", ["topics-rnd5.xml", "topics.txt.gz"])
+def test_xml_topics_with_any_extension(tmp_path: Path, name: str) -> None:
+    """TREC-COVID's ``<query>``, and a ``<title>``."""
+    expected = [Query("1", "coronavirus origin"), Query("2", "coronavirus & weather")]
+    assert read_queries(write(tmp_path / name, COVID)) == expected
+    assert read_queries(write(tmp_path / name, WEB)) == [Query("51", "horse hooves")]
 
 
 def test_the_id_of_a_trec_car_topic_is_its_text(tmp_path: Path) -> None:
@@ -109,7 +121,7 @@ def test_the_id_of_a_trec_car_topic_is_its_text(tmp_path: Path) -> None:
         ("t.jsonl", '{"id": "1", "text": ""}\n'),
         ("t.json", '{"1": ""}\n'),
         ("t.trec", "<top>\n<num> 1\n<title>\n</top>\n"),
-        ("t.xml", "<top><num>1</num><title></title></top>\n"),
+        ("t.xml", "<top lang='en'>\n<num>1</num>\n<title></title><desc>no query</desc></top>\n"),
     ],
 )
 def test_a_query_without_text_is_kept(tmp_path: Path, name: str, text: str) -> None:
@@ -119,12 +131,16 @@ def test_a_query_without_text_is_kept(tmp_path: Path, name: str, text: str) -> N
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("t.xml", "<topics>\n<topic number='1'>\n</topics>", ":1: malformed XML (mismatched tag: line 3"),
+        ("t.xml", "<topics><topic number='1'><text>a</text></topic></topics>", ":1: topic '1' has neither <query> nor"),
+        ("t.xml", "<topics><topic><title>a</title></topic></topics>", ":1: missing id"),
+        ("t.xml", "<topics></topics>", ": no queries"),
         ("t.tsv", "1\tone\n2 two\n", ":2: 1 columns; expected an id, a tab and the query's text"),
         ("t.tsv", "1\tone\ttwo\n", ":1: 3 columns"),
         ("t.tsv", "1\tone\n1\ttwo\n", ":2: query '1' was given before"),
         ("t.tsv", "\tone\n", ":1: missing id"),
         ("t.tsv", "a b\tone\n", ":1: unusable id"),
-        ("t.tsv", b"1\tone\n2\tcaf\xe9\n", ":2: not UTF-8 (byte 0xe9 at column 6)"),
+        ("t.tsv", b"1\tone\n2\tcaf\xe9\n", ":2: not UTF-8 (byte 0xe9 at column 6; convert"),
         ("t.tsv", "", ": no queries"),
         ("t.jsonl", '{"id": "1", "text": "one"}\n{"id": "2"\n', ":2: malformed JSON"),
         ("t.jsonl", '{"text": "one"}\n', ":1: missing id"),
@@ -132,12 +148,16 @@ def test_a_query_without_text_is_kept(tmp_path: Path, name: str, text: str) -> N
         (
             "t.jsonl",
             '["1", "one"]\n',
-            ":1: malformed JSON (expected an object, got list; each line must be one object: jq -c '.[]' FILE",
+            ":1: malformed JSON (expected an object, got list; each line must be one object, jq -c '.[]' FILE",
         ),
         ("t.json", '{"1": {"description": "one"}}', ":1: query '1': no text under the keys"),
         ("t.trec", "<top>\n<title> one\n</top>\n", ":1: the topic has no <num>"),
         ("t.trec", "<top>\n<num> 1\n</top>\n", ":1: the topic has no <title>"),
-        ("t.trec", "<top>\n<num> 1\n<title> one\n</top>\n<top>\n<num> 2\n", ":5: <top> without </top>"),
+        (
+            "t.trec",
+            "<top>\n<num> 1\n<title> one\n</top>\n<top>\n<num> 2\n",
+            ":5: <top> and </top> do not alternate; is a line missing, or the file cut off?",
+        ),
         ("t.md", "1\tone\n", ": unknown kind of topics; expected .tsv, .txt, .jsonl, .json"),
     ],
 )

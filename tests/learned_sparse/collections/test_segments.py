@@ -19,9 +19,7 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import parse_arguments
-from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Manifest, read_vectors
-from learned_sparse.search.searching import MaxP
 from tests.fake_encoder import FakeEncoder
 
 FACTOR = ["--quantization-factor", "100"]
@@ -101,12 +99,6 @@ def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: P
     assert dict(read_vectors(tmp_path / "s0")) | dict(read_vectors(tmp_path / "s1")) == impacts
 
 
-def test_an_index_of_sums_is_searched_by_document(tmp_path: Path) -> None:
-    for which, found in (("sum", False), ("all", True)):
-        manifest = encode(tmp_path, "--segment-length", "2", "--segments", which, output=which)
-        assert (MaxP.from_note(IndexNote("impact", (manifest,), {})) is not None) is found
-
-
 def test_shards_of_segments_add_up_to_all_segments(tmp_path: Path) -> None:
     cut = ["--segment-length", "2", "--segment-overlap", "1", "--part-size", "2"]
     encode(tmp_path, *cut)
@@ -138,12 +130,6 @@ def test_segments_above_the_maximum_length_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="give at most 10, or a larger --max-length"):
         encode(tmp_path, "--segment-length", "11")
     assert encode(tmp_path, "--segment-length", "10").counts.written == 3
-
-
-def test_an_encoder_without_word_positions_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(_WordEncoder, "word_spans")
-    with pytest.raises(LearnedSparseError, match="does not report word positions"):
-        encode(tmp_path, "--segment-length", "2")
 
 
 @pytest.mark.parametrize(
@@ -201,10 +187,6 @@ def test_every_chunk_of_documents_is_split(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_segment_has_the_expanded_text_of_its_document() -> None:
     segments_of_document = list(cut([Document("d1", "w1 w2", "more")]))
     assert segments_of_document == [Document("d1#0", "w1", "more"), Document("d1#1", "w2", "more")]
-
-
-def test_a_text_without_words_is_one_segment() -> None:
-    assert list(cut([Document("d1", " "), Document("d2", "w1")])) == [Document("d1#0", " "), Document("d2#0", "w1")]
 
 
 def test_skipped_lines_are_counted_with_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

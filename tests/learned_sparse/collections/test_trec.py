@@ -50,7 +50,7 @@ def test_every_format_of_judgements_gives_the_same(tmp_path: Path, text: str) ->
         ("q1 d1 1.5\n", ":1: the grade '1.5' is not an integer"),
         ("q1 0 d1 1\nquery-id corpus-id score\n", ":2: the grade 'score'"),
         ("q1 0 d1 1\nq1 0 d1 2\n", ":2: query 'q1', document 'd1' was judged 1 before, 2 here"),
-        (b"q1 0 d1 1\nq1 0 \xe9 1\n", ":2: not UTF-8 (byte 0xe9 at column 6)"),
+        (b"q1 0 d1 1\nq1 0 \xe9 1\n", ":2: not UTF-8 (byte 0xe9 at column 6; convert"),
         ("", ": no judgements"),
         ("query-id\tcorpus-id\tscore\n", ": no judgements"),
     ],
@@ -77,8 +77,8 @@ def test_a_run_is_ordered_by_its_scores_not_by_its_ranks(tmp_path: Path) -> None
     ("text", "message"),
     [
         ("q1\td1\t1\n", ":1: 3 columns; expected query, Q0, document, rank, score, tag"),
-        ("q1 Q0 d1 1 high t\n", ":1: the score 'high' is not a number"),
-        ("q1 Q0 d1 1 nan t\n", ":1: the score nan is not finite"),
+        ("q1 Q0 d1 1 high t\n", ":1: the score 'high' is not a finite number"),
+        ("q1 Q0 d1 1 nan t\n", ":1: the score 'nan' is not a finite number"),
         ("q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n", ":2: document 'd1' appears twice for query 'q1'"),
     ],
 )
@@ -87,12 +87,6 @@ def test_bad_runs_name_file_line_and_reason(tmp_path: Path, text: str, message: 
     with pytest.raises(LearnedSparseError) as error:
         read_run(path)
     assert f"{path}{message}" in str(error.value)
-
-
-def test_an_empty_run_is_valid(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", {"q1": []})
-    assert (tmp_path / "run").read_bytes() == b""
-    assert read_run(tmp_path / "run") == {}
 
 
 HITS = {"q2": [("d1", 1.0)], "q1": [("d2", 0.5000001), ("d1", 0.5), ("d3", 7.25), ("d0", -1e-9), ("d4", 0.0)]}
@@ -128,7 +122,7 @@ def test_a_run_in_the_three_columns_of_msmarco(tmp_path: Path) -> None:
         ({"q1": [("", 1.0), ("a b", 0.5)]}, "t", "the document id '' is empty"),
         ({"q1": [("d\t1", 1.0)]}, "t", "the document id"),
         ({"q1": [("d1", 1.0)]}, "my tag", "the tag 'my tag'"),
-        ({"q1": [("d1", float("inf"))]}, "t", "the score inf is not finite"),
+        ({"q1": [("d1", float("inf"))]}, "t", "a score of query 'q1' is not finite"),
         ({"q1": [("d1", 1.0), ("d1", 0.5)]}, "t", "document 'd1' is given twice"),
     ],
 )
