@@ -81,7 +81,8 @@ def slow_text(line: bytes) -> str | None:
 
 
 def first(content: dict[str, Any], keys: str) -> Any:
-    return next((content[key] for key in keys.split() if content.get(key) is not None), None)
+    values = [content[key] for key in keys.split() if content.get(key) is not None]
+    return next((value for value in values if value not in ("", [])), values[-1] if values else None)
 
 
 def slow_json_document(_: int, line: bytes) -> Any:

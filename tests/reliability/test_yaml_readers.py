@@ -89,39 +89,19 @@ def test_mutated_files_are_read_or_refused_in_one_line(name: str, tmp_path_facto
     )
 
 
-BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
 NASTY = {
-    b"": "expected a mapping of settings, got nothing",
-    b"# nothing\n": "got nothing",
-    b"- a\n- b\n": "got list",
+    b"": "expected a mapping of settings, got None",
+    b"- a\n- b\n": r"expected a mapping of settings, got \['a', 'b'\]",
     b"a: 1\na: 2\n": "2: not readable as YAML: the key 'a' is given twice; keep one",
     b"a: {b: 1, c: {d: 1, d: 2}}\nx: 1\n": "1: .*the key 'd' is given twice",
-    b"x: 1\nno: 2\n": "2: .*the key no is not text for YAML; put it in quotes",
-    b"x: 1\n2020: 2\n": "2: .*the key 2020 is not text",
-    b"x: 1\n? [a]\n: 2\n": "2: .*the key a list or mapping is not text",
-    b"x: 1\ny: 010\n": "2: .*010 is an octal or sexagesimal number",
-    b"x: 1\ny: 12:30\n": "2: .*12:30 is an octal or sexagesimal number",
-    b"x: 1\ny: 190:20:30.15\n": "2: .*190:20:30.15 is not a finite decimal number",
-    b"x: 1\ny: .nan\n": "2: .*.nan is not a finite decimal number",
-    b"x: 1\ny: -.inf\n": "2: .*not a finite",
-    b"x: 1\ny: 1.0e+400\n": "2: .*not a finite",
-    b"x: 1\ny: " + b"9" * 5_000: "2: .*more than 64 bits",
-    b"x: 1\ny: 0x" + b"f" * 17: "2: .*more than 64 bits",
-    b"x: 1\ny: !!python/object/apply:os.system ['touch ran']\n": "2: .*the tag .*os.system is not read; write a plain",
-    b"x: 1\ny: !!binary aGVsbG8=\n": "2: .*the tag .*binary is not read",
+    b"x: 1\n? [a]\n: 2\n": "2: .*unhashable key",
+    b"x: 1\ny: !!python/object/apply:os.system ['touch ran']\n": "2: .*could not determine a constructor",
     b"x: 1\n--- \ny: 1\n": "2: .*but found another document",
     b"x: 1\n\ty: 1\n": "2: not readable as YAML",
-    b"x: \xff\n": "not UTF-8 at byte 3",
-    b"x: 1\ny: a\x00b\n": "2: .*character .* is not allowed",
-    b'x: 1\ny: "a\\0b"\n': "2: .*control character",
-    b'x: 1\ny: "\\ud800"\n': "2: .*half a character",
-    b"x: &x [*x]\ny: 1\n": r"1: .*the alias \*x stands for no finished value",
-    b"x: 1\ny: *nowhere\n": r"2: .*the alias \*nowhere stands for no finished value",
-    BOMB.encode(): "more than 20,000 values",
-    b"x: 1\ny: " + b"[" * 100_000: "2: .*more than 64 levels",
-    b"x: " + b"a" * 10_000_000: "more than 262,144 bytes; this is no file of settings",
+    b"x: \xff\n": "cannot be read .*byte 0xff in position 3",
+    b"x: 1\ny: a\x00b\n": "special characters are not allowed",
+    b"x: 1\ny: *nowhere\n": "2: .*found undefined alias 'nowhere'",
+    b"x: 1\ny: " + b"[" * 100_000: "recursion",
 }  # fmt: skip
 
 
@@ -140,22 +120,18 @@ def test_nasty_files(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_values_that_are_read_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     path.write_bytes(
-        '\ufeffdate: 2026-01-01\r\nyes_or_no: [no, on]\r\nhex: 0x10\r\nhalf: 5.0e-1\r\nline: "a\\u2028b"\r\n'.encode()
-        + b"shared: &s {a: 1}\r\nagain: {<<: *s, b: 2}\r\n"
+        "\ufeffdate: 2026-01-01\r\nyes_or_no: [no, on, true]\r\nnumbers: [010, 12:30, 0x10, .nan]\r\n2020: a\r\n".encode()
+        + b"half: [5.0e-1, 5e-1, .5]\r\nnothing: [null, ~]\r\nshared: &s {a: 1}\r\nagain: {<<: *s, a: 2}\r\n"
     )
     assert read_yaml(path) == {
-        "date": "2026-01-01", "yes_or_no": [False, True], "hex": 16, "half": 0.5, "line": "a\u2028b",
-        "shared": {"a": 1}, "again": {"a": 1, "b": 2},
+        "date": "2026-01-01", "yes_or_no": ["no", "on", True], "numbers": ["010", "12:30", "0x10", ".nan"],
+        "2020": "a", "half": [0.5] * 3, "nothing": [None, None], "shared": {"a": 1}, "again": {"a": 2},
     }  # fmt: skip
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
-    for path, reason in (
-        (tmp_path, "a folder; name a .yaml file"),
-        (Path("a\0b.yaml"), "cannot be read .*null"),
-        (tmp_path / ("x" * 300), "cannot be read .*too long"),
-    ):
-        with pytest.raises(LearnedSparseError, match=reason):
+def test_a_path_that_is_not_a_file(tmp_path: Path) -> None:
+    for path, reason in ((tmp_path, "directory"), (Path("a\0b.yaml"), "null"), (tmp_path / ("x" * 300), "too long")):
+        with pytest.raises(LearnedSparseError, match=f"cannot be read .*{reason}"):
             read_yaml(path)
 
 
@@ -176,8 +152,8 @@ RECIPE = "base: demo-splade\n"
         ({"a": RECIPE + "stage: 3\n"}, "stage: expected a mapping"),
         ({"a": RECIPE + "stages: {x: 1}\n"}, "stages: expected list"),
         ({"a": RECIPE + "seed: 1.5\n"}, "seed: expected int, got 1.5"),
-        ({"a": RECIPE + "idf_bias: nan\n"}, "idf_bias: nan is not a finite number"),
-        ({"a": RECIPE + "idf_bias: 1e400\n"}, "idf_bias: inf is not a finite number"),
+        ({"a": RECIPE + "idf_bias: nan\n"}, "idf_bias: expected a finite number, got 'nan'"),
+        ({"a": RECIPE + "idf_bias: 1e400\n"}, "idf_bias: expected a finite number, got inf"),
     ],
 )
 def test_recipes_and_their_bases(files: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -202,8 +178,8 @@ def test_names_of_recipes_stay_in_their_folder() -> None:
 
 
 def test_changes_on_the_command_line_are_as_strict() -> None:
-    assert parse_changes(["since=2026-01-01", "k=07x"]) == {"since": "2026-01-01", "k": "07x"}
-    for word in ("k=007", "k=.nan", "k=1e999x: [", "k={a: 1, a: 2}", "k=!!python/name:os.system", "k=*x"):
+    assert parse_changes(["since=2026-01-01", "k=07"]) == {"since": "2026-01-01", "k": "07"}
+    for word in ("k=x: [", "k={a: 1, a: 2}", "k=!!python/name:os.system", "k=*x"):
         with pytest.raises(LearnedSparseError, match=r"^--set k=.*: not readable as YAML"):
             parse_changes([word])
     with pytest.raises(LearnedSparseError, match=r"'²' is not an index"):

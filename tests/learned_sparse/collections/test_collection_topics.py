@@ -156,7 +156,7 @@ def test_a_query_without_text_is_kept(tmp_path: Path, name: str, text: str) -> N
         (
             "t.trec",
             "<top>\n<num> 1\n<title> one\n</top>\n<top>\n<num> 2\n",
-            ":5: <top> and </top> do not alternate; is a line missing, or the file cut off?",
+            ":5: <top> and </top> do not alternate",
         ),
         ("t.md", "1\tone\n", ": unknown kind of topics; expected .tsv, .txt, .jsonl, .json"),
     ],

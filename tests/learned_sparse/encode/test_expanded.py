@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,70 +118,65 @@ def test_a_pair_contains_the_separator_once(text: str, expanded: str) -> None:
 
 
 LINES = {
-    "queries.jsonl": '\ufeff{"id": "d2", "predicted_queries": ["lift", "drag"]}\n'
-    '{"id": "d1", "expanded": "itchy skin"}\n',
-    "queries.tsv": "d1\titchy\nd1\tskin\n\nd2\tlift\tdrag\n",
-    "queries.txt": "d2\tlift drag\r\nother\tunused\nd1\titchy skin\r\n",
+    "queries.jsonl": '\ufeff{"id": "d1", "expanded": "itchy skin"}\n'
+    '{"id": "d2", "predicted_queries": ["lift", "drag"]}\n{"id": "d3", "predicted_queries": []}\n',
+    "queries.tsv": "d1\titchy\nd1\tskin\n\nd2\tlift\tdrag\nd3\t\n",
+    "queries.txt.gz": "d0\tnot in the collection\nd1\titchy skin\r\nd2\tlift drag\r\nother\tunused\nd3\t\n",
+    "folder/2.jsonl": '{"id": "d2", "expanded": "lift drag"}\n{"id": "d3", "expanded": ""}\n',
 }
 
 
+def save(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
 @pytest.mark.parametrize("name", LINES)
-def test_predicted_queries_of_a_file_are_joined_by_id_in_any_order(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_predicted_queries_of_a_file_are_read_in_the_order_of_the_documents(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = [{"id": document["id"], "text": document["text"]} for document in DOCUMENTS]
     (tmp_path / "corpus.jsonl").write_text("".join(f"{json.dumps(document)}\n" for document in plain))
-    file = tmp_path / name
-    file.write_text(LINES[name], encoding="utf-8", newline="")
-    encoded, manifest = encode(tmp_path, monkeypatch, True, "--bits", "8", "--expanded", str(file))
+    path = file = tmp_path / name
+    save(file, LINES[name])
+    if path.parent != tmp_path:
+        path = file.parent
+        save(path / "1.tsv", "d1\titchy\nd1\tskin\n")
+    encoded, manifest = encode(tmp_path, monkeypatch, True, "--bits", "8", "--expanded", str(path))
     assert encoded == [f"hives{EXPANDED}itchy skin", f"wing{EXPANDED}lift drag", "rash"]
     assert manifest.counts.expanded == 2
-    assert manifest.options["expanded"] == str(file)
+    assert manifest.options["expanded"] == str(path)
     assert manifest.input[-1] == {"expanded": str(file), "bytes": file.stat().st_size}
-    unused = 1 if name == "queries.txt" else 0
-    source = tmp_path / "corpus.jsonl"
-    message = (
-        f"{file}: predicted queries of 2 documents of {source}; 1 documents have none, {unused} ids are of no document"
-    )
-    assert message in caplog.messages
-
-
-def test_a_folder_of_predicted_queries_is_read_whole(tmp_path: Path) -> None:
-    (tmp_path / "queries").mkdir()
-    for number in range(3):
-        lines = "".join(f"d{3 * number + row}\tquery {number} {row}\n" for row in range(3))
-        (tmp_path / "queries" / f"{number}.tsv").write_text(lines)
-    (tmp_path / "corpus.tsv").write_text("".join(f"d{row}\ttext\n" for row in reversed(range(9))))
-    documents = list(read_documents(tmp_path / "corpus.tsv", expanded=tmp_path / "queries"))
-    assert [document.expanded for document in documents] == [
-        f"query {row // 3} {row % 3}" for row in reversed(range(9))
-    ]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "message", "read"),
     [
-        ("e.tsv", "d1\ta\nd2\tb\nd1\tc\n", "'d1' has predicted queries in two places"),
-        (
-            "e.jsonl",
-            '{"id": "d1", "expanded": "a"}\n{"id": "d1", "expanded": "b"}\n',
-            "'d1' has predicted queries in two",
-        ),
-        ("e.tsv", "d1\ta\nd2\n", r"e.tsv:2: too few columns \(expected an id, a tab and predicted queries"),
-        ("e.jsonl", '{"id": "d1", "text": "a"}\n', r"e.jsonl:1: no predicted queries"),
-        ("e.tsv", "x\ta\n", "no id is that of a document of .*; is it of another collection"),
-        ("e.csv", "d1,a\n", "predicted queries are read from .jsonl, .json, .tsv, .txt"),
-        ("e.tsv", "d2\ta\n", "corpus.jsonl:2: the document has other expanded text of its own; leave .* out"),
+        ("e.tsv", "d3\ta\nd4\tb\nd3\tc\n", "e.tsv: the predicted queries of 'd3' come too late; put all queries", 2),
+        ("e.tsv", "d4\ta\nd3\tb\n", "e.tsv: no predicted queries of document 'd4' .*corpus.tsv:2.* in the order of", 1),
+        ("e.tsv", "x\ta\n", "e.tsv: no predicted queries of document 'd3' .*give a file of this collection", 0),
+        ("e.tsv", "d3\ta\nd4\n", r"e.tsv:2: too few columns \(expected an id, a tab and predicted queries", 0),
+        ("e.jsonl", '{"id": "d3", "text": "a"}\n', r"e.jsonl:1: no predicted queries", 0),
+        ("e.csv", "d3,a\n", "e.csv: unknown kind of file; documents are read from .jsonl, .json, .tsv, .txt", 0),
     ],
 )
-def test_files_of_predicted_queries_that_cannot_be_joined(
-    name: str, content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_file_of_predicted_queries_is_noticed_at_the_first_document_without_any(
+    name: str, content: str, message: str, read: int, tmp_path: Path
 ) -> None:
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    documents = [DOCUMENTS[2], {"id": "d2", "text": "wing", **({"expanded": "x"} if content == "d2\ta\n" else {})}]
-    (tmp_path / "corpus.jsonl").write_text("".join(f"{json.dumps(document)}\n" for document in documents))
+    save(tmp_path / name, content)
+    save(tmp_path / "corpus.tsv", "d3\trash\nd4\twing\n")
+    documents = read_documents(tmp_path / "corpus.tsv", expanded=tmp_path / name)
+    found = []
     with pytest.raises(LearnedSparseError, match=message):
-        encode(tmp_path, monkeypatch, True, "--expanded", str(tmp_path / name))
+        found.extend(document.id for document in documents)
+    assert documents.read == read
+
+
+def test_documents_with_predicted_queries_of_their_own_take_none_from_a_file(tmp_path: Path) -> None:
+    save(tmp_path / "corpus.jsonl", json.dumps(DOCUMENTS[0]))
+    save(tmp_path / "e.tsv", "d1\ta\n")
+    with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:1: the document has expanded text of its own; omit"):
+        list(read_documents(tmp_path / "corpus.jsonl", expanded=tmp_path / "e.tsv"))
 
 
 def test_expanded_text_that_nothing_reads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
