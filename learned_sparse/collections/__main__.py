@@ -15,13 +15,10 @@ import yaml
 from learned_sparse.collections import catalogue
 from learned_sparse.collections.collection import DATA_VARIABLE, Collection, candidates, data_root, load_collection
 from learned_sparse.collections.descriptions import Source, collection_folders, descriptions
-from learned_sparse.core import CommandParser, LearnedSparseError, home, run_main
+from learned_sparse.core import CommandParser, LearnedSparseError, run_main
 
 EPILOG = """\
-Files that are missing are downloaded at first use: by ir_datasets into IR_DATASETS_HOME (default .ir_datasets in your
-home folder), and by Pyserini the topics and judgements registered there. Without a network, put files where the page
-about one collection says.
-
+Missing files are downloaded at first use by ir_datasets (IR_DATASETS_HOME, default ~/.ir_datasets) or by Pyserini.
 examples:
   python -m learned_sparse.collections                              all that come with the package
   python -m learned_sparse.collections scifact                      everything about one, and how to get it
@@ -99,7 +96,6 @@ def _overview(data: Path) -> dict[str, Any]:
     described = {Path(file).parent for one in collections for source in _sources(one) for file in source["files"]}
     return {
         "data": str(data),
-        "home": str(home()),
         "collections": collections,
         "folders": [str(folder) for folder in collection_folders(data) if folder not in described],
     }
@@ -127,7 +123,6 @@ def _table(overview: dict[str, Any]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     data = overview["data"]
     yield f"\nFiles are read from {data}{'' if Path(data).is_dir() else ', which does not exist'}."
-    yield f"Vectors, indexes and runs are in {overview['home']}."
     if overview["folders"]:
         yield "\nOther collections in that folder; use --collection FOLDER:"
         yield from (f"  {folder}" for folder in overview["folders"])

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
-from learned_sparse.collections.documents import DocumentReader, OnBadLine, Record, checked
+from learned_sparse.collections.documents import DocumentReader, OnBadLine, checked
 from learned_sparse.collections.trec import Qrels
 from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, locked, without_mark
 
@@ -82,7 +82,8 @@ def documents(name: str, on_bad_line: OnBadLine = "error") -> DocumentReader:
     source = f"{CATALOGUE}{name}"
     rows = _fetch(name, "docs")
     rows = chain(list(islice(rows, 1)), rows)
-    records: Iterator[Record] = ((f"{source}, document {i}", _document, row) for i, row in enumerate(rows, start=1))
+    found = (Document(row.doc_id, row.default_text().strip()) for row in rows)
+    records = ((f"{source}, document {number}", checked, document) for number, document in enumerate(found, start=1))
     return DocumentReader(records, source=source, on_bad_line=on_bad_line)
 
 
@@ -143,10 +144,6 @@ def _fetch(name: str, kind: str) -> Iterator[Any]:
         raise LearnedSparseError(
             f"{CATALOGUE}{name}: ir_datasets cannot read its {kind} ({cause}); {page(name)} says how to get its files"
         ) from error
-
-
-def _document(row: Any) -> Document:
-    return checked(Document(row.doc_id, row.default_text().strip()))
 
 
 def _whole(name: str) -> str:

@@ -31,6 +31,10 @@ MAX_COUNTED_BYTES = 2**32
 """Size of files up to which their lines are counted for a progress bar."""
 
 T = TypeVar("T")
+Read = Callable[[Path], T]
+"""Reads a file."""
+Fetch = Callable[[str], T]
+"""Fetches by name, from ir_datasets or Pyserini."""
 _YAML = {".yaml", ".yml"}
 
 
@@ -86,7 +90,6 @@ class Collection:
             f"{self.name}'s documents",
             lambda path: read_documents(path, on_bad_line=on_bad_line),
             lambda name: catalogue.documents(name, on_bad_line),
-            None,
         )
         return reader.expanded_by(expanded or self.expanded)
 
@@ -233,29 +236,22 @@ def _registered_queries(name: str) -> list[Query]:
 
 
 def _open(
-    source: Source,
-    root: Path,
-    what: str,
-    from_file: Callable[[Path], T],
-    from_catalogue: Callable[[str], T],
-    from_pyserini: Callable[[str], T] | None,
+    source: Source, root: Path, what: str, read: Read[T], fetch: Fetch[T], registered: Fetch[T] | None = None
 ) -> T:
     """Read ``source`` from the first place that has it; an error names all places. ``what`` opens the error."""
-    path = local_file(source, root)
-    if path:
-        return from_file(path)
+    if path := local_file(source, root):
+        return read(path)
     failures = [f"{path}: no such file" for path in candidates(source, root)]
-    for name, fetch in ((source.ir_datasets, from_catalogue), (source.registered, from_pyserini)):
-        if name and fetch:
+    for name, from_name in ((source.ir_datasets, fetch), (source.registered, registered)):
+        if name and from_name:
             try:
-                return fetch(name)
+                return from_name(name)
             except LearnedSparseError as error:
                 failures.append(str(error))
-    way_out = ""
     if source.files:
         file = source.files[0]
-        way_out = f"\nPut the file at {root / file}, or set {DATA_VARIABLE} to the folder that has it as {file}"
-    raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(failures) + way_out)
+        failures[-1] += f"\nPut the file at {root / file}, or set {DATA_VARIABLE} to the folder that has it as {file}"
+    raise LearnedSparseError(f"{what}: not found. Looked for:\n  " + "\n  ".join(failures))
 
 
 def _exists(path: Path) -> bool:

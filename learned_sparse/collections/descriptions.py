@@ -209,18 +209,13 @@ def _beir(folder: Path) -> Description:
     It is off elsewhere: outside BEIR's own data sets, equal ids of a query and a document are a coincidence.
     """
     path = folder.resolve()
-    known = {path.name, f"{path.parent.name}-{path.name}"} & descriptions().keys()  # cqadupstack/android
-    splits_of = [shipped_description(name).splits for name in known]
-    own = {name for shipped in splits_of for name, split in shipped.items() if split.remove_query}
-    topics = Source(files=("queries.jsonl",))
+    shipped = {path.name, f"{path.parent.name}-{path.name}"} & descriptions().keys()  # cqadupstack/android
+    known = {name: split for one in shipped for name, split in shipped_description(one).splits.items()}
     matches = (re.fullmatch(r"([^.].*)\.tsv(\.gz)?", file.name) for file in folder.glob("qrels/*"))
-    names = sorted({match[1] for match in matches if match})
-    splits = {
-        name: Split(
-            topics=topics, qrels=Source(files=(f"qrels/{name}.tsv",)), measures=MEASURES, remove_query=name in own
-        )
-        for name in names
-    }
+    splits = {}
+    for name in sorted({match[1] for match in matches if match}):
+        remove_query = name in known and known[name].remove_query
+        splits[name] = _split("queries.jsonl", f"qrels/{name}.tsv", MEASURES, remove_query=remove_query)
     return _of_folder(folder, "corpus.jsonl", splits)
 
 
@@ -230,16 +225,17 @@ def _msmarco(folder: Path, corpus: str) -> Description:
         for pattern, topics in _MSMARCO_PAIRS:
             match = re.fullmatch(pattern, file)
             if match and _exists(folder, topics.format(match["split"])):
-                splits[match["split"]] = _pair(topics.format(match["split"]), file, MSMARCO_MEASURES)
+                splits[match["split"]] = _split(topics.format(match["split"]), file, MSMARCO_MEASURES)
         match = _DEEP_LEARNING.fullmatch(file)
         if match:
             topics = f"msmarco-test20{match['year']}-queries.tsv"
-            splits[f"dl{match['year']}"] = _pair(topics, file, DEEP_LEARNING_MEASURES)
+            splits[f"dl{match['year']}"] = _split(topics, file, DEEP_LEARNING_MEASURES)
     return _of_folder(folder, corpus, splits)
 
 
-def _pair(topics: str, qrels: str, measures: tuple[str, ...]) -> Split:
-    return Split(topics=Source(files=(topics,)), qrels=Source(files=(qrels,)), measures=measures)
+def _split(topics: str, qrels: str, measures: tuple[str, ...], *, remove_query: bool = False) -> Split:
+    sources = Source(files=(topics,)), Source(files=(qrels,))
+    return Split(topics=sources[0], qrels=sources[1], measures=measures, remove_query=remove_query)
 
 
 def _of_folder(folder: Path, corpus: str, splits: dict[str, Split]) -> Description:

@@ -57,12 +57,8 @@ class DocumentReader(Iterator[Document]):
         """Documents returned so far."""
         self.empty = 0
         """Documents returned so far that have neither text nor expansion."""
-        self.first_empty = ""
-        """Location of the first of them."""
         self.skipped: dict[str, int] = {}
         """Number of lines left out so far, by reason."""
-        self.first_skipped: dict[str, str] = {}
-        """Location and description of the first line left out, by reason."""
         self._on_bad_line = on_bad_line
         self._predicted: Iterator[tuple[str, str]] | None = None
         self._documents = self._checked(records)
@@ -85,13 +81,9 @@ class DocumentReader(Iterator[Document]):
         return self
 
     def summary(self) -> str:
-        """One line: ``11 documents read, 1 without text (first c.tsv:3), 2 lines skipped (duplicate id: 2, ...)``."""
-        reasons = (f"{reason}: {count}, first {self.first_skipped[reason]}" for reason, count in self.skipped.items())
-        skipped = (
-            f", {counted(sum(self.skipped.values()), 'line')} skipped ({'; '.join(reasons)})" if self.skipped else ""
-        )
-        empty = f", {self.empty} without text (first {self.first_empty})" if self.empty else ""
-        return f"{counted(self.read, 'document')} read{empty}{skipped}"
+        """One line: ``11 documents read, 1 without text, 2 skipped: duplicate id``."""
+        skipped = "".join(f", {count} skipped: {reason}" for reason, count in self.skipped.items())
+        return f"{counted(self.read, 'document')} read{f', {self.empty} without text' if self.empty else ''}{skipped}"
 
     def __next__(self) -> Document:
         document = next(self._documents)
@@ -109,15 +101,17 @@ class DocumentReader(Iterator[Document]):
             except BadLineError as error:
                 if self._on_bad_line == "error":
                     raise LearnedSparseError(f"{where}: {error}; skip such lines with --on-bad-line skip") from error
-                self.first_skipped.setdefault(error.reason, f"{where}: {error}")
+                if error.reason not in self.skipped:
+                    _log.warning("%s: %s; the first line that is skipped for this reason", where, error)
                 self.skipped[error.reason] = self.skipped.get(error.reason, 0) + 1
                 continue
             if self._predicted is not None:
                 document = self._expanded(document, where, digests)
             digests.add(digest)
             if not document.with_expanded.strip():
+                if not self.empty:
+                    _log.warning("%s: the first document without text", where)
                 self.empty += 1
-                self.first_empty = self.first_empty or where
             yield document
         if not digests:
             raise LearnedSparseError(f"{self.source}: no documents; {self.summary()}")

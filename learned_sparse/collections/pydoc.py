@@ -10,14 +10,13 @@ import re
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError, atomic_write, home, new_folder
+from learned_sparse.core import LearnedSparseError, home, new_folder
 
 SPLITS = ("train", "dev", "test")
 MIN_QUERY_WORDS = 3
@@ -136,26 +135,20 @@ def _definitions(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 def _write_folder(folder: Path, texts: Mapping[str, str]) -> None:
     items = known_items(texts)
     with new_folder(folder, wait=True) as temporary:  # the folder of another process has the same bytes
-        _write(temporary / "corpus.jsonl", _corpus(items))
-        _write(temporary / "queries.jsonl", (_json({"_id": name, "text": query}) for name, (query, _) in items.items()))
+        (temporary / "qrels").mkdir()
+        (temporary / "corpus.jsonl").write_bytes(b"".join(_corpus(items)))
+        queries = (orjson.dumps({"_id": name, "text": query}) + b"\n" for name, (query, _) in items.items())
+        (temporary / "queries.jsonl").write_bytes(b"".join(queries))
         for split in SPLITS:
-            judgements = (f"{name}\t{name}\t1\n".encode() for name in items if split_of(name) == split)
-            _write(temporary / "qrels" / f"{split}.tsv", (b"query-id\tcorpus-id\tscore\n", *judgements))
+            judgements = (f"{name}\t{name}\t1\n" for name in items if split_of(name) == split)
+            text = "".join(["query-id\tcorpus-id\tscore\n", *judgements])
+            (temporary / "qrels" / f"{split}.tsv").write_bytes(text.encode())
 
 
 def _corpus(items: Mapping[str, tuple[str, str]]) -> Iterator[bytes]:
     for name, (_, rest) in items.items():
         title = re.sub(r"[._]+", " ", name).strip()  # Lucene's analyzer takes "json.decoder" for one word
-        yield _json({"_id": name, "title": title, "text": rest})
-
-
-def _json(record: dict[str, Any]) -> bytes:
-    return orjson.dumps(record) + b"\n"
-
-
-def _write(path: Path, lines: Iterable[bytes]) -> None:
-    with atomic_write(path) as file:
-        file.writelines(lines)
+        yield orjson.dumps({"_id": name, "title": title, "text": rest}) + b"\n"
 
 
 @cache  # hashing every source takes most of a second, and each split needs the hash

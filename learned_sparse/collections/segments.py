@@ -85,15 +85,6 @@ class Segmentation:
                 first += 1
         return spans
 
-    def warnings(self, ids_with_delimiter: int) -> Iterator[str]:
-        """A warning if stock Pyserini would read ids of segments wrongly."""
-        if ids_with_delimiter:
-            yield (
-                f"{ids_with_delimiter:,} documents have {self.delimiter!r} in their ids: learned_sparse.search takes "
-                "the last one as the end of the id, but --max-passage of stock Pyserini takes the first; for stock "
-                "commands, encode again with another --segment-delimiter"
-            )
-
     def _end(self, words: Sequence[Word], first: int) -> int:
         """One past the last word that fits into a segment from word ``first``; at least ``first + 1``."""
         end, tokens = first + 1, words[first][2]
@@ -135,7 +126,12 @@ class SegmentReader(Iterator[Document]):
 
     def warnings(self) -> Iterator[str]:
         """A warning if stock Pyserini would read ids of segments wrongly."""
-        return self._segmentation.warnings(self.ids_with_delimiter)
+        if self.ids_with_delimiter:
+            yield (
+                f"{self.ids_with_delimiter:,} documents have {self.delimiter!r} in their ids: learned_sparse.search "
+                "takes the last one as the end of the id, but --max-passage of stock Pyserini takes the first; for "
+                "stock commands, encode again with another --segment-delimiter"
+            )
 
     def _split(self, reader: DocumentReader, words: WordsOf) -> Iterator[Document]:
         while documents := list(islice(reader, _CHUNK_SIZE)):
@@ -144,13 +140,10 @@ class SegmentReader(Iterator[Document]):
                 spans = self._segmentation.spans(words_of_document) or [(0, len(document.text))]
                 self.documents += 1
                 self.largest = max(self.largest, len(spans))
-                yield from self._numbered(document, spans)
-
-    def _numbered(self, document: Document, spans: Sequence[tuple[int, int]]) -> Iterator[Document]:
-        delimiter = self.delimiter
-        self.ids_with_delimiter += delimiter in document.id
-        for number, (start, end) in enumerate(spans):
-            yield Document(f"{document.id}{delimiter}{number}", document.text[start:end], document.expanded)
+                self.ids_with_delimiter += self.delimiter in document.id
+                for number, (start, end) in enumerate(spans):
+                    id = f"{document.id}{self.delimiter}{number}"
+                    yield Document(id, document.text[start:end], document.expanded)
 
 
 def segments_for(encoder: Encoder, reader: DocumentReader, segmentation: Segmentation) -> SegmentReader:

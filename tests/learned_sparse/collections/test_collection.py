@@ -91,14 +91,6 @@ def test_judgements_of_unknown_queries_are_an_error(beir: Path) -> None:
         load_collection(beir).queries("test")
 
 
-def test_bad_lines_of_a_collection(beir: Path) -> None:
-    write(beir / "corpus.jsonl", CORPUS + '{"_id": "d3", "title": ""}\n')
-    with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:3: missing text"):
-        list(load_collection(beir).documents())
-    for reader in (load_collection(beir).documents("skip"), load_collection(beir, on_bad_line="skip").documents()):
-        assert (len(list(reader)), reader.skipped) == (2, {"missing text": 1})
-
-
 def test_a_folder_named_like_a_collection_of_the_package(
     beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,18 +187,6 @@ def test_an_unknown_name_is_an_error_with_the_nearest_name() -> None:
         load_collection("scifct")
     with pytest.raises(LearnedSparseError, match=r"nowhere\.yaml: no such file"):
         load_collection("nowhere.yaml")
-
-
-def test_missing_files_are_an_error_with_every_path_and_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError) as error:
-        load_collection("bioasq", data=tmp_path).documents()
-    assert str(error.value) == (
-        "bioasq's documents: not found. Looked for:\n"
-        f"  {tmp_path}/bioasq/corpus.jsonl: no such file\n"
-        f"  {tmp_path}/bioasq/corpus.jsonl.gz: no such file\n"
-        f"Put the file at {tmp_path}/bioasq/corpus.jsonl, or set LEARNED_SPARSE_DATA to the folder that has it as "
-        "bioasq/corpus.jsonl"
-    )
 
 
 @pytest.mark.parametrize(

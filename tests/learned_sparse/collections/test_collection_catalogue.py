@@ -96,23 +96,6 @@ def test_a_part_has_the_documents_of_the_data_set_and_its_own_queries() -> None:
 
 
 @pytest.mark.usefixtures("ir_datasets")
-@pytest.mark.parametrize(
-    ("name", "folder", "splits"),
-    [
-        ("beir/scifact/test", "ir_datasets--beir--scifact", ["test"]),
-        ("beir/scifact", "ir_datasets--beir--scifact", ["test", "train"]),
-        ("beir/cqadupstack/tex", "ir_datasets--beir--cqadupstack--tex", ["tex"]),
-        ("msmarco-passage/trec-dl-2019/judged", "ir_datasets--msmarco-passage", ["trec-dl-2019-judged"]),
-        ("vaswani", "ir_datasets--vaswani", ["vaswani"]),
-        ("car/v1.5/test200", "ir_datasets--car--v1.5", ["test200"]),
-    ],
-)
-def test_names_of_the_real_catalogue(name: str, folder: str, splits: list[str]) -> None:
-    collection = load_collection(f"ir_datasets:{name}")
-    assert (collection.name, sorted(collection.splits)) == (folder, splits)
-
-
-@pytest.mark.usefixtures("ir_datasets")
 def test_a_split_has_the_measures_of_the_shipped_description_with_the_same_judgements() -> None:
     graded = ("nDCG@10", "MAP(rel=2)", "R(rel=2)@1000")
     for name in ("trec-dl-2019/judged", "trec-dl-2019"):
@@ -142,22 +125,6 @@ def test_an_unknown_name_suggests_names() -> None:
         load_collection("ir_datasets:zzzzzz")
     with pytest.raises(LearnedSparseError, match=r"ir_datasets:beir/scifct: no such name; did you mean 'beir/scifact'"):
         load_collection("ir_datasets:beir/scifct")
-
-
-def test_the_catalogue_is_used_if_files_are_missing(data_set: str, tmp_path: Path) -> None:
-    text = f"""
-name: mine
-title: From the catalogue
-corpus: {{files: [nowhere.tsv], ir_datasets: {data_set}}}
-splits:
-  all:
-    topics: {{ir_datasets: {data_set}}}
-    qrels: {{files: [nowhere.txt], ir_datasets: {data_set}}}
-    measures: [MRR@10]
-"""
-    collection = load_collection(write(tmp_path / "mine.yaml", text))
-    assert next(collection.documents()) == Document("d1", "one")
-    assert collection.queries("all") == [Query("q1", "first")]
 
 
 def test_a_failing_download_names_the_page_of_the_data_set(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sysconfig
-import threading
-import time
 from pathlib import Path, PureWindowsPath
 
 import pytest
@@ -102,27 +100,6 @@ def test_descriptions_are_found_beside_the_package_and_where_pip_puts_them(
         file.parent.mkdir(parents=True)
         file.touch()
         assert descriptions() == {"one": file}
-
-
-def test_two_threads_do_not_read_the_variables_of_python_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Python 3.11, a second thread would get half of them."""
-    inside: list[int] = []
-
-    def slow(*_: str) -> str:
-        inside.append(1)
-        time.sleep(0.05)
-        assert inside == [1]
-        inside.clear()
-        return "/nowhere"
-
-    monkeypatch.setattr(sysconfig, "get_path", slow)
-    found: list[int] = []
-    threads = [threading.Thread(target=lambda: found.append(len(descriptions()))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [34, 34]
 
 
 @pytest.mark.parametrize("name", ["scifact", "msmarco-v1-passage"])

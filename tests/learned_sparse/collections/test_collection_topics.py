@@ -198,9 +198,3 @@ def test_any_text_is_read_back_unchanged(queries: dict[str, str], tmp_path_facto
 def test_registered_topics(shared_data: Path, name: str, queries: int, first: Query) -> None:
     topics = read_queries(shared_data / "topics-and-qrels" / name)
     assert (len(topics), topics[0]) == (queries, first)
-
-
-def test_published_encoded_topics_keep_every_repetition(shared_data: Path) -> None:
-    queries = read_queries(shared_data / "topics-and-qrels" / "topics.dl19-passage.splade-pp-ed.tsv.gz")
-    assert len(queries) == 43
-    assert queries[0].text.split().count("not") > 50

@@ -88,12 +88,6 @@ def test_a_separate_first_sentence_is_a_query(text: str, expected: tuple[str, st
     assert pydoc.known_item(text) == expected
 
 
-def test_a_first_sentence_shared_by_several_docstrings_is_not_a_query() -> None:
-    body = "\n\nThe rest of it has five words."
-    items = pydoc.known_items({"a": f"Put an item.{body}", "b": f"put an\nitem.{body}", "c": f"Get an item.{body}"})
-    assert items == {"c": ("Get an item.", body.strip())}
-
-
 def test_the_folder_is_written_once_and_depends_only_on_the_sources(frogs: Path, tmp_path: Path) -> None:
     folder = pydoc.build(frogs, tmp_path / "one")
     assert folder.name.startswith(f"pydoc-{platform.python_version()}-")
@@ -108,15 +102,6 @@ def test_the_folder_is_written_once_and_depends_only_on_the_sources(frogs: Path,
     assert (folder / "corpus.jsonl").stat().st_mtime_ns == written
     (frogs / "frogs.py").write_text(MODULE.replace("weather", "wind"))
     assert pydoc.build(frogs, tmp_path / "one") != folder
-
-
-def test_a_query_is_removed_from_its_document(frogs: Path, tmp_path: Path) -> None:
-    corpus = (pydoc.build(frogs, tmp_path) / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-    assert corpus[1] == (
-        '{"_id":"frogs.Frog.jump","title":"frogs Frog jump",'
-        '"text":"The distance depends on the frog, the weather and the leaf."}'
-    )
-    assert not any('"frogs.Frog"' in line for line in corpus)  # its docstring is one sentence: there is no query
 
 
 def test_a_python_without_sources_is_an_error(tmp_path: Path) -> None:

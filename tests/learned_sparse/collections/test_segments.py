@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.collections import segments
 from learned_sparse.collections.documents import DocumentReader
 from learned_sparse.collections.segments import Segmentation, SegmentReader
 from learned_sparse.core import Word
@@ -72,12 +71,6 @@ def test_all_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert list(manifest.problems(tmp_path / "out")) == []
 
 
-def test_first_segments_with_another_delimiter(tmp_path: Path) -> None:
-    manifest = encode(tmp_path, "--segment-length", "3", "--segments", "first", "--segment-delimiter", "%")
-    assert contents(tmp_path / "out") == {"d1%0": "w1 w2  w3", "d2%0": "w1", "d3%0": "w6 w7 w8"}
-    assert manifest.counts.largest_segments == 1
-
-
 @pytest.mark.parametrize("which", ["sum", "decay"])
 def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: Path) -> None:
     manifest = encode(tmp_path, "--segment-length", "2", "--segments", which, "--part-size", "2", *FACTOR)
@@ -99,24 +92,6 @@ def test_segments_add_up_to_the_vector_of_their_document(which: str, tmp_path: P
     assert dict(read_vectors(tmp_path / "s0")) | dict(read_vectors(tmp_path / "s1")) == impacts
 
 
-def test_shards_of_segments_add_up_to_all_segments(tmp_path: Path) -> None:
-    cut = ["--segment-length", "2", "--segment-overlap", "1", "--part-size", "2"]
-    encode(tmp_path, *cut)
-    shards = [encode(tmp_path, *cut, "--num-shards", "2", "--shard-id", str(i), output=f"s{i}") for i in range(2)]
-    union = {**contents(tmp_path / "s0"), **contents(tmp_path / "s1")}
-    assert union == contents(tmp_path / "out")
-    assert len(dict(read_vectors(tmp_path / "out"))) == 4 + 1 + 3
-    assert {shard.counts.largest_segments for shard in shards} == {4}
-
-
-def test_a_run_is_resumed_with_the_same_segmentation_only(tmp_path: Path) -> None:
-    encode(tmp_path, "--segment-length", "2")
-    encode(tmp_path, "--segment-length", "2", "--resume")
-    for options in (["--segment-length", "3"], [], ["--segment-length", "2", "--segment-overlap", "1"]):
-        with pytest.raises(LearnedSparseError, match="made with other settings"):
-            encode(tmp_path, *options, "--resume")
-
-
 def test_an_id_with_the_delimiter_is_a_warning_about_stock_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,11 +110,8 @@ def test_segments_above_the_maximum_length_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--segment-length 0", "--segment-length 0: give at least 1"),
         ("--segment-length 3 --segment-overlap 3", "--segment-overlap 3: give 0 to 2"),
-        ("--segment-length 3 --segment-delimiter=", "without white space"),
         ("--segment-length 3 --segment-delimiter=-0", "without white space and digits"),
-        ("--segments first", "need --segment-length"),
         (
             "--segment-length 3 --segments sum --segment-delimiter %",
             "documents keep their ids; omit --segment-delimiter",
@@ -175,13 +147,6 @@ def cut(documents: Iterable[Document], words: int = 1) -> SegmentReader:
     lines = ((f"line {document.id}", lambda record: record, document) for document in documents)
     reader = DocumentReader(lines, source="here", files=(), on_bad_line="error")
     return SegmentReader(reader, Segmentation(length=words), _WordEncoder("document").word_spans)
-
-
-def test_every_chunk_of_documents_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_CHUNK_SIZE", 2)
-    reader = cut(Document(f"d{i}", "w1 w2") for i in range(5))
-    assert [segment.id for segment in reader] == [f"d{i}#{part}" for i in range(5) for part in range(2)]
-    assert (reader.documents, reader.read, reader.largest) == (5, 10, 2)
 
 
 def test_a_segment_has_the_expanded_text_of_its_document() -> None:

@@ -62,17 +62,6 @@ def test_bad_judgements_name_file_line_and_reason(tmp_path: Path, text: str | by
     assert f"{path}{message}" in str(error.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    for read in (read_qrels, read_run):
-        with pytest.raises(LearnedSparseError, match="nowhere: no such file"):
-            read(tmp_path / "nowhere")
-
-
-def test_a_run_is_ordered_by_its_scores_not_by_its_ranks(tmp_path: Path) -> None:
-    path = write(tmp_path / "run", "q2 Q0 d1 1 1.0 t\nq1 Q0 b1 1 0.5 t\nq1 Q0 d9 2 2 t\nq1 Q0 a2 3 0.5 t\n")
-    assert read_run(path) == {"q2": [("d1", 1.0)], "q1": [("d9", 2.0), ("a2", 0.5), ("b1", 0.5)]}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
