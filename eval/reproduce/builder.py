@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from learned_sparse.core import (
     home,
     index_folder,
     queries_folder,
+    read_yaml_text,
     run_file,
     vectors_folder,
 )
@@ -363,7 +365,10 @@ def set_words(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _flow_yaml(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
-    return text.removesuffix("\n...\n").removesuffix("\n")
+    text = text.removesuffix("\n...\n").removesuffix("\n")
+    return (
+        text if read_yaml_text(text, text) == value else json.dumps(value)
+    )  # the text 1e-3
 
 
 def _name(path: Path) -> str:

@@ -121,11 +121,12 @@ class DocumentReader(Iterator[Document]):
             _log.warning("%s: %s", self.source, self.summary())
 
     def _expanded(self, document: Document, where: str, digests: set[bytes]) -> Document:
-        if document.expanded:
-            raise LearnedSparseError(f"{where}: the document has expanded text of its own; omit --expanded")
         for id, queries in self._predicted or ():
             if id == document.id:
-                return without_marks(Document(id, document.text, queries))
+                expanded = without_marks(Document(id, document.text, queries))
+                if document.expanded not in {"", expanded.expanded}:
+                    raise LearnedSparseError(f"{where}: the document has other expanded text; omit --expanded")
+                return expanded
             self._check_order(id, digests)
         raise LearnedSparseError(
             f"{self.expansions[-1]}: no predicted queries of document {document.id!r} ({where}) up to the end; give a "

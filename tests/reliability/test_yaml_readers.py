@@ -120,8 +120,8 @@ def test_nasty_files(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_values_that_are_read_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     path.write_bytes(
-        "\ufeffdate: 2026-01-01\r\nyes_or_no: [no, on, true]\r\nnumbers: [010, 12:30, 0x10, .nan]\r\n2020: a\r\n".encode()
-        + b"half: [5.0e-1, 5e-1, .5]\r\nnothing: [null, ~]\r\nshared: &s {a: 1}\r\nagain: {<<: *s, a: 2}\r\n"
+        "\ufeffdate: 2026-01-01\r\nyes_or_no: [no, on, true]\r\nnumbers: [010, 12:30, 0x10, .nan]\r\n".encode()
+        + b"2020: a\r\nhalf: [5.0e-1, 5e-1, .5]\r\nnothing: [null, ~]\r\nshared: &s {a: 1}\r\nagain: {<<: *s, a: 2}\r\n"
     )
     assert read_yaml(path) == {
         "date": "2026-01-01", "yes_or_no": ["no", "on", True], "numbers": ["010", "12:30", "0x10", ".nan"],

@@ -43,7 +43,7 @@ def test_expanded_text_is_one_text(collection: Path, tmp_path: Path, capsys: pyt
     lines = (tmp_path / "x" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["contents"] for line in lines] == ["a wing\nof drag", "heat warm", "flow"]
     assert "3 documents, 1 of them expanded" in capsys.readouterr().out
-    (tmp_path / "predicted.tsv").write_text("d3\tstream\td\nd2\twarm\n", "utf-8")
+    (tmp_path / "predicted.tsv").write_text("d1\t\nd2\twarm\nd3\tstream\td\n", "utf-8")
     predicted = ["--expanded", str(tmp_path / "predicted.tsv")]
     assert main(["expand", "--collection", str(collection), *predicted, "--output", str(tmp_path / "y")]) == 0
     lines = (tmp_path / "y" / "documents.jsonl").read_text(encoding="utf-8").splitlines()

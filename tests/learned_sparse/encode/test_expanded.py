@@ -172,10 +172,10 @@ def test_a_wrong_file_of_predicted_queries_is_noticed_at_the_first_document_with
     assert documents.read == read
 
 
-def test_documents_with_predicted_queries_of_their_own_take_none_from_a_file(tmp_path: Path) -> None:
+def test_documents_with_other_predicted_queries_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "corpus.jsonl", json.dumps(DOCUMENTS[0]))
     save(tmp_path / "e.tsv", "d1\ta\n")
-    with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:1: the document has expanded text of its own; omit"):
+    with pytest.raises(LearnedSparseError, match=r"corpus\.jsonl:1: the document has other expanded text; omit"):
         list(read_documents(tmp_path / "corpus.jsonl", expanded=tmp_path / "e.tsv"))
 
 
