@@ -366,9 +366,7 @@ def set_words(settings: Mapping[str, Any]) -> tuple[str, ...]:
 def _flow_yaml(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
     text = text.removesuffix("\n...\n").removesuffix("\n")
-    return (
-        text if read_yaml_text(text, text) == value else json.dumps(value)
-    )  # the text 1e-3
+    return text if read_yaml_text(text, text) == value else json.dumps(value)  # the text 1e-3
 
 
 def _name(path: Path) -> str:

@@ -339,7 +339,10 @@ def _parser() -> argparse.ArgumentParser:
     best_parser.add_argument("--measure", required=True, metavar="M", help="for instance MRR@10")
     expand_parser.add_argument("--collection", required=True, metavar="NAME|DIR", help="the documents")
     expand_parser.add_argument(
-        "--expanded", type=Path, metavar="FILE|DIR", help="predicted queries by document id, if documents have none"
+        "--expanded",
+        type=Path,
+        metavar="FILE|DIR",
+        help="predicted queries in the order of the documents, if these have none",
     )
     for sub in (pieces_parser, overlap_parser):
         sub.add_argument(

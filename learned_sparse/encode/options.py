@@ -163,7 +163,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     source("--input", type=Path, metavar="FILE|DIR", help="documents (or topics) in files: TSV, JSONL, .gz")
     what("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    what("--expanded", type=Path, metavar="FILE|DIR", help="predicted queries of the documents by id: JSONL or TSV")
+    what(
+        "--expanded",
+        type=Path,
+        metavar="FILE|DIR",
+        help="predicted queries in the order of the documents: JSONL or TSV",
+    )
     what("--queries", action="store_true", help="encode queries instead of documents")
     what("--split", help="split of the queries; default: test, or the only split")
     add_bad_line_option(what)
