@@ -44,7 +44,7 @@ def check_name(name: str, what: str) -> str:
     """``name`` if ``is_name`` holds; ``what`` opens the error message, for instance "model"."""
     if not is_name(name):
         raise LearnedSparseError(
-            f"{what}: the name {name[:_MAX_NAME]!r} cannot be that of a folder; use at most {_MAX_NAME} "
+            f"{what}: the name {name[:_MAX_NAME]!r} cannot be a folder; use at most {_MAX_NAME} "
             "letters, digits, '-', '_' and '.', and begin with a letter or a digit"
             + ("; --checkpoint takes a folder or a Hub id" if what == "model" else "")
         )

@@ -1,4 +1,4 @@
-"""A name that becomes a path stays in its folder, on every system."""
+"""A name that becomes a path stays in its folder."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from learned_sparse.search.query_encoder import encoder_named
 from tests.reliability.scale import INPUTS, record
 
 BAD = [
-    "", ".", "..", "../x", "a/b", "/etc", "C:\\x", "a\\b", "a\0b", "-x", ".x", "x" * 300, "é" * 100, "x.", "x ", "nul",
-    "COM1.txt", "a\nb", "a*", "\ud800",
+    "", ".", "..", "../x", "a/b", "/etc", "C:\\x", "a\\b", "a\0b", "-x", ".x", "x" * 300, "é" * 100, "x.", "x ",
+    "a\nb", "a*", "\ud800",
 ]  # fmt: skip
 PATHS: dict[str, Callable[[str], Path]] = {
     "checkpoint": checkpoint_folder,
@@ -47,7 +47,7 @@ PATHS: dict[str, Callable[[str], Path]] = {
 @pytest.mark.parametrize("path", PATHS)
 def test_paths_of_the_home_folder(path: str) -> None:
     for name in BAD:
-        with pytest.raises(LearnedSparseError, match="cannot be a folder on every system; use at most 150") as error:
+        with pytest.raises(LearnedSparseError, match="cannot be a folder; use at most 150") as error:
             PATHS[path](name)
         assert "\n" not in str(error.value)
 
@@ -83,7 +83,6 @@ def test_rows_of_a_matrix(tmp_path: Path) -> None:
     for names, message in (
         (["Splade", "sPLADE"], "would both be 'splade' in file names"),
         (["x" * 300], "cannot be a folder"),
-        (["nul"], "'nul' cannot be a folder"),
         (["../.."], "no letter and no digit"),
     ):
         matrix = {"title": "M", "columns": columns, "rows": {name: {"bm25": "text"} for name in names}}
