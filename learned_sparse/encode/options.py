@@ -72,58 +72,45 @@ def recorded_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise if two options exclude or need each other."""
-    if options.engine == "ray":
-        _check_engine(options)
-    if not 0 <= options.shard_id < options.num_shards:
-        raise LearnedSparseError(
-            f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {options.num_shards - 1}"
-        )
-    if options.input is not None and options.output is None:
-        raise LearnedSparseError("--input needs --output DIR; only a collection has a default output folder")
-    _check_hybrid(options)
-    if options.queries and options.num_shards > 1:
-        raise LearnedSparseError("--num-shards is for documents; queries are written as one file")
-    if options.queries and options.segment_length is not None:
-        raise LearnedSparseError("--segment-length is for documents; a query is never cut into segments")
-    if options.queries and options.expanded is not None:
-        raise LearnedSparseError("--expanded is for documents; queries are not expanded")
-    if options.split is not None and not options.queries:
-        raise LearnedSparseError("--split is for --queries; all splits share the same documents")
-    if options.split is not None and options.input is not None:
-        raise LearnedSparseError("--split belongs to a collection; --input names the file of queries itself")
+    segmented, ray, sharded = options.segment_length is not None, options.engine == "ray", options.num_shards > 1
+    of_documents = {
+        "--engine ray": ray, "--num-shards": sharded, "--segment-length": segmented, "--expanded": options.expanded,
+    }  # fmt: skip
+    of_queries = {"--split": options.split, "--alpha": options.alpha}
+    wrong = [name for name, given in (of_documents if options.queries else of_queries).items() if given]
     segments = (options.segments, options.segment_overlap, options.segment_delimiter)
-    if options.segments in {"sum", "decay"} and options.segment_delimiter is not None:
-        raise LearnedSparseError(f"--segments {options.segments}: documents keep their ids; omit --segment-delimiter")
-    if options.segment_length is None and segments != (None, None, None):
-        raise LearnedSparseError("--segments, --segment-overlap and --segment-delimiter need --segment-length")
-
-
-def _check_hybrid(options: argparse.Namespace) -> None:
-    """Raise if an option needs ``--with`` or excludes it."""
-    if options.alpha is not None and not (options.hybrid and options.queries):
-        raise LearnedSparseError("--alpha is for --queries --with: one index of documents serves every alpha")
-    if options.hybrid is None:
-        return
-    if not options.queries:
-        if options.hybrid != BM25:
-            raise LearnedSparseError(f"--with {options.hybrid}: documents are encoded --with {BM25}")
-        if options.num_shards > 1 or options.engine == "ray" or options.segment_length is not None:
-            raise LearnedSparseError(
-                f"--with {BM25}: one process encodes whole documents, after one pass for the statistics of the "
-                "collection; omit shards, --engine and --segment-length"
-            )
-    elif options.hybrid == BM25 and options.collection is None:
-        raise LearnedSparseError(f"--with {BM25}: for queries in a file, name the encoded documents: --with DIR")
-
-
-def _check_engine(options: argparse.Namespace) -> None:
-    """Raise if an option is not for several workers."""
-    if options.queries:
-        raise LearnedSparseError("--engine ray is for documents; queries are few, and one process encodes them")
-    if options.num_shards > 1:
-        raise LearnedSparseError("--num-shards is for processes without Ray; with --engine ray, give --workers")
-    if options.times is not None:
-        raise LearnedSparseError("--times measures one process; omit it with --engine ray")
+    joins_documents = options.hybrid is not None and not options.queries
+    for problem, message in (
+        (wrong, f"{', '.join(wrong)}: {'for documents, not --queries' if options.queries else 'only with --queries'}"),
+        (
+            not 0 <= options.shard_id < options.num_shards,
+            f"--shard-id {options.shard_id}: with --num-shards {options.num_shards} give 0 to {options.num_shards - 1}",
+        ),
+        (options.input and not options.output, "--input needs --output DIR; only a collection has a default folder"),
+        (options.split and options.input, "--split belongs to a collection; --input names the file of queries itself"),
+        (ray and sharded, "--num-shards is for processes without Ray; with --engine ray, give --workers"),
+        (ray and options.times, "--times measures one process; omit it with --engine ray"),
+        (options.alpha is not None and not options.hybrid, "--alpha needs --with: it weighs a model and BM25"),
+        (joins_documents and options.hybrid != BM25, f"--with {options.hybrid}: documents are encoded --with {BM25}"),
+        (
+            joins_documents and (sharded or ray or segmented),
+            f"--with {BM25}: one process encodes whole documents; omit shards, --engine and --segment-length",
+        ),
+        (
+            options.queries and options.hybrid == BM25 and options.collection is None,
+            f"--with {BM25}: for queries in a file, name the encoded documents: --with DIR",
+        ),
+        (
+            options.segments in {"sum", "decay"} and options.segment_delimiter is not None,
+            f"--segments {options.segments}: documents keep their ids; omit --segment-delimiter",
+        ),
+        (
+            not segmented and segments != (None, None, None),
+            "--segments, --segment-overlap and --segment-delimiter need --segment-length",
+        ),
+    ):
+        if problem:
+            raise LearnedSparseError(message)
 
 
 def _default_collection(model: str, checkpoint: str | None) -> str:

@@ -199,7 +199,7 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
     ("arguments", "message"),
     [
         (["--workers", "2", "--collection", "pydoc"], "--workers 2: belongs to --engine ray"),
-        (["--engine", "ray", "--queries", "--collection", "pydoc"], "--engine ray is for documents"),
+        (["--engine", "ray", "--queries", "--collection", "pydoc"], "--engine ray: for documents, not --queries"),
         (["--engine", "ray", "--num-shards", "2", "--collection", "pydoc"], "with --engine ray, give --workers"),
         (["--engine", "ray", "--times", "times.json", "--collection", "pydoc"], "--times measures one process"),
         (
@@ -209,8 +209,8 @@ def test_output_folders_that_are_not_empty(tmp_path: Path, corpus: Path) -> None
         (["--part-size", "0", "--collection", "pydoc"], "--part-size: 0: give at least 1"),
         (["--resume", "--overwrite", "--collection", "pydoc"], "not allowed with argument"),
         (["--input", "x.jsonl"], "--input needs --output"),
-        (["--split", "test", "--collection", "pydoc"], "--split is for --queries"),
-        (["--queries", "--num-shards", "2", "--collection", "pydoc"], "--num-shards is for documents"),
+        (["--split", "test", "--collection", "pydoc"], "--split: only with --queries"),
+        (["--queries", "--num-shards", "2", "--collection", "pydoc"], "--num-shards: for documents, not --queries"),
         (["--queries", "--split", "tset", "--collection", "pydoc"], "did you mean 'test'"),
         (["--bits", "40", "--input", "{corpus}", "--output", "{tmp}/x"], "40 bits: give 1 to 31"),
         (["--quantization-factor", "0", "--input", "{corpus}", "--output", "{tmp}/x"], "quantisation factor 0.0"),

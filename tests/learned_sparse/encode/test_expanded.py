@@ -183,5 +183,5 @@ def test_expanded_text_that_nothing_reads_is_refused(tmp_path: Path, monkeypatch
     (tmp_path / "e.tsv").write_text("d3\ta\n")
     with pytest.raises(LearnedSparseError, match="--expanded: fake does not read expanded text"):
         encode(tmp_path, monkeypatch, False, "--expanded", str(tmp_path / "e.tsv"))
-    with pytest.raises(LearnedSparseError, match="--expanded is for documents"):
+    with pytest.raises(LearnedSparseError, match="--expanded: for documents, not --queries"):
         encode(tmp_path, monkeypatch, True, "--queries", "--expanded", str(tmp_path / "e.tsv"))

@@ -177,7 +177,7 @@ def test_the_server_explains_both_signals_and_numbers_no_words(encoded: Path) ->
     [
         (["--with", "bm25", "--num-shards", "2"], "omit shards"),
         (["--with", "vectors"], "documents are encoded --with bm25"),
-        (["--alpha", "0.3"], "--alpha is for --queries --with"),
+        (["--alpha", "0.3"], "--alpha: only with --queries"),
         (["--with", "toy", "--queries"], "toy: "),
         (["--with", "bm25", "--queries", "--alpha", "2"], "from 0 to 1"),
     ],
