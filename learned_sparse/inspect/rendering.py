@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from learned_sparse.inspect.explanation import Inspection, Score, ScoreTerm, Term, TextView
+from learned_sparse.inspect.explanation import Inspection, Score, Term, TextView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -131,15 +131,15 @@ def _render_view(view: TextView, shared: frozenset[str], terms: int, *, shaded: 
     yield Text(visible(" ".join(filter(None, [view.kind, view.id]))), style="bold")
     for note in view.notes:
         yield Text(visible(f"note: {note}"), style="italic")
-    for sequence in (0, 1):
-        if view.texts[sequence]:
+    for sequence, text in enumerate((view.text, view.expanded)):
+        if text:
             yield _render_words(view, sequence, shared, shaded=shaded)
     literal = [term.literal for term in view.terms if term.literal is not None]
     of_text = f", {sum(literal):,} of the text itself (+: an expansion)" if literal else ""
     more = f"; the heaviest {terms:,}" if terms < len(view.terms) else ""
     yield Text(f"{len(view.terms):,} terms{of_text}{more}")
     rows = [
-        (number(term.value), "+" if term.literal is False else "", visible(term.term), _sources(view, term))
+        (number(term.value), "+" if term.literal is False else "", visible(term.term), _sources(term))
         for term in view.terms[:terms]
     ]
     if rows:
@@ -148,37 +148,34 @@ def _render_view(view: TextView, shared: frozenset[str], terms: int, *, shaded: 
 
 def _render_words(view: TextView, sequence: int, shared: frozenset[str], *, shaded: bool) -> Text:
     """The text; words with a term that counts in the score are underlined (framed in Table 8 of the SpaDE paper)."""
-    heaviest = max(word.weight for word in view.words) if view.words else 0.0
+    heaviest = max((word.weight for word in view.words), default=0.0)
     text = Text("expanded by: " * sequence)
     for piece, word in view.pieces(sequence):
         if word is None or not word.weight > 0:
             text.append(visible(piece))
         elif shaded:
-            counts = any(view.tokens[at].text in shared for at in word.tokens)
             style = SHADES[shade(word.weight, heaviest) - 1]
-            text.append(visible(piece), style=f"underline {style}" if counts else style)
+            text.append(visible(piece), style=style if shared.isdisjoint(word.tokens) else f"underline {style}")
         else:
             text.append(f"{visible(piece)}[{number(word.weight)}]")
     return text
 
 
-def _sources(view: TextView, term: Term) -> str:
+def _sources(term: Term) -> str:
     """Words that a term's weight comes from, with their shares; for a gated term also what opened the gate."""
-    if term.sources is None:
-        return ""
-    rows = view.heaviest_words(term.sources.shares)
-    total = sum(weight for *_, weight in rows)
+    total = sum(source.weight for source in term.words)
     words = [
-        word + (f" {weight / total:.0%}" if len(rows) > 1 else "") + (f" ({part})" if part else "")
-        for word, part, weight in rows[:MAX_SOURCES]
+        source.word
+        + (f" {source.weight / total:.0%}" if len(term.words) > 1 else "")
+        + (f" ({source.part})" if source.part else "")
+        for source in term.words[:MAX_SOURCES]
     ]
-    if len(rows) > MAX_SOURCES:
-        words.append(f"{len(rows) - MAX_SOURCES} more")
+    if len(term.words) > MAX_SOURCES:
+        words.append(f"{len(term.words) - MAX_SOURCES} more")
     text = ", ".join(words)
-    if term.sources.gate:
-        logits = view.heaviest_words(term.sources.gate)[:MAX_SOURCES]
-        opened = ", ".join(f"{word} {number(logit)}" for word, _, logit in logits)
-        text += f"  (gate {term.sources.probability:.2f}: {opened})"
+    if term.gate:
+        opened = ", ".join(f"{source.word} {number(source.weight)}" for source in term.gate[:MAX_SOURCES])
+        text += f"  (gate {term.probability:.2f}: {opened})"
     return visible(text)
 
 
@@ -190,23 +187,24 @@ def _render_score(score: Score, terms: int) -> Iterator[RenderableType]:
         f" ({signals})" if signals else "",
         f", from {len(score.terms):,} of {of_query:,} terms of the query; Lucene says {score.lucene:,.10g}",
     )
-    rows = [_score_row(term, score.total) for term in score.terms[:terms]]
+    rows = [
+        (
+            visible(term.term), *map(_amount, (term.query, term.document, term.product)),
+            f"{term.product / score.total:.1%}",
+            *(visible(word or "") for word in (term.word_in_query, term.word_in_document)),
+        )
+        for term in score.terms[:terms]
+    ]  # fmt: skip
     if rest := score.terms[terms:]:
         rows.append((f"{len(rest):,} more", "", "", _amount(sum(term.product for term in rest)), "", "", ""))
-    header = ("term", "query", "document", "product", "share", "query's word", "document's word")
     if rows:
+        header = ("term", "query", "document", "product", "share", "query's word", "document's word")
         yield _table(header, rows, right=(1, 2, 3, 4))
     for side, impacts in (("query", score.only_in_query), ("document", score.only_in_document)):
         if impacts:
             named = ", ".join(f"{visible(term)} {impact}" for term, impact in list(impacts.items())[:terms])
             more = f", {len(impacts) - terms:,} more" if len(impacts) > terms else ""
             yield Text(f"only in the {side} ({len(impacts):,}): {named}{more}")
-
-
-def _score_row(term: ScoreTerm, total: float) -> tuple[str, ...]:
-    words = (visible(word or "") for word in (term.word_in_query, term.word_in_document))
-    numbers = (_amount(value) for value in (term.query, term.document, term.product))
-    return (visible(term.term), *numbers, f"{term.product / total:.1%}", *words)
 
 
 def _amount(value: float) -> str:

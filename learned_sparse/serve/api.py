@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from learned_sparse import __version__
-from learned_sparse.core import Document, LearnedSparseError, did_you_mean
-from learned_sparse.serve.embed import ERROR_TYPES, Load, add_embedding
+from learned_sparse.core import LearnedSparseError
+from learned_sparse.inspect import Inspection, TextView
+from learned_sparse.serve.content import Content
+from learned_sparse.serve.embed import ERROR_TYPES, add_embedding
 from learned_sparse.serve.guard import Guard, problem
-from learned_sparse.serve.judged import Judged
 from learned_sparse.serve.schema import (
     EncodeRequest,
     ExplainRequest,
-    Explanation,
     Hit,
-    JudgedQuery,
-    Measured,
     MeasureRequest,
-    MeasureResponse,
-    Overview,
     Problem,
-    QueriesResponse,
-    Ranked,
+    Ranking,
     Relevant,
     SearchRequest,
     SearchResponse,
-    WeighedText,
 )
-from learned_sparse.serve.systems import Ranking, System, UnknownNameError
+from learned_sparse.serve.systems import UnknownNameError
 
 STATIC = Path(__file__).parent / "static"
-FILES = {"/": "index.html", "/serve.css": "serve.css", "/serve.js": "serve.js"}
 RANK_DEPTH = 100
 """Depth to which the rank of a document in another system is looked up."""
 SNIPPET = 300
@@ -48,37 +41,6 @@ SNIPPET = 300
 MAX_LISTED = 50
 """Judged queries in one answer."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Content:
-    """What the server serves; without ``systems`` only encoders."""
-
-    systems: Mapping[str, System]
-    text_of: Callable[[str], Document | None] = lambda _: None
-    judged: Judged | None = None
-    notes: Sequence[str] = field(default_factory=tuple)
-    """What is missing, and why."""
-    checkpoints: Mapping[str, Load] = field(default_factory=dict)
-    """Encoders without an index."""
-
-    def encoders(self) -> dict[str, Load]:
-        """The encoders of all systems and checkpoints; plain text has none."""
-        systems = {name: system.encoder for name, system in self.systems.items() if system.scoring != "bm25-text"}
-        return {**systems, **self.checkpoints}
-
-    def system(self, name: str) -> System:
-        """The system ``name``; raise if its index was made again."""
-        if name not in self.systems:
-            raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
-        self.systems[name].check_unchanged()
-        return self.systems[name]
-
-    def queries(self) -> Judged:
-        """The judged queries; raise if there are none."""
-        if self.judged is None:
-            raise UnknownNameError("there are no judged queries here; start the server with --collection and --split")
-        return self.judged
 
 
 def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard:
@@ -92,47 +54,45 @@ def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard
         responses={"4XX": {"model": Problem}},
     )
     if content.systems:
-        _add_pages(app)
         _add_routes(app, content)
     add_embedding(app, content.encoders())
     _add_errors(app, content)
+    if content.systems:
+        app.mount("/", StaticFiles(directory=STATIC, html=True))  # last, because it takes all other paths
     return Guard(app, hosts)
-
-
-def _add_pages(app: FastAPI) -> None:
-    for path, name in FILES.items():
-        app.add_api_route(path, _sender(STATIC / name), include_in_schema=False)
-
-
-def _sender(path: Path) -> Callable[[], FileResponse]:
-    def send() -> FileResponse:
-        return FileResponse(path)
-
-    return send
 
 
 def _add_routes(app: FastAPI, content: Content) -> None:
     @app.get("/systems")
-    def systems() -> Overview:
-        """The systems, the collection and what is missing."""
-        members: dict[str, Any] = {"systems": list(content.systems.values()), "notes": list(content.notes)}
-        if judged := content.judged:
-            members |= {"collection": judged.collection, "split": judged.split, "measures": list(judged.measures)}
-            members["queries"] = len(judged.queries)
-        return Overview.model_validate(members, from_attributes=True)
+    def systems() -> dict[str, Any]:
+        """The systems (name, model, scoring, documents), what is missing (notes), and the collection with the number of
+        its judged queries.
+        """
+        judged = content.judged
+        return {
+            "systems": [
+                {"name": name, "model": of.model, "scoring": of.scoring, "documents": of.searcher.documents}
+                for name, of in content.systems.items()
+            ],
+            "notes": content.notes,
+            "collection": judged.collection if judged else None,
+            "split": judged.split if judged else None,
+            "measures": judged.measures if judged else [],
+            "queries": len(judged.queries) if judged else 0,
+        }
 
     @app.get("/queries")
-    def queries(contains: str = "") -> QueriesResponse:
-        """The first judged queries whose text or id contains a text."""
-        judged = content.queries()
-        matching = judged.containing(contains)
-        return QueriesResponse(
-            total=len(matching),
-            queries=[
-                JudgedQuery(id=query.id, text=query.text, relevant=len(_relevant(judged, query.id)))
-                for query in matching[:MAX_LISTED]
-            ],
-        )
+    def queries(contains: str = "") -> dict[str, Any]:
+        """The number of judged queries whose text or id contains a text, and the first of them (id, text, number of
+        relevant documents).
+        """
+        judged, part = content.queries(), contains.casefold()
+        texts = judged.queries.items()
+        ids = [id for id, text in texts if part in text.casefold() or part in id.casefold()]
+        shown = [
+            {"id": id, "text": judged.queries[id], "relevant": len(judged.relevant(id))} for id in ids[:MAX_LISTED]
+        ]
+        return {"total": len(ids), "queries": shown}
 
     @app.post("/search")
     def search(request: SearchRequest) -> SearchResponse:
@@ -140,88 +100,73 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         return _search(content, request)
 
     @app.post("/encode")
-    def encode(request: EncodeRequest) -> WeighedText:
+    def encode(request: EncodeRequest) -> TextView:
         """Terms and weights of any text, as a system reads queries or documents."""
-        return WeighedText.of(content.system(request.system).text(request.text, request.side))
+        return content.system(request.system).text(request.text, request.side)
 
     @app.post("/explain")
-    def explain(request: ExplainRequest) -> Explanation:
+    def explain(request: ExplainRequest) -> Inspection:
         """The score of a document for a query, term by term."""
-        return Explanation.of(content.system(request.system).explain(request.query, request.document))
+        return content.system(request.system).explain(request.query, request.document)
 
     measuring = anyio.CapacityLimiter(2)  # measuring all queries is slow: the threads of other requests stay free
 
     @app.post("/measure")
-    async def measure(request: MeasureRequest) -> MeasureResponse:
-        """The measures of systems on one judged query, or their means over all."""
+    async def measure(request: MeasureRequest) -> dict[str, Any]:
+        """The measures of systems, as trec_eval computes them, on one judged query, or their means over all."""
         return await anyio.to_thread.run_sync(_measure, content, request, limiter=measuring)
 
 
-def _measure(content: Content, request: MeasureRequest) -> MeasureResponse:
-    judged, id = content.queries(), request.query_id
-    chosen = [content.system(name) for name in request.systems]
-    values = [dict(judged.measure_all(system) if id is None else judged.measure(system, id)) for system in chosen]
-    return MeasureResponse(
-        queries=len(judged.queries) if id is None else 1,
-        systems=[Measured(system=system.name, values=row) for system, row in zip(chosen, values, strict=True)],
-    )
+def _measure(content: Content, request: MeasureRequest) -> dict[str, Any]:
+    judged = content.queries()
+    ids = list(judged.queries) if request.query_id is None else [request.query_id]
+    systems = [{"system": name, "values": judged.measure(content.system(name), ids)} for name in request.systems]
+    return {"queries": len(ids), "systems": systems}
 
 
 def _search(content: Content, request: SearchRequest) -> SearchResponse:
     systems = [content.system(name) for name in dict.fromkeys(request.systems)]
-    judged, id = (content.queries(), request.query_id) if request.query_id is not None else (None, "")
-    grades: Mapping[str, int] = {}
-    if judged:
-        judged.query(id)
-        grades = judged.qrels[id]
-    rankings = {system.name: system.search(request.query, max(request.hits, RANK_DEPTH) + 1) for system in systems}
+    id, judged = request.query_id, None if request.query_id is None else content.queries()
+    grades = judged.grades(id) if judged and id is not None else {}
+    results = {system.name: system.search({"": request.query}, 1 + max(request.hits, RANK_DEPTH)) for system in systems}
     hits = {
-        name: [document for document, _ in (judged.without_query(id, ranking.hits) if judged else ranking.hits)]
-        for name, ranking in rankings.items()
+        name: [hit for hit in of_system.hits[""] if not (judged and judged.remove_query and hit[0] == id)]
+        for name, of_system in results.items()
     }
     ranks = {
-        name: {document: rank for rank, document in enumerate(documents[:RANK_DEPTH], start=1)}
-        for name, documents in hits.items()
+        name: {document: rank for rank, (document, _) in enumerate(of_system[:RANK_DEPTH], start=1)}
+        for name, of_system in hits.items()
     }
-    relevant = [
-        Relevant(id=document, grade=grade, ranks={name: of.get(document) for name, of in ranks.items()})
-        for document, grade in (_relevant(judged, id) if judged else [])
-    ]
-    ranked = [
-        _ranked(content, name, ranking, hits[name][: request.hits], ranks, grades) for name, ranking in rankings.items()
-    ]
-    return SearchResponse(rankings=ranked, relevant=relevant)
 
-
-def _ranked(
-    content: Content,
-    name: str,
-    ranking: Ranking,
-    documents: Sequence[str],
-    ranks: Mapping[str, Mapping[str, int]],
-    grades: Mapping[str, int],
-) -> Ranked:
-    scores = dict(ranking.hits)
-    texts = {document: known.text if (known := content.text_of(document)) else None for document in documents}
-    hits = [
-        Hit(
+    def hit(system: str, rank: int, document: str, score: float) -> Hit:
+        stored = content.text_of(document)
+        return Hit(
             rank=rank,
             id=document,
-            score=scores[document],
-            text=None if text is None else text[:SNIPPET],
-            cut=len(text or "") > SNIPPET,
+            score=score,
+            text=stored.text[:SNIPPET] if stored else None,
+            cut=stored is not None and len(stored.text) > SNIPPET,
             grade=grades.get(document),
-            ranks={other: of.get(document) for other, of in ranks.items() if other != name},
+            ranks={name: of_system.get(document) for name, of_system in ranks.items() if name != system},
         )
-        for rank, (document, text) in enumerate(texts.items(), start=1)
-    ]
-    return Ranked(system=name, encode_ms=ranking.encode_ms, search_ms=ranking.search_ms, hits=hits)
 
-
-def _relevant(judged: Judged, id: str) -> list[tuple[str, int]]:
-    """``(document id, grade)`` of the documents with a positive grade, highest first."""
-    pairs = [(document, grade) for document, grade in judged.qrels[id].items() if grade > 0]
-    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+    return SearchResponse(
+        rankings=[
+            Ranking(
+                system=name,
+                encode_ms=of_system.encode_ms,
+                search_ms=of_system.search_ms,
+                hits=[hit(name, rank, *pair) for rank, pair in enumerate(hits[name][: request.hits], start=1)],
+            )
+            for name, of_system in results.items()
+        ],
+        relevant=[
+            Relevant(
+                id=document, grade=grade, ranks={name: of_system.get(document) for name, of_system in ranks.items()}
+            )
+            for document, grade in (judged.relevant(id) if judged and id is not None else [])
+        ],
+    )
 
 
 def _add_errors(app: FastAPI, content: Content) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -13,10 +13,9 @@ from pydantic import BaseModel, Field
 
 from learned_sparse import __version__
 from learned_sparse.core import Encoder, LearnedSparseError, Side, did_you_mean, encode_texts
+from learned_sparse.serve.content import Load
 from learned_sparse.serve.schema import MAX_NAME, Text
 
-Load = Callable[[Side], Encoder]
-"""One side of a model; loaded at first use."""
 SystemName = Annotated[str | None, Query(max_length=MAX_NAME, description="None: the first with an encoder")]
 MAX_BATCH = 256
 """Texts of one request."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,19 @@ from learned_sparse.inspect import IndexInspector, Inspection, TextView
 from learned_sparse.jsonvector import topic_text
 from learned_sparse.search import MaxP
 
-Hits = Sequence[tuple[str, float]]
-"""``(document id, score)``, best first."""
+
+class UnknownNameError(LearnedSparseError):
+    """A system or a query that does not exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking:
-    """The hits of one query, and how long it took."""
+class Results:
+    """The hits of queries, and how long the search took."""
 
-    hits: Hits
+    hits: Mapping[str, Sequence[tuple[str, float]]]
+    """``(document id, score)`` by query id, best first."""
     encode_ms: float | None
-    """Milliseconds that the query's encoding took; None for plain text, which Lucene analyses while it searches."""
+    """Milliseconds for encoding the queries; None for plain text, which Lucene analyses while it searches."""
     search_ms: float
 
 
@@ -38,83 +39,52 @@ class System:
 
     def __init__(self, name: str, index: Path, inspector: IndexInspector) -> None:
         self.name, self.index = name, index
-        self._identity = _identity(index)
         self.model, self.scoring = inspector.model, inspector.note.scoring
-        self.documents = inspector.searcher.documents
-        self._inspector = inspector
-        self._maxp = MaxP.from_note(inspector.note)
+        self.searcher = inspector.searcher
+        self.encoder = inspector.encoder
+        """The encoder of one side of the model."""
+        self._identity, self._inspector, self._maxp = _identity(index), inspector, MaxP.from_note(inspector.note)
         inspector.query_encoder()
 
-    def search(self, query: str, k: int) -> Ranking:
-        """The ``k`` best documents of ``query``."""
-        with java_thread():
+    def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> Results:
+        """The ``k`` best documents of each of ``{query id: text}``."""
+        rows: Mapping[str, Any] = queries
+        with _java_thread():
             started = time.perf_counter()
-            row = self._encode([query])[0]
-            encoded = time.perf_counter()
-            hits = self._search({"": row}, k, 1)[""]
+            if self.scoring != "bm25-text":
+                encoded = self._inspector.query_encoder().encode_batch(list(queries.values()))
+                rows = dict(zip(queries, map(topic_text, encoded) if self.scoring == "bm25" else encoded, strict=True))
+            between = time.perf_counter()
+            search: Any = self.searcher.search_batch
+            hits = self._maxp.search(search, rows, k, threads) if self._maxp else search(rows, k, threads)
             ended = time.perf_counter()
-        text = self.scoring == "bm25-text"
-        return Ranking(
-            hits=hits,
-            encode_ms=None if text else 1000 * (encoded - started),
-            search_ms=1000 * (ended - encoded),
-        )
-
-    def search_all(self, queries: Sequence[Query], k: int, threads: int) -> Mapping[str, Hits]:
-        """The ``k`` best documents of each query, by query id."""
-        with java_thread():
-            rows = self._encode([query.text for query in queries])
-            return self._search({query.id: row for query, row in zip(queries, rows, strict=True)}, k, threads)
+        encode_ms = None if self.scoring == "bm25-text" else 1000 * (between - started)
+        return Results(hits=hits, encode_ms=encode_ms, search_ms=1000 * (ended - between))
 
     def text(self, text: str, side: Side) -> TextView:
         """Terms and weights of any text."""
-        with java_thread():
+        with _java_thread():
             return self._inspector.text(text, side)
-
-    def encoder(self, side: Side) -> Encoder:
-        """The encoder of one side of the model."""
-        return self._inspector.encoder(side)
 
     def explain(self, query: str, document: str) -> Inspection:
         """The score of a document for a query, term by term."""
-        with java_thread():
-            return self._inspector.pair(Query("", query), document, {})
+        with _java_thread():
+            inspection = self._inspector.pair(Query("", query), document, {})
+        return replace(inspection, index=self.name)  # the folder is not for everybody
 
     def check_unchanged(self) -> None:
         """Raise if the folder holds another index by now; the open one would still be searched."""
         if _identity(self.index) != self._identity:
             raise LearnedSparseError(f"{self.index}: changed since the server was started; start it again")
 
-    def close(self) -> None:
-        """Close the index."""
-        self._inspector.searcher.close()
-
-    def _encode(self, texts: Sequence[str]) -> Sequence[Any]:
-        return texts if self.scoring == "bm25-text" else self._inspector.query_encoder().encode_batch(texts)
-
-    def _search(self, queries: Mapping[str, Any], k: int, threads: int) -> Mapping[str, Hits]:
-        if self._maxp:
-            return self._maxp.search(self._search_batch, queries, k, threads)
-        return self._search_batch(queries, k, threads)
-
-    def _search_batch(self, queries: Mapping[str, Any], k: int, threads: int) -> Mapping[str, Hits]:
-        searcher: Any = self._inspector.searcher
-        if self.scoring == "bm25":
-            queries = {name: topic_text(row) for name, row in queries.items()}
-        hits: Mapping[str, Hits] = searcher.search_batch(queries, k, threads)
-        return hits
-
 
 def open_systems(
-    indexes: Mapping[str, Path], documents: Callable[[str], Document | None] | None, **options: Any
+    indexes: Mapping[str, Path], documents: Callable[[str], Document | None] | None, device: str | None = None
 ) -> dict[str, System]:
-    """Systems by name. ``documents`` looks up texts by id; ``options`` are those of ``IndexInspector``.
-
-    Indexes of one checkpoint share its encoder.
-    """
-    encoders = Encoders()
+    """Systems by name. ``documents`` looks up texts by id. Indexes of one checkpoint share its encoder."""
+    load = Encoders().load
     return {
-        name: System(name, index, IndexInspector(index, documents=documents, load=encoders.load, **options))
+        name: System(name, index, IndexInspector(index, documents=documents, load=load, device=device))
         for name, index in indexes.items()
     }
 
@@ -128,8 +98,8 @@ class Encoders:
 
     def load(self, checkpoint: str, side: Side = "document", *, model: str | None = None, **options: Any) -> Encoder:
         """The encoder; ``model`` is its name in error messages."""
-        given = {name: value for name, value in options.items() if value is not None}
-        key = json.dumps([os.path.realpath(checkpoint), side, given], sort_keys=True)
+        given = sorted((name, value) for name, value in options.items() if value is not None)
+        key = repr((os.path.realpath(checkpoint), side, given))
         with self._lock:
             if key not in self._loaded:
                 self._loaded[key] = load_encoder(checkpoint, side, model=model, **options)
@@ -137,7 +107,7 @@ class Encoders:
 
 
 @contextmanager
-def java_thread() -> Iterator[None]:
+def _java_thread() -> Iterator[None]:
     """Detach the thread from the JVM afterwards: the threads of a server come and go, and Java keeps attached ones."""
     from learned_sparse.lucene import detach_thread
 
@@ -148,12 +118,5 @@ def java_thread() -> Iterator[None]:
 
 
 def _identity(index: Path) -> tuple[int, int] | None:
-    try:
-        status = (index / INDEX_MANIFEST).stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-class UnknownNameError(LearnedSparseError):
-    """A system or a query that does not exist."""
+    note = index / INDEX_MANIFEST
+    return (note.stat().st_ino, note.stat().st_mtime_ns) if note.is_file() else None

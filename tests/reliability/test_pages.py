@@ -95,8 +95,10 @@ def inspection_with(text: str) -> Inspection:
         make_view(kind, f"hives {text} rash{EXPANDED}{text}", reading, impacts, id=text, notes=[text])
         for kind in ("query", "document")
     ]
-    terms = (ScoreTerm(term=text, query=2, document=3, word_in_query=text, word_in_document=text),)
-    score = Score(terms=terms, only_in_query={text: 1}, only_in_document={text: 1}, lucene=6.0)
+    words = {"word_in_query": text, "word_in_document": text}
+    terms = (ScoreTerm(term=text, query=2, document=3, product=6, literal=None, **words),)
+    signals, only = {text: 1.0}, {text: 1}
+    score = Score(total=6, lucene=6.0, signals=signals, terms=terms, only_in_query=only, only_in_document=only)
     return Inspection(model=text, index=text, query=views[0], document=views[1], score=score)
 
 

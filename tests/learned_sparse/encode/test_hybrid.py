@@ -23,7 +23,8 @@ from learned_sparse.jsonvector import Manifest, read_vectors
 from learned_sparse.lucene import run_stock, search_impacts
 from learned_sparse.search import QueryEncoder
 from learned_sparse.search import __main__ as search
-from learned_sparse.serve.api import Content, create_app
+from learned_sparse.serve.api import create_app
+from learned_sparse.serve.content import Content
 from learned_sparse.serve.systems import open_systems
 from tests.fake_encoder import load_fake
 from tests.toy_data import WORDS, save_beir
@@ -166,8 +167,8 @@ def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
 def test_the_server_explains_both_signals_and_numbers_no_words(encoded: Path) -> None:
     client = TestClient(create_app(Content(systems=open_systems({"both": encoded}, None))))
     explained = client.post("/explain", json={"system": "both", "query": QUERIES["q1"], "document": "d1"}).json()
-    assert explained["signals"].keys() == {"model", "BM25"}
-    assert explained["score"] == explained["lucene"]
+    assert explained["score"]["signals"].keys() == {"model", "BM25"}
+    assert explained["score"]["total"] == explained["score"]["lucene"]
     response = client.post("/query/embed_sparse", json={"inputs": "rain"})
     assert (response.status_code, "no fixed numbers" in response.text) == (424, True)
 

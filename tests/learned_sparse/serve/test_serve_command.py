@@ -66,21 +66,18 @@ def test_a_server_on_a_free_port(tmp_path: Path) -> None:
 
 
 def test_names_of_indexes(tmp_home: Path, tmp_path: Path) -> None:
-    """All indexes but training's, impacts first; folders of the same name are called by their paths."""
+    """All indexes but training's, impacts first; those of --index are called by their folders or by given names."""
     for name, scoring in (("a", "bm25-text"), ("b", "impact"), ("bm25-of-training", "bm25-text")):
         (tmp_home / "indexes" / "pydoc" / name).mkdir(parents=True)
         IndexNote(scoring, (), {}).save(tmp_home / "indexes" / "pydoc" / name)
-    assert list(serve._indexes(serve.parser().parse_args([]))) == ["b", "a"]
-    assert list(serve._indexes(serve.parser().parse_args(["--model", "a"]))) == ["a"]
-    folders = [str(tmp_path / "x" / "index"), str(tmp_path / "y" / "index"), str(tmp_path / "z")]
-    assert list(serve._indexes(serve.parser().parse_args(["--index", *folders, folders[0]]))) == [*folders[:2], "z"]
-    named = serve._indexes(serve.parser().parse_args(["--index", f"first={folders[0]}", *folders[1:]]))
-    assert {name: str(folder) for name, folder in named.items()} == dict(
-        zip(["first", "index", "z"], folders, strict=True)
-    )
     (tmp_path / "k=2").mkdir()
-    assert list(serve._indexes(serve.parser().parse_args(["--index", str(tmp_path / "k=2")]))) == ["k=2"]
-    assert "two are called 'z'" in refused("--index", f"z={folders[0]}", f"z={folders[2]}")
+
+    def names(*arguments: str) -> list[str]:
+        return list(serve.find_indexes(serve.parser().parse_args([*arguments])))
+
+    assert (names(), names("--model", "a")) == (["b", "a"], ["a"])
+    assert names("--index", "x/index", "second=y/index", "x/index", str(tmp_path / "k=2")) == ["index", "second", "k=2"]
+    assert "two are called 'index'; give each a name" in refused("--index", "x/index", "y/index")
 
 
 def test_checkpoints_without_an_index(tmp_path: Path, tiny_bert: Path) -> None:
@@ -93,7 +90,6 @@ def test_checkpoints_without_an_index(tmp_path: Path, tiny_bert: Path) -> None:
         page = httpx2.get(address).status_code
     assert line.endswith(" encodes by checkpoint, second; Ctrl-C ends it\n")
     assert (len(rows), all(rows), name, page) == (2, True, "checkpoint", 404)
-    assert "no such" in refused("--checkpoint", tmp_path / "none", "--port", "0")
 
 
 @pytest.mark.jvm
@@ -107,15 +103,15 @@ def test_judged_queries_of_the_recorded_collection(tmp_path: Path, tiny_bert: Pa
     build_index(encoded_files([vectors]), index)
     with started("--index", f"mine={index}", "--split", "dev") as (line, messages):
         overview = httpx2.get(f"{line.split()[0]}systems").json()
-    assert [system["name"] for system in overview["systems"]] == ["mine"]
-    assert (overview["collection"], overview["split"], overview["queries"]) == ("toy", "dev", 12)
-    assert overview["notes"] == []
-    assert not [message for message in messages if "no judged queries" in message]
+    shown = [overview[key] for key in ("collection", "split", "queries", "notes")]
+    assert ([system["name"] for system in overview["systems"]], shown) == (["mine"], ["toy", "dev", 12, []])
+    assert "no judged queries" not in "".join(messages)
 
 
 def test_what_is_refused(tmp_home: Path, tmp_path: Path) -> None:
     assert "no index; run make demo, or name indexes with --index DIR" in refused()
     assert "none: no such folder; make the index" in refused("--index", tmp_path / "none", "--port", "0")
+    assert "no such" in refused("--checkpoint", tmp_path / "none", "--port", "0")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot listen there" in refused("--index", tmp_path, "--port", str(port))

@@ -13,7 +13,8 @@ from fastapi.testclient import TestClient
 from encoders.encoding import new_model, save_checkpoint
 from learned_sparse.core import LearnedSparseError, Side, encode_texts, load_encoder
 from learned_sparse.serve import embed
-from learned_sparse.serve.api import Content, create_app
+from learned_sparse.serve.api import create_app
+from learned_sparse.serve.content import Content
 from learned_sparse.serve.systems import Encoders
 from tests.learned_sparse.serve.serving import running
 from tests.tiny_models import TEXTS

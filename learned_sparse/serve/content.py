@@ -1,0 +1,113 @@
+"""What the server shows: systems, the documents and the judged queries of their collection, and encoders."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from learned_sparse.collections import Collection, write_run
+from learned_sparse.core import Document, Encoder, LearnedSparseError, Side, did_you_mean, processors
+from learned_sparse.serve.systems import System, UnknownNameError
+
+DEPTH = 1000
+"""Hits that are measured, as in ``learned_sparse.search``."""
+MAX_MEASURED = 2_000
+"""Queries of a split that the page measures; the hits of all of them are in memory."""
+Load = Callable[[Side], Encoder]
+"""One side of a model; loaded at first use."""
+
+
+class Texts:
+    """Documents by id in a temporary database, which takes little memory. Several threads may look them up."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        """Copy ``documents``; of documents with the same id, the first is kept."""
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(
+            "", check_same_thread=False
+        )  # "": an unnamed file in SQLite's temporary folder
+        self._database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, text TEXT, expanded TEXT)")
+        rows = ((document.id, document.text, document.expanded) for document in documents)
+        try:
+            self._database.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", rows)
+        except sqlite3.Error as error:
+            raise LearnedSparseError(f"the texts do not fit ({error}); free disk space, or set SQLITE_TMPDIR") from None
+
+    def get(self, id: str) -> Document | None:
+        """The document ``id``, or None."""
+        with self._lock:
+            row = self._database.execute("SELECT id, text, expanded FROM texts WHERE id = ?", (id,)).fetchone()
+        return Document(*row) if row else None
+
+
+class Judged:
+    """Queries of one split of a collection with their judgements."""
+
+    def __init__(self, collection: Collection, split: str) -> None:
+        self.collection, self.split = collection.name, split
+        self.queries = {query.id: query.text for query in collection.queries(split)}
+        self.qrels = collection.qrels(split)
+        self.measures: Sequence[str] = collection.split(split).measures
+        self.remove_query = collection.split(split).remove_query
+        """Whether the document whose id is that of the query is no hit, as in BEIR."""
+
+    def grades(self, id: str) -> Mapping[str, int]:
+        """``{document id: grade}`` of the query ``id``."""
+        if id not in self.queries:
+            raise UnknownNameError(f"{self.collection}, {self.split}: no query {id!r}")
+        return self.qrels[id]
+
+    def relevant(self, id: str) -> list[tuple[str, int]]:
+        """``(document id, grade)`` of the documents with a positive grade, highest first."""
+        return sorted((pair for pair in self.grades(id).items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
+
+    def measure(self, system: System, ids: Sequence[str]) -> Mapping[str, float]:
+        """Means over the queries ``ids``, as trec_eval computes them."""
+        from eval.measures import evaluate
+
+        if len(ids) > MAX_MEASURED:
+            raise LearnedSparseError(
+                f"{self.collection}, {self.split}: {len(ids):,} queries are too many for the page; measure them with "
+                "learned_sparse.search and eval.evaluate"
+            )
+        qrels = {id: self.grades(id) for id in ids}
+        run = system.search({id: self.queries[id] for id in ids}, DEPTH, processors()).hits
+        with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
+            path = Path(folder) / "run.txt"
+            write_run(path, run)  # orders tied hits by ascending id; trec_eval would order them by descending id
+            return evaluate(path, qrels, self.measures, remove_query=self.remove_query).mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What the server shows; without ``systems`` only encoders."""
+
+    systems: Mapping[str, System]
+    text_of: Callable[[str], Document | None] = lambda _: None
+    judged: Judged | None = None
+    notes: Sequence[str] = ()
+    """What is missing, and why."""
+    checkpoints: Mapping[str, Load] = field(default_factory=dict)
+    """Encoders without an index."""
+
+    def encoders(self) -> dict[str, Load]:
+        """The encoders of all systems and checkpoints; plain text has none."""
+        systems = {name: system.encoder for name, system in self.systems.items() if system.scoring != "bm25-text"}
+        return {**systems, **self.checkpoints}
+
+    def system(self, name: str) -> System:
+        """The system ``name``; raise if its index was made again."""
+        if name not in self.systems:
+            raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
+        self.systems[name].check_unchanged()
+        return self.systems[name]
+
+    def queries(self) -> Judged:
+        """The judged queries; raise if there are none."""
+        if self.judged is None:
+            raise UnknownNameError("there are no judged queries here; start the server with --collection and --split")
+        return self.judged
