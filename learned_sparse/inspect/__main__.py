@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from learned_sparse.core import (
     CommandParser,
     LearnedSparseError,
-    Query,
     add_set_option,
     atomic_write,
     default_checkpoint,
@@ -42,7 +41,6 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parser().parse_args(argv)
-    _check(options)
     inspection = _inspect(options)
     if options.html:
         from learned_sparse.inspect.rendering import to_html
@@ -85,50 +83,39 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument(
         "--terms", type=positive, default=25, metavar="N", help="terms shown per text (default %(default)s)"
     )
-    how.add_argument("--no-sources", action="store_true", help="show only what the index holds; do not read the text")
     how.add_argument("--json", action="store_true", help="print JSON with all terms, tokens and sources")
     how.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page that needs no other file")
     return parser
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Raise if an option needs another one."""
-    text, query = options.text is not None, options.query is not None
-    problems = {
-        "--query needs --document; to inspect a query alone, give --text TEXT --side query": text and query,
-        "--side is only for --text": options.side and not text,
-        "--index is only for --document": options.index and text,
-        "--set is for --text and for queries; documents are encoded already": options.set and not text and not query,
-        f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR": not (
-            options.model or (options.checkpoint if text else options.index)
-        ),
-    }
-    for message, applies in problems.items():
-        if applies:
-            raise LearnedSparseError(message)
 
 
 def _inspect(options: argparse.Namespace) -> Inspection:
     from learned_sparse.collections import load_collection
     from learned_sparse.inspect.inspection import IndexInspector, inspect_text
 
-    settings, sources = parse_changes(options.set), not options.no_sources
-    if options.text is not None:
-        side: Side = "query" if options.side == "query" else "document"
+    text, settings = options.text is not None, parse_changes(options.set)
+    for name in ("query", "index") if text else ("side",):
+        if getattr(options, name):
+            raise LearnedSparseError(f"--{name} is only for {'--document' if text else '--text'}")
+    if not (options.model or (options.checkpoint if text else options.index)):
+        raise LearnedSparseError(f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR")
+    if text:
+        side: Side = options.side or "document"
         checkpoint = options.checkpoint or default_checkpoint(options.model)
         changes = {"settings": settings} if settings else {}
-        return inspect_text(
-            options.text, side, options.model or options.checkpoint, checkpoint, device=options.device, **changes
-        )
+        name = options.model or options.checkpoint
+        return inspect_text(options.text, side, name, checkpoint, device=options.device, **changes)
+    if settings and options.query is None:
+        raise LearnedSparseError("--set is for --text and for queries; documents are encoded already")
     index = options.index or index_folder(
         load_collection(options.collection or "pydoc", data=options.data).name, options.model
     )
     inspector = IndexInspector(
-        index, checkpoint=options.checkpoint, device=options.device, collection=options.collection, data=options.data
-    )
-    if options.query is not None:
-        return inspector.pair(Query("", options.query), options.document, settings, sources=sources)
-    return inspector.document(options.document, sources=sources)
+        index, checkpoint=options.checkpoint, device=options.device, collection=options.collection,
+        data=options.data,
+    )  # fmt: skip
+    if options.query is None:
+        return inspector.document(options.document)
+    return inspector.pair(options.query, options.document, settings)
 
 
 if __name__ == "__main__":

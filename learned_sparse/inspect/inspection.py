@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,6 @@ from learned_sparse.core import (
     Encoder,
     LearnedSparseError,
     Quantizer,
-    Query,
     Reading,
     Side,
     SparseBatch,
@@ -50,7 +50,7 @@ class _once(cached_property[T]):  # noqa: N801  # a decorator
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
     """``text`` as one side (``query`` or ``document``) of a checkpoint encodes it, with options of ``load_encoder``."""
     encoder = load_encoder(checkpoint, side, model=model, **options)
-    view = _view(side, without_mark(text), encoder, encoder.quantizer)
+    view = _view(side, text, encoder, encoder.quantizer)
     return Inspection(model=model, query=view) if side == "query" else Inspection(model=model, document=view)
 
 
@@ -74,39 +74,34 @@ def encoded_documents(
     raise LearnedSparseError(f"{source}: the encoded documents are not there; name them with --collection")
 
 
+@dataclass
 class IndexInspector:
     """Inspects texts as the encoders of one index read them, its documents, and their scores for queries.
 
     Encoders are loaded at first use. Several threads may use an inspector.
     """
 
-    def __init__(
-        self,
-        index: Path,
-        *,
-        checkpoint: str | None = None,
-        device: str | None = None,
-        collection: str | None = None,
-        data: Path | None = None,
-        documents: Callable[[str], Document | None] | None = None,
-        load: Callable[..., Encoder] | None = None,
-    ) -> None:
-        """``checkpoint``, ``collection`` and ``data`` replace the locations that the index records.
+    index: Path
+    checkpoint: str | None = None
+    """Where the encoder is now, if not at the recorded location."""
+    device: str | None = None
+    collection: str | None = None
+    """Where the documents are now, if not at the recorded location."""
+    data: Path | None = None
+    documents: Callable[[str], Document | None] | None = None
+    """Returns the document of an id, or None; by default every look-up reads the collection."""
+    load: Callable[..., Encoder] | None = None
+    """Replaces ``load_encoder``, for encoders that several indexes share."""
 
-        ``documents`` returns the document of an id, or None; by default every look-up reads the collection. ``load``
-        replaces ``load_encoder``, for encoders that several indexes share.
-        """
+    def __post_init__(self) -> None:
         from learned_sparse.lucene import searcher_of
 
-        self._index, self._checkpoint, self._device = index, checkpoint, device
-        self._collection, self._data = collection, data
-        self._documents, self._load = documents, load
         self._lock = threading.RLock()
-        self.note = IndexNote.load(index)
+        self.note = IndexNote.load(self.index)
         self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
         """Manifest of the first shard; all shards are encoded alike."""
+        self.searcher = searcher_of(self.index, self.note.scoring)
         self._is_text = self.note.scoring == "bm25-text"
-        self.searcher = searcher_of(index, self.note.scoring)
         self.model = "BM25" if self._is_text else self.manifest.model if self.manifest else "unknown"
 
     def query_encoder(self, settings: Mapping[str, Any] | None = None) -> QueryEncoder:
@@ -114,37 +109,33 @@ class IndexInspector:
         if not self._is_text:
             return self._load_query_encoder(settings) if settings else self._query_encoder
         if settings:
-            raise LearnedSparseError(f"--set: {self._index} holds plain text, which is searched without an encoder")
+            raise LearnedSparseError(f"--set: {self.index} holds plain text, which is searched without an encoder")
         return QueryEncoder(AnalyzedText())  # a new one each time, because it keeps all terms that it has met
 
     def encoder(self, side: Side) -> Encoder:
         """The encoder of queries or of documents."""
         return self._document_encoder if side == "document" and not self._is_text else self.query_encoder().encoder
 
-    def text(self, text: str, side: Side) -> TextView:
-        """Any text as the index's encoder of queries or of documents reads it."""
+    def text(self, text: str, side: Side, settings: Mapping[str, Any] | None = None) -> TextView:
+        """Any text as the index's encoder of queries or of documents reads it; ``settings`` are those of queries."""
         if side == "document":
-            return _view(side, without_mark(text), self.encoder(side), self._document_quantizer)
-        return self.query(Query("", text))
-
-    def query(self, query: Query, settings: Mapping[str, Any] | None = None) -> TextView:
-        """A query as it is searched."""
+            return _view(side, text, self.encoder(side), self._document_quantizer)
         encoder = self.query_encoder(settings)
-        return _view("query", without_mark(query.text), encoder.encoder, encoder.quantizer, query.id or None)
+        return _view(side, text, encoder.encoder, encoder.quantizer)
 
-    def document(self, id: str, *, sources: bool = True) -> Inspection:
-        """The terms of a document; with ``sources``, its text is looked up and encoded again."""
+    def document(self, id: str) -> Inspection:
+        """The terms of a document, whose text is looked up and encoded again."""
         postings = self._postings(id)
         if id not in postings:
             raise LearnedSparseError(
-                f"{self._index}: {id!r} is cut into segments; name one of them: {', '.join(postings)}"
+                f"{self.index}: {id!r} is cut into segments; name one of them: {', '.join(postings)}"
             )
-        view = self._document(id, postings[id], [], {}, sources=sources)
-        return Inspection(model=self.model, index=str(self._index), document=view)
+        view = self._document(id, postings[id], [], {})
+        return Inspection(model=self.model, index=str(self.index), document=view)
 
-    def pair(self, query: Query, id: str, settings: Mapping[str, Any], *, sources: bool = True) -> Inspection:
+    def pair(self, query: str, id: str, settings: Mapping[str, Any] | None = None) -> Inspection:
         """The score of a document, or of the best of its segments, for a query, term by term."""
-        query_view = self.query(query, settings)
+        query_view = self.text(query, "query", settings)
         impacts = {term.term: term.impact for term in query_view.terms if term.impact}
         postings = self._postings(id)
         scores = {name: self.searcher.score(impacts, name) for name in postings}
@@ -154,15 +145,15 @@ class IndexInspector:
         if self.note.scoring != "impact":
             products = {term: self.searcher.score({term: impacts[term]}, best) for term in shared}
         notes = [] if best == id else [f"the best of the {len(postings)} segments of {id}"]
-        view = self._document(best, postings[best], notes, products, sources=sources)
+        view = self._document(best, postings[best], notes, products)
         score = explain_score(query_view, view, products, scores[best])
         exact = self.note.scoring == "impact" and score.total <= EXACT_FLOATS  # else 32-bit floats are rounded
         if not math.isclose(score.total, score.lucene, rel_tol=0.0 if exact else ROUNDING):
             raise LearnedSparseError(
-                f"{self._index}: {best!r}: the terms add up to {score.total}, Lucene scores {score.lucene}: postings "
+                f"{self.index}: {best!r}: the terms add up to {score.total}, Lucene scores {score.lucene}: postings "
                 "and scores of the index disagree; index again with learned_sparse.index --overwrite"
             )
-        return Inspection(model=self.model, index=str(self._index), query=query_view, document=view, score=score)
+        return Inspection(model=self.model, index=str(self.index), query=query_view, document=view, score=score)
 
     def _postings(self, id: str) -> dict[str, dict[str, int]]:
         """``{id: {term: impact}}`` of a document, or of all its segments; raise if there is neither."""
@@ -173,28 +164,25 @@ class IndexInspector:
         postings = self.searcher.postings([id, *segments])
         if not postings:
             with _instance_calls:
-                near = ", ".join(map(repr, ids_near(self._index, id)))
+                near = ", ".join(map(repr, ids_near(self.index, id)))
             hint = f"next ids: {near}" if near else "it would come after all ids of the index"
-            raise LearnedSparseError(f"{self._index}: no document {id!r}; {hint}")
+            raise LearnedSparseError(f"{self.index}: no document {id!r}; {hint}")
         return {name: postings[name] for name in [id, *segments] if name in postings}
 
-    def _document(
-        self, id: str, row: Mapping[str, int], notes: list[str], products: Mapping[str, float], *, sources: bool
-    ) -> TextView:
+    def _document(self, id: str, row: Mapping[str, int], notes: list[str], products: Mapping[str, float]) -> TextView:
         """View of an indexed document; if its text cannot be encoded again, a note says why."""
         impacts = {term: impact for term, impact in row.items() if term not in RESERVED}
         text, reading = None, None
         if not impacts:
             notes.append("an empty vector: no query matches it")
-        if sources:
-            try:
-                text = self._encoded_text(id)
-                reading, now, more = _read(text, self.encoder("document"), self._document_quantizer)
-                notes += more
-                if changed := {term for term, _ in (now or {}).items() ^ impacts.items()}:
-                    notes.append(f"{len(changed)} of {len(impacts)} impacts of the index differ from the encoder's now")
-            except LearnedSparseError as error:
-                notes.append(f"only what the index holds, without text and sources: {error}")
+        try:
+            text = self._encoded_text(id)
+            reading, now, more = _read(text, self.encoder("document"), self._document_quantizer)
+            notes += more
+            if changed := {term for term, _ in (now or {}).items() ^ impacts.items()}:
+                notes.append(f"{len(changed)} of {len(impacts)} impacts of the index differ from the encoder's now")
+        except LearnedSparseError as error:
+            notes.append(f"only what the index holds, without text and sources: {error}")
         return make_view("document", text, reading, impacts, id=id, indexed=True, notes=notes, products=products)
 
     def _encoded_text(self, id: str) -> str:
@@ -216,11 +204,11 @@ class IndexInspector:
         return document.with_expanded if encoder.uses_expanded else document.text
 
     def _find_document(self, id: str) -> Document:
-        if self._documents:
-            if document := self._documents(id):
+        if self.documents:
+            if document := self.documents(id):
                 return document
             raise LearnedSparseError(f"the text of document {id!r} is not there")
-        documents, source = encoded_documents(self.manifest, self._collection, self._data)
+        documents, source = encoded_documents(self.manifest, self.collection, self.data)
         for document in documents:
             if document.id == id:
                 return document
@@ -233,9 +221,9 @@ class IndexInspector:
         return self._load_query_encoder({})
 
     def _load_query_encoder(self, settings: Mapping[str, Any]) -> QueryEncoder:
-        device = {"device": self._device} if self._device else {}
+        device = {"device": self.device} if self.device else {}
         return QueryEncoder.from_index(
-            self._index, self._checkpoint, note=self.note, settings=settings, load=self._load, **device
+            self.index, self.checkpoint, note=self.note, settings=settings, load=self.load, **device
         )
 
     @property
@@ -246,14 +234,14 @@ class IndexInspector:
     def _document_encoder(self) -> Encoder:
         """The encoder that encoded the documents; raise if the checkpoint gives another one."""
         if self.manifest is None:
-            raise LearnedSparseError(f"{self._index}: does not record what it was made from, so no text can be read")
+            raise LearnedSparseError(f"{self.index}: does not record what it was made from, so no text can be read")
         manifest, recorded = self.manifest, self.manifest.encoder
         options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
-        options |= {"revision": manifest.options.get("revision"), "device": self._device}
+        options |= {"revision": manifest.options.get("revision"), "device": self.device}
         if "hybrid" in options:
-            options["statistics"] = str(self._index)
-        checkpoint = self._checkpoint or find_checkpoint(manifest, self._index)
-        encoder = (self._load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
+            options["statistics"] = str(self.index)
+        checkpoint = self.checkpoint or find_checkpoint(manifest, self.index)
+        encoder = (self.load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(
                 f"{checkpoint}: not the encoder of these vectors: {'; '.join(lines)}; name that one with --checkpoint"
@@ -261,9 +249,10 @@ class IndexInspector:
         return encoder
 
 
-def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None, id: str | None = None) -> TextView:
+def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None) -> TextView:
+    text = without_mark(text)
     reading, impacts, notes = _read(text, encoder, quantizer)
-    return make_view(side, text, reading, impacts, id=id, notes=notes)
+    return make_view(side, text, reading, impacts, notes=notes)
 
 
 def _read(

@@ -1,36 +1,29 @@
-"""The web application: the JSON API, described by /openapi.json, and the files of the page."""
+"""The web application: the JSON API, described by /openapi.json, and the files of the page.
+
+Explanations are the records of ``learned_sparse.inspect``.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
 from learned_sparse import __version__
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, Side
 from learned_sparse.inspect import Inspection, TextView
 from learned_sparse.serve.content import Content
 from learned_sparse.serve.embed import ERROR_TYPES, add_embedding
-from learned_sparse.serve.guard import Guard, problem
-from learned_sparse.serve.schema import (
-    EncodeRequest,
-    ExplainRequest,
-    Hit,
-    MeasureRequest,
-    Problem,
-    Ranking,
-    Relevant,
-    SearchRequest,
-    SearchResponse,
-)
+from learned_sparse.serve.guard import Guard, Name, Text, problem
 from learned_sparse.serve.systems import UnknownNameError
 
 STATIC = Path(__file__).parent / "static"
@@ -41,6 +34,59 @@ SNIPPET = 300
 MAX_LISTED = 50
 """Judged queries in one answer."""
 _log = logging.getLogger(__name__)
+
+
+QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
+Systems = Annotated[list[Name], Field(min_length=1, max_length=4, description="names of systems")]
+
+
+class _Request(BaseModel):
+    """Base of all requests: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class SearchRequest(_Request):
+    """A query for one or more systems."""
+
+    query: QueryText
+    systems: Systems
+    hits: Annotated[int, Field(ge=1, le=100)] = 10
+    """Documents of each system."""
+    query_id: Name | None = None
+    """The judged query of this text, whose grades the hits get."""
+
+
+class EncodeRequest(_Request):
+    """A text for the encoder of a system."""
+
+    text: Annotated[Text, StringConstraints(strip_whitespace=True, min_length=1)]
+    system: Name
+    side: Side = "document"
+
+
+class ExplainRequest(_Request):
+    """A query and a document of an index."""
+
+    query: QueryText
+    system: Name
+    document: Name
+
+
+class MeasureRequest(_Request):
+    """A judged query, or all of them, for one or more systems."""
+
+    systems: Systems
+    query_id: Name | None = None
+    """None: the mean over all judged queries."""
+
+
+class Problem(BaseModel):
+    """Why a request was refused, in one line."""
+
+    error: str
+    error_type: str
+    """As in text-embeddings-inference."""
 
 
 def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard:
@@ -95,8 +141,13 @@ def _add_routes(app: FastAPI, content: Content) -> None:
         return {"total": len(ids), "queries": shown}
 
     @app.post("/search")
-    def search(request: SearchRequest) -> SearchResponse:
-        """Search one or more systems; each hit has its rank in the others."""
+    def search(request: SearchRequest) -> dict[str, Any]:
+        """Search one or more systems.
+
+        Answers with the ``rankings`` of the systems: times in milliseconds and ``hits``. A hit has the beginning of its
+        ``text`` (``cut`` if the text goes on), the ``grade`` of the judged query, and its ``ranks`` in the other
+        systems, null if not among the first 100. ``relevant`` are the relevant documents of the judged query.
+        """
         return _search(content, request)
 
     @app.post("/encode")
@@ -124,60 +175,49 @@ def _measure(content: Content, request: MeasureRequest) -> dict[str, Any]:
     return {"queries": len(ids), "systems": systems}
 
 
-def _search(content: Content, request: SearchRequest) -> SearchResponse:
+def _search(content: Content, request: SearchRequest) -> dict[str, Any]:
     systems = [content.system(name) for name in dict.fromkeys(request.systems)]
-    id, judged = request.query_id, None if request.query_id is None else content.queries()
-    grades = judged.grades(id) if judged and id is not None else {}
+    id, judged = request.query_id or "", None if request.query_id is None else content.queries()
+    grades = judged.grades(id) if judged else {}
     results = {system.name: system.search({"": request.query}, 1 + max(request.hits, RANK_DEPTH)) for system in systems}
     hits = {
-        name: [hit for hit in of_system.hits[""] if not (judged and judged.remove_query and hit[0] == id)]
-        for name, of_system in results.items()
+        name: [hit for hit in of.hits[""] if not (judged and judged.remove_query and hit[0] == id)]
+        for name, of in results.items()
     }
     ranks = {
-        name: {document: rank for rank, (document, _) in enumerate(of_system[:RANK_DEPTH], start=1)}
-        for name, of_system in hits.items()
+        name: {document: rank for rank, (document, _) in enumerate(of[:RANK_DEPTH], start=1)}
+        for name, of in hits.items()
     }
 
-    def hit(system: str, rank: int, document: str, score: float) -> Hit:
-        stored = content.text_of(document)
-        return Hit(
-            rank=rank,
-            id=document,
-            score=score,
-            text=stored.text[:SNIPPET] if stored else None,
-            cut=stored is not None and len(stored.text) > SNIPPET,
-            grade=grades.get(document),
-            ranks={name: of_system.get(document) for name, of_system in ranks.items() if name != system},
-        )
+    def ranks_of(document: str, without: str = "") -> dict[str, int | None]:
+        return {name: of.get(document) for name, of in ranks.items() if name != without}
 
-    return SearchResponse(
-        rankings=[
-            Ranking(
-                system=name,
-                encode_ms=of_system.encode_ms,
-                search_ms=of_system.search_ms,
-                hits=[hit(name, rank, *pair) for rank, pair in enumerate(hits[name][: request.hits], start=1)],
-            )
-            for name, of_system in results.items()
-        ],
-        relevant=[
-            Relevant(
-                id=document, grade=grade, ranks={name: of_system.get(document) for name, of_system in ranks.items()}
-            )
-            for document, grade in (judged.relevant(id) if judged and id is not None else [])
-        ],
-    )
+    def hit(system: str, rank: int, document: str, score: float) -> dict[str, Any]:
+        text = stored.text if (stored := content.text_of(document)) else None
+        return {
+            "rank": rank, "id": document, "score": score, "grade": grades.get(document),
+            "text": text and text[:SNIPPET], "cut": len(text or "") > SNIPPET, "ranks": ranks_of(document, system),
+        }  # fmt: skip
+
+    rankings = [
+        {
+            "system": name, "encode_ms": of.encode_ms, "search_ms": of.search_ms,
+            "hits": [hit(name, rank, *pair) for rank, pair in enumerate(hits[name][: request.hits], start=1)],
+        }
+        for name, of in results.items()
+    ]  # fmt: skip
+    relevant = [
+        {"id": document, "grade": grade, "ranks": ranks_of(document)}
+        for document, grade in (judged.relevant(id) if judged else [])
+    ]
+    return {"rankings": rankings, "relevant": relevant}
 
 
 def _add_errors(app: FastAPI, content: Content) -> None:
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "json_invalid":
-            return problem(422, f"the request is not JSON: {first.get('ctx', {}).get('error', message)}")
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return problem(422, f"{where}: {message}" if where else message)
+        return problem(422, f"{'.'.join(map(str, first['loc'][1:] or first['loc']))}: {first['msg']}")
 
     @app.exception_handler(LearnedSparseError)
     def refused(_: Request, error: LearnedSparseError) -> JSONResponse:

@@ -7,10 +7,12 @@ import logging
 import socket
 from asyncio import Transport
 from collections.abc import Sequence
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import anyio
 import uvicorn
+from pydantic import Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +28,10 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+MAX_TEXT, MAX_NAME = 200_000, 1_000
+"""Characters of a text, and of the name of a system, a query or a document."""
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+Name = Annotated[str, Field(max_length=MAX_NAME)]
 MAX_BODY = 4_000_000
 """Bytes of a request."""
 MAX_CONNECTIONS = 1_000

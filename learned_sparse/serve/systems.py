@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, Side
+from learned_sparse.core import Document, Encoder, LearnedSparseError, Side
 from learned_sparse.encode import load_encoder
 from learned_sparse.index import INDEX_MANIFEST
 from learned_sparse.inspect import IndexInspector, Inspection, TextView
@@ -69,7 +69,7 @@ class System:
     def explain(self, query: str, document: str) -> Inspection:
         """The score of a document for a query, term by term."""
         with _java_thread():
-            inspection = self._inspector.pair(Query("", query), document, {})
+            inspection = self._inspector.pair(query, document)
         return replace(inspection, index=self.name)  # the folder is not for everybody
 
     def check_unchanged(self) -> None:

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, SparseBatch
+from learned_sparse.core import Document, Encoder, LearnedSparseError, SparseBatch
 from learned_sparse.encode import ALPHA, AnalyzedText, __main__, hybrid_sides, write_vectors
 from learned_sparse.encode.bm25 import Bm25Documents, Bm25Statistics
 from learned_sparse.encode.hybrid import Hybrid, HybridRecord, Signal
@@ -155,8 +155,8 @@ def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: P
 def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
     with_texts = IndexInspector(encoded, documents=lambda name: Document(name, TEXTS[name]))
     (best, _), *_ = _search(encoded, 0.5)["q1"]
-    query = Query("q1", QUERIES["q1"])
-    score = with_texts.pair(query, best, {}).score
+    query = QUERIES["q1"]
+    score = with_texts.pair(query, best).score
     assert score
     assert score.signals.keys() == {"model", "BM25"}
     assert sum(score.signals.values()) == pytest.approx(1)

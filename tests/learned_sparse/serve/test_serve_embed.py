@@ -120,12 +120,6 @@ def test_prompts_are_refused(client: TestClient) -> None:
     assert "prompt_name" in response.json()["error"]
 
 
-def test_too_many_requests(content: Content, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embed, "MAX_WAITING", 0)
-    response = TestClient(create_app(content)).post("/embed_sparse", json={"inputs": "a"})
-    assert (response.status_code, response.json()["error_type"]) == (429, "Overloaded")
-
-
 def test_no_encoder_at_all() -> None:
     response = TestClient(create_app(Content(systems={}))).post("/embed_sparse", json={"inputs": "a"})
     assert (response.status_code, response.json()["error_type"]) == (424, "Backend")
