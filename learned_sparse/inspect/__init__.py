@@ -2,7 +2,7 @@
 
 ``python -m learned_sparse.inspect`` shows it on the terminal, ``learned_sparse.serve`` in a browser. Read
 ``explanation`` first (the records), then ``inspection`` (texts, encoders and impacts of an index) and ``rendering``
-(terminal and HTML).
+(the terminal).
 """
 
 from __future__ import annotations

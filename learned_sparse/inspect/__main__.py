@@ -12,7 +12,6 @@ from learned_sparse.core import (
     CommandParser,
     LearnedSparseError,
     add_set_option,
-    atomic_write,
     default_checkpoint,
     index_folder,
     parse_changes,
@@ -34,7 +33,7 @@ examples:
   python -m learned_sparse.inspect --model splade --text "can hives be a sign of pregnancy" --side query
   python -m learned_sparse.inspect --model splade --document pathlib.Path.read_text
   python -m learned_sparse.inspect --model splade --query "how do I read a file" --document pathlib.Path.read_text
-  python -m learned_sparse.inspect --index INDEX --query "how do I read a file" --document 7187158 --html page.html
+  python -m learned_sparse.inspect --index INDEX --document 7187158 --json
 """
 
 
@@ -42,15 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parser().parse_args(argv)
     inspection = _inspect(options)
-    if options.html:
-        from learned_sparse.inspect.rendering import to_html
-
-        with atomic_write(options.html) as file:
-            file.write(to_html(inspection, terms=options.terms).encode())
     if options.json:
         print(json.dumps(asdict(inspection), indent=2, allow_nan=False))
-    elif options.html:
-        print(options.html)
     else:
         from learned_sparse.inspect.rendering import print_to_terminal
 
@@ -83,8 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument(
         "--terms", type=positive, default=25, metavar="N", help="terms shown per text (default %(default)s)"
     )
-    how.add_argument("--json", action="store_true", help="print JSON with all terms, tokens and sources")
-    how.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page that needs no other file")
+    how.add_argument("--json", action="store_true", help="print JSON with all terms, words and sources")
     return parser
 
 

@@ -6,10 +6,9 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from learned_sparse.collections import Segmentation, load_collection, read_documents
 from learned_sparse.core import (
@@ -35,16 +34,6 @@ ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
 ROUNDING = 1e-5
 """Relative difference between a sum of 32-bit floats and Lucene's."""
 _instance_calls = threading.Lock()  # of Java: pyjnius keeps the receiver of a call in an object that all threads share
-T = TypeVar("T")
-
-
-class _once(cached_property[T]):  # noqa: N801  # a decorator
-    """Computed once, whichever thread asks first; ``cached_property`` has no lock from Python 3.12 on."""
-
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> T:  # type: ignore[override]
-        with instance._lock:  # noqa: SLF001
-            value: T = super().__get__(instance, owner)
-        return value
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
@@ -97,6 +86,8 @@ class IndexInspector:
         from learned_sparse.lucene import searcher_of
 
         self._lock = threading.RLock()
+        self._query_side: QueryEncoder | None = None
+        self._document_side: Encoder | None = None
         self.note = IndexNote.load(self.index)
         self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
         """Manifest of the first shard; all shards are encoded alike."""
@@ -106,15 +97,28 @@ class IndexInspector:
 
     def query_encoder(self, settings: Mapping[str, Any] | None = None) -> QueryEncoder:
         """Encoder of queries; ``settings`` change what documents do not depend on."""
-        if not self._is_text:
-            return self._load_query_encoder(settings) if settings else self._query_encoder
-        if settings:
+        if self._is_text and settings:
             raise LearnedSparseError(f"--set: {self.index} holds plain text, which is searched without an encoder")
-        return QueryEncoder(AnalyzedText())  # a new one each time, because it keeps all terms that it has met
+        if self._is_text:
+            return QueryEncoder(AnalyzedText())  # a new one each time, because it keeps all terms that it has met
+        with self._lock:
+            if self._query_side and not settings:
+                return self._query_side
+            options: dict[str, Any] = {"device": self.device} if self.device else {}
+            encoder = QueryEncoder.from_index(
+                self.index, self.checkpoint, note=self.note, settings=settings, load=self.load, **options
+            )
+            if not settings:
+                self._query_side = encoder
+            return encoder
 
     def encoder(self, side: Side) -> Encoder:
         """The encoder of queries or of documents."""
-        return self._document_encoder if side == "document" and not self._is_text else self.query_encoder().encoder
+        if side == "query" or self._is_text:
+            return self.query_encoder().encoder
+        with self._lock:
+            self._document_side = self._document_side or self._load_document_encoder()
+            return self._document_side
 
     def text(self, text: str, side: Side, settings: Mapping[str, Any] | None = None) -> TextView:
         """Any text as the index's encoder of queries or of documents reads it; ``settings`` are those of queries."""
@@ -216,22 +220,11 @@ class IndexInspector:
             f"document {id!r} is not in {source}; name the collection that was encoded with --collection, --data"
         )
 
-    @_once
-    def _query_encoder(self) -> QueryEncoder:
-        return self._load_query_encoder({})
-
-    def _load_query_encoder(self, settings: Mapping[str, Any]) -> QueryEncoder:
-        device = {"device": self.device} if self.device else {}
-        return QueryEncoder.from_index(
-            self.index, self.checkpoint, note=self.note, settings=settings, load=self.load, **device
-        )
-
     @property
     def _document_quantizer(self) -> Quantizer:
         return self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
 
-    @_once
-    def _document_encoder(self) -> Encoder:
+    def _load_document_encoder(self) -> Encoder:
         """The encoder that encoded the documents; raise if the checkpoint gives another one."""
         if self.manifest is None:
             raise LearnedSparseError(f"{self.index}: does not record what it was made from, so no text can be read")

@@ -1,8 +1,7 @@
-"""An inspection as a table layout of rich: in colour, as plain text, or as one HTML page."""
+"""An inspection on the terminal, in colour or as plain text, with the tables of rich."""
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -20,28 +19,8 @@ SHADES = tuple(f"#1a1a1a on {colour}" for colour in ("#fdf0e0", "#fbd9b5", "#f8b
 """Styles of words, from hardly any weight to the heaviest word."""
 MAX_SOURCES = 5
 """Words shown for each term, as in Figure 4 of the SparTerm paper."""
-HTML_WIDTH = 110
 PLAIN_WIDTH = 1_000
-"""Columns of a page, and of plain text, whose lines are as long as the text."""
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<title></title>
-<style>
-{stylesheet}
-body {{ color: {foreground}; background-color: {background}; }}
-pre, code {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, "Courier New", monospace; }}
-</style>
-</head>
-<body>
-<pre><code>{code}</code></pre>
-</body>
-</html>
-"""
+"""Columns of plain text, whose lines are as long as the text."""
 _JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in some scripts
 
 
@@ -58,22 +37,14 @@ def print_to_terminal(inspection: Inspection, *, terms: int) -> None:
 
 
 def to_text(inspection: Inspection, *, terms: int) -> str:
-    """Plain text: each word has its weight behind it."""
-    file = io.StringIO()
-    console = _console(file, PLAIN_WIDTH)
-    console.print(*_render(inspection, terms, shaded=False), sep="\n")
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
-
-
-def to_html(inspection: Inspection, *, terms: int) -> str:
-    """One HTML page that needs no other file and runs no script; equal inspections give equal pages."""
-    console = _console(io.StringIO(), HTML_WIDTH)
-    console.print(*_render(inspection, terms, shaded=True), sep="\n")
-    page = console.export_html(code_format=_PAGE, inline_styles=False)
-    views = filter(None, (inspection.query, inspection.document))
-    names = ", ".join(" ".join(filter(None, [view.kind, view.id])) for view in views)
-    title = visible(f"{names}: {inspection.model}").replace("\n", " ")
-    return page.replace("<title></title>", f"<title>{html.escape(title)}</title>", 1)
+    """Plain text: each word has its weight behind it. It depends on no terminal and no environment variable."""
+    console = Console(
+        file=io.StringIO(), width=PLAIN_WIDTH, markup=False, emoji=False, highlight=False, color_system=None,
+        force_terminal=False, legacy_windows=False, _environ={},
+    )  # fmt: skip
+    with console.capture() as captured:
+        console.print(*_render(inspection, terms, shaded=False), sep="\n")
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def visible(text: str) -> str:
@@ -104,14 +75,6 @@ def shade(weight: float, heaviest: float) -> int:
     [0, 1, 1, 2, 5]
     """
     return min(len(SHADES), -int(-len(SHADES) * weight // heaviest)) if weight > 0 else 0
-
-
-def _console(file: io.StringIO, width: int) -> Console:
-    """A console that depends on no terminal and no environment variable."""
-    return Console(
-        file=file, width=width, record=True, markup=False, emoji=False, highlight=False, color_system=None,
-        force_terminal=False, legacy_windows=False, _environ={},
-    )  # fmt: skip
 
 
 def _render(inspection: Inspection, terms: int, *, shaded: bool) -> Iterator[RenderableType]:

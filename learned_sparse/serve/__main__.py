@@ -113,8 +113,7 @@ def _by_name(options: Sequence[str]) -> dict[str, str]:
 
 def _open_checkpoints(options: argparse.Namespace) -> Content:
     """Encoders without an index; each is tried."""
-    from learned_sparse.serve.content import Content
-    from learned_sparse.serve.systems import Encoders
+    from learned_sparse.serve.content import Content, Encoders
 
     load = Encoders().load
     loaders = {
@@ -132,8 +131,7 @@ def _open_indexes(options: argparse.Namespace, indexes: Mapping[str, Path]) -> C
 
     from learned_sparse.inspect import encoded_documents
     from learned_sparse.lucene import start_jvm
-    from learned_sparse.serve.content import Content, Judged, Texts
-    from learned_sparse.serve.systems import open_systems
+    from learned_sparse.serve.content import Content, Judged, Texts, open_systems
 
     manifests = [manifest for folder in indexes.values() for manifest in IndexNote.load(folder).manifests[:1]]
     # Predicted queries are read by some models only, so an index with them has the texts for all.

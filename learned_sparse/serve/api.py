@@ -21,10 +21,9 @@ from starlette.exceptions import HTTPException
 from learned_sparse import __version__
 from learned_sparse.core import LearnedSparseError, Side
 from learned_sparse.inspect import Inspection, TextView
-from learned_sparse.serve.content import Content
+from learned_sparse.serve.content import Content, UnknownNameError
 from learned_sparse.serve.embed import ERROR_TYPES, add_embedding
 from learned_sparse.serve.guard import Guard, Name, Text, problem
-from learned_sparse.serve.systems import UnknownNameError
 
 STATIC = Path(__file__).parent / "static"
 RANK_DEPTH = 100

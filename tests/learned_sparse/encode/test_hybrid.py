@@ -24,8 +24,7 @@ from learned_sparse.lucene import run_stock, search_impacts
 from learned_sparse.search import QueryEncoder
 from learned_sparse.search import __main__ as search
 from learned_sparse.serve.api import create_app
-from learned_sparse.serve.content import Content
-from learned_sparse.serve.systems import open_systems
+from learned_sparse.serve.content import Content, open_systems
 from tests.fake_encoder import load_fake
 from tests.toy_data import WORDS, save_beir
 

@@ -93,7 +93,12 @@ def test_the_score_of_every_pair_is_lucenes(
 ) -> None:
     calls: list[str] = []
     score_of = lucene.ImpactSearcher.score
-    monkeypatch.setattr(lucene.ImpactSearcher, "score", lambda *all: (calls.append(all[2]), score_of(*all))[1])
+
+    def counted(searcher: lucene.ImpactSearcher, query: dict[str, int], document: str) -> float:
+        calls.append(document)
+        return score_of(searcher, query, document)
+
+    monkeypatch.setattr(lucene.ImpactSearcher, "score", counted)
     text = "hives and rash"
     impacts = dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
     hits = dict(lucene.search_impacts(index, {"q": impacts})["q"])
