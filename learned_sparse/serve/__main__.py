@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         host, port = listener.getsockname()[:2]
         address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         names = ", ".join(content.systems or content.checkpoints)
-        print(f"{address} {'shows' if content.systems else 'encodes by'} {names}; Ctrl-C ends it", flush=True)
+        print(f"{address} {'shows' if content.systems else 'encodes with'} {names}; press Ctrl-C to stop", flush=True)
         uvicorn.Server(configured(create_app(content, hosts=hosts))).run(sockets=[listener])
     return 0
 

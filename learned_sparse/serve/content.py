@@ -122,9 +122,8 @@ class Texts:
     def __init__(self, documents: Iterable[Document]) -> None:
         """Copy ``documents``; of documents with the same id, the first is kept."""
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(
-            "", check_same_thread=False
-        )  # "": an unnamed file in SQLite's temporary folder
+        # No name: a file in SQLite's temporary folder, which is gone when the process ends.
+        self._database = sqlite3.connect("", check_same_thread=False)
         self._database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, text TEXT, expanded TEXT)")
         rows = ((document.id, document.text, document.expanded) for document in documents)
         try:
