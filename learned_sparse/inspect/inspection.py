@@ -20,6 +20,7 @@ from learned_sparse.core import (
     Reading,
     Side,
     SparseBatch,
+    counted,
     encode_texts,
     without_mark,
 )
@@ -202,7 +203,7 @@ class IndexInspector:
             document = self._find_document(name)
             spans = cut.spans(encoder.word_spans([document.text])[0]) or [(0, len(document.text))]
             if int(number) >= len(spans):
-                raise LearnedSparseError(f"the text of document {name!r} has {len(spans)} segments now")
+                raise LearnedSparseError(f"the text of document {name!r} has only {counted(len(spans), 'segment')} now")
             start, end = spans[int(number)]
             document = Document(id, document.text[start:end], document.expanded)
         return document.with_expanded if encoder.uses_expanded else document.text

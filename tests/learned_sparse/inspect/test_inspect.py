@@ -210,7 +210,7 @@ def test_the_best_segment_of_a_document_is_shown(tmp_path: Path, capsys: pytest.
     )
     view = shorter.document("d#2").document
     assert view is not None
-    assert "the text of document 'd' has 1 segments now" in view.notes[0]
+    assert "the text of document 'd' has only 1 segment now" in view.notes[0]
 
 
 @pytest.mark.jvm
