@@ -208,13 +208,12 @@ WRITES = [
     ("learned_sparse.search.exact", "--vectors {vectors} --queries {topics} --output {output}"),
     ("learned_sparse.export", "--format opensearch --vectors {vectors} --output {output}"),
     ("learned_sparse.index", "--input {vectors} --index {output}"),
-    ("learned_sparse.inspect", "--text word --checkpoint {checkpoint} --html {output}"),
     ("learned_sparse.jsonvector.prune", "--vectors {vectors} --top-dimensions 1 --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {collection} --output {output}"),
     ("eval.reproduce.prepare", "export --collection {collection} --split test --output {output}"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),
 ]
-WRITE_FILES = {"learned_sparse.search.exact", "learned_sparse.inspect"}
+WRITE_FILES = {"learned_sparse.search.exact"}
 
 
 @pytest.mark.parametrize("kind", ["below a file", "of the other kind", "without permission"])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learned_sparse.core import (
     CommandParser,
     LearnedSparseError,
-    Query,
     add_set_option,
-    atomic_write,
     default_checkpoint,
-    did_you_mean,
     index_folder,
     parse_changes,
     positive,
@@ -23,36 +21,28 @@ from learned_sparse.core import (
 
 if TYPE_CHECKING:
     from learned_sparse.core import Side
-    from learned_sparse.inspect.explanation import Inspection
+    from learned_sparse.inspect import Inspection
 
 EPILOG = """\
---text shows a text as a model reads it; --document a document as an index holds it; --query or --query-id with
---document also the score, the sum of query impact times document impact, compared with Lucene's own score.
-Words are shaded by the weight of the term they spell or, where dimensions are no words (UHD-BERT), by the sum of what
-they contribute. Each term is followed by the words it comes from.
+--text shows a text as a model reads it, --document a document as an index holds it. With --query, a
+document also has its score, the sum of query impact times document impact, compared with Lucene's own score.
+Words are shaded by the weight of the term they spell. Where dimensions are not words (UHD-BERT), they are shaded by the
+sum of what they contribute. Each term is followed by the words that its weight comes from.
 
 examples:
   python -m learned_sparse.inspect --model splade --text "can hives be a sign of pregnancy" --side query
   python -m learned_sparse.inspect --model splade --document pathlib.Path.read_text
   python -m learned_sparse.inspect --model splade --query "how do I read a file" --document pathlib.Path.read_text
-  python -m learned_sparse.inspect --index INDEX --query-id 300 --topics queries.tsv --document 7187158 --html page.html
+  python -m learned_sparse.inspect --index INDEX --document 7187158 --json
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = _parser().parse_args(argv)
-    _check(options)
     inspection = _inspect(options)
-    if options.html:
-        from learned_sparse.inspect.rendering import to_html
-
-        with atomic_write(options.html) as file:
-            file.write(to_html(inspection, terms=options.terms).encode())
     if options.json:
-        print(json.dumps(inspection.to_json(), indent=2, allow_nan=False))
-    elif options.html:
-        print(options.html)
+        print(json.dumps(asdict(inspection), indent=2, allow_nan=False))
     else:
         from learned_sparse.inspect.rendering import print_to_terminal
 
@@ -72,98 +62,51 @@ def _parser() -> argparse.ArgumentParser:
     text.add_argument("--text", help="a text of your own")
     text.add_argument("--document", metavar="ID", help="a document of the index")
     what.add_argument("--side", choices=["query", "document"], help="side that encodes --text (default document)")
-    query = what.add_mutually_exclusive_group()
-    query.add_argument("--query", metavar="TEXT", help="a query of your own, with --document")
-    query.add_argument("--query-id", metavar="ID", help="a query of --topics, or of a split of the collection")
+    what.add_argument("--query", metavar="TEXT", help="a query, with --document")
     where = parser.add_argument_group("model, index and collection")
     where.add_argument("--model", help="a model by name: its checkpoint, or its index of --collection")
     where.add_argument("--index", type=Path, metavar="DIR", help="index (default: by --collection and --model)")
     where.add_argument("--checkpoint", help="for --text: DIR or Hub id; else: where the index's encoder is now")
     where.add_argument("--collection", help="collection (default pydoc, or the one recorded in the index)")
     where.add_argument("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
-    where.add_argument("--split", help="split of --collection with --query-id (default test, or its only one)")
-    where.add_argument("--topics", type=Path, metavar="FILE", help="queries in a file: .tsv, .jsonl, .json, TREC")
     where.add_argument("--device", help="device to encode on, such as cpu or cuda:0")
     add_set_option(where, "change a setting for --text or for the query, for instance query_k=100; may be repeated")
     how = parser.add_argument_group("output")
     how.add_argument(
         "--terms", type=positive, default=25, metavar="N", help="terms shown per text (default %(default)s)"
     )
-    how.add_argument("--no-sources", action="store_true", help="show only what the index holds; do not read the text")
-    how.add_argument("--json", action="store_true", help="print JSON with all terms, tokens and sources")
-    how.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page that needs no other file")
+    how.add_argument("--json", action="store_true", help="print JSON with all terms, words and sources")
     return parser
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Raise if an option needs another one."""
-    text = options.text is not None
-    has_query = options.query is not None or options.query_id is not None
-    named = options.model or (options.checkpoint if text else options.index)
-    problems = {
-        "--query needs --document; to inspect a query alone, give --text TEXT --side query": text and has_query,
-        "--side is only for --text": options.side and not text,
-        "--index is only for --document": options.index and text,
-        f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR": not named,
-        "--topics and --split need --query-id": (options.topics or options.split) and options.query_id is None,
-        "--set is for --text and for queries; the documents of an index are encoded already": (
-            options.set and not text and not has_query
-        ),
-    }
-    for message, applies in problems.items():
-        if applies:
-            raise LearnedSparseError(message)
 
 
 def _inspect(options: argparse.Namespace) -> Inspection:
     from learned_sparse.collections import load_collection
     from learned_sparse.inspect.inspection import IndexInspector, inspect_text
 
-    settings = parse_changes(options.set)
-    side: Side = "query" if options.side == "query" else "document"
-    if options.text is not None:
+    text, settings = options.text is not None, parse_changes(options.set)
+    for name in ("query", "index") if text else ("side",):
+        if getattr(options, name):
+            raise LearnedSparseError(f"--{name} is only for {'--document' if text else '--text'}")
+    if not (options.model or (options.checkpoint if text else options.index)):
+        raise LearnedSparseError(f"no model is named: give --model NAME or {'--checkpoint' if text else '--index'} DIR")
+    if text:
+        side: Side = options.side or "document"
         checkpoint = options.checkpoint or default_checkpoint(options.model)
         changes = {"settings": settings} if settings else {}
-        model = options.model or options.checkpoint
-        return inspect_text(options.text, side, model, checkpoint, device=options.device, **changes)
-    if not (index := options.index):
-        index = index_folder(load_collection(options.collection or "pydoc", data=options.data).name, options.model)
-    inspector = IndexInspector(
-        index, checkpoint=options.checkpoint, device=options.device, collection=options.collection, data=options.data
+        name = options.model or options.checkpoint
+        return inspect_text(options.text, side, name, checkpoint, device=options.device, **changes)
+    if settings and options.query is None:
+        raise LearnedSparseError("--set is for --text and for queries; documents are encoded already")
+    index = options.index or index_folder(
+        load_collection(options.collection or "pydoc", data=options.data).name, options.model
     )
-    sources = not options.no_sources
-    if query := _query(options, index):
-        return inspector.pair(query, options.document, settings, sources=sources)
-    return inspector.document(options.document, sources=sources)
-
-
-def _query(options: argparse.Namespace, index: Path) -> Query | None:
-    """The query of ``--query``, ``--topics`` or a split of the collection; None if no query is given."""
-    from learned_sparse.collections import load_collection, read_queries
-    from learned_sparse.index import IndexNote
-
-    if options.query is not None:
-        return Query("", options.query)
-    if options.query_id is None:
-        return None
-    if options.topics:
-        queries, source = read_queries(options.topics), str(options.topics)
-    else:
-        name = options.collection
-        if name is None:
-            name = next((manifest.collection for manifest in IndexNote.load(index).manifests), None)
-        if name is None:
-            raise LearnedSparseError(
-                "--query-id: of which queries? give --collection NAME and --split, or --topics FILE"
-            )
-        collection = load_collection(name, data=options.data)
-        split = collection.choose_split(options.split)
-        queries, source = collection.queries(split), f"{name}, split {split}"
-    for query in queries:
-        if query.id == options.query_id:
-            return query
-    suggestion = did_you_mean(options.query_id, [query.id for query in queries][:100])
-    raise LearnedSparseError(f"{source}: no query {options.query_id!r}{suggestion}")
+    inspector = IndexInspector(
+        index, checkpoint=options.checkpoint, device=options.device, collection=options.collection,
+        data=options.data,
+    )  # fmt: skip
+    if options.query is None:
+        return inspector.document(options.document)
+    return inspector.pair(options.query, options.document, settings)
 
 
 if __name__ == "__main__":

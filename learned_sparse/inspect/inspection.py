@@ -2,262 +2,267 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from learned_sparse.collections import Segmentation
+from learned_sparse.collections import Segmentation, load_collection, read_documents
 from learned_sparse.core import (
     RESERVED,
     Document,
     Encoder,
     LearnedSparseError,
     Quantizer,
-    Query,
     Reading,
     Side,
     SparseBatch,
+    counted,
     encode_texts,
     without_mark,
 )
 from learned_sparse.encode import AnalyzedText, load_encoder
 from learned_sparse.index import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
-from learned_sparse.inspect.sources import document_of_segment, find_document, with_predicted_queries
-from learned_sparse.jsonvector import Manifest, differences
+from learned_sparse.jsonvector import EXACT_FLOATS, Manifest, differences
 from learned_sparse.search import MaxP, QueryEncoder, find_checkpoint
-
-if TYPE_CHECKING:
-    from learned_sparse.lucene import Bm25Searcher, ImpactSearcher
 
 ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
+ROUNDING = 1e-5
+"""Relative difference between a sum of 32-bit floats and Lucene's."""
 _instance_calls = threading.Lock()  # of Java: pyjnius keeps the receiver of a call in an object that all threads share
 
 
 def inspect_text(text: str, side: Side, model: str, checkpoint: str, **options: Any) -> Inspection:
     """``text`` as one side (``query`` or ``document``) of a checkpoint encodes it, with options of ``load_encoder``."""
     encoder = load_encoder(checkpoint, side, model=model, **options)
-    view = _view(side, without_mark(text), encoder, encoder.quantizer)
+    view = _view(side, text, encoder, encoder.quantizer)
     return Inspection(model=model, query=view) if side == "query" else Inspection(model=model, document=view)
 
 
+def encoded_documents(
+    manifest: Manifest | None, collection: str | None = None, data: Path | None = None
+) -> tuple[Iterator[Document], str]:
+    """The documents behind an index, with the predicted queries of ``encode --expanded``, and their name in messages.
+
+    They come from the encoded files if these still exist and no collection is named, else from the collection.
+    ``manifest`` is None for an index that records no source.
+    """
+    files = [Path(entry["file"]) for entry in manifest.input if "file" in entry] if manifest else []
+    predicted = manifest.options.get("expanded") if manifest else None
+    expanded = Path(predicted) if predicted else None
+    if files and collection is None and data is None and all(file.is_file() for file in files):
+        readers = (read_documents(file, on_bad_line="skip", expanded=expanded) for file in files)
+        return chain.from_iterable(readers), ", ".join(map(str, files))
+    if name := collection or (manifest.collection if manifest else None):
+        return load_collection(name, data=data).documents("skip", expanded), name
+    source = ", ".join(map(str, files)) or "its input"
+    raise LearnedSparseError(f"{source}: the encoded documents are not there; name them with --collection")
+
+
+@dataclass
 class IndexInspector:
     """Inspects texts as the encoders of one index read them, its documents, and their scores for queries.
 
-    Encoders are loaded, and the index is opened, at first use, and kept. Several threads may use an inspector.
+    Encoders are loaded at first use. Several threads may use an inspector.
     """
 
-    def __init__(
-        self,
-        index: Path,
-        *,
-        checkpoint: str | None = None,
-        device: str | None = None,
-        collection: str | None = None,
-        data: Path | None = None,
-        documents: Callable[[str], Document | None] | None = None,
-        load: Callable[..., Encoder] | None = None,
-    ) -> None:
-        """``checkpoint``, ``collection`` and ``data`` replace the locations that the index records.
+    index: Path
+    checkpoint: str | None = None
+    """Where the encoder is now, if not at the recorded location."""
+    device: str | None = None
+    collection: str | None = None
+    """Where the documents are now, if not at the recorded location."""
+    data: Path | None = None
+    documents: Callable[[str], Document | None] | None = None
+    """Returns the document of an id, or None; by default every look-up reads the collection."""
+    load: Callable[..., Encoder] | None = None
+    """Replaces ``load_encoder``, for encoders that several indexes share."""
 
-        ``documents`` returns the document of an id, or None; by default every look-up reads the collection. ``load``
-        replaces ``load_encoder``, for encoders that several indexes share.
-        """
-        self._index, self._checkpoint, self._device = index, checkpoint, device
-        self._collection, self._data = collection, data
-        self._documents, self._load = documents, load
-        self._lock = threading.RLock()
-        self.note = IndexNote.load(index)
-        self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
-        """Manifest of the first shard; all shards are encoded alike."""
-        text = self.note.scoring == "bm25-text"
-        self.model = "BM25" if text else self.manifest.model if self.manifest else "unknown"
-
-    @cached_property
-    def searcher(self) -> ImpactSearcher | Bm25Searcher:
-        """Searcher of the index."""
+    def __post_init__(self) -> None:
         from learned_sparse.lucene import searcher_of
 
-        return searcher_of(self._index, self.note.scoring)
+        self._lock = threading.RLock()
+        self._query_side: QueryEncoder | None = None
+        self._document_side: Encoder | None = None
+        self.note = IndexNote.load(self.index)
+        self.manifest: Manifest | None = self.note.manifests[0] if self.note.manifests else None
+        """Manifest of the first shard; all shards are encoded alike."""
+        self.searcher = searcher_of(self.index, self.note.scoring)
+        self._is_text = self.note.scoring == "bm25-text"
+        self.model = "BM25" if self._is_text else self.manifest.model if self.manifest else "unknown"
 
     def query_encoder(self, settings: Mapping[str, Any] | None = None) -> QueryEncoder:
         """Encoder of queries; ``settings`` change what documents do not depend on."""
+        if self._is_text and settings:
+            raise LearnedSparseError(f"--set: {self.index} holds plain text, which is searched without an encoder")
+        if self._is_text:
+            return QueryEncoder(AnalyzedText())  # a new one each time, because it keeps all terms that it has met
         with self._lock:
-            return self._with_settings(settings) if settings else self._query_encoder
+            if self._query_side and not settings:
+                return self._query_side
+            options: dict[str, Any] = {"device": self.device} if self.device else {}
+            encoder = QueryEncoder.from_index(
+                self.index, self.checkpoint, note=self.note, settings=settings, load=self.load, **options
+            )
+            if not settings:
+                self._query_side = encoder
+            return encoder
 
     def encoder(self, side: Side) -> Encoder:
         """The encoder of queries or of documents."""
-        return self._document_encoder if side == "document" else self.query_encoder().encoder
+        if side == "query" or self._is_text:
+            return self.query_encoder().encoder
+        with self._lock:
+            self._document_side = self._document_side or self._load_document_encoder()
+            return self._document_side
 
-    def text(self, text: str, side: Side) -> TextView:
-        """Any text as the index's encoder of queries or of documents reads it."""
-        text = without_mark(text)
+    def text(self, text: str, side: Side, settings: Mapping[str, Any] | None = None) -> TextView:
+        """Any text as the index's encoder of queries or of documents reads it; ``settings`` are those of queries."""
         if side == "document":
-            return _view(side, text, self._document_encoder, self._document_quantizer)
-        return self.query(Query("", text))
-
-    def query(self, query: Query, settings: Mapping[str, Any] | None = None) -> TextView:
-        """A query as it is searched."""
+            return _view(side, text, self.encoder(side), self._document_quantizer)
         encoder = self.query_encoder(settings)
-        return _view("query", without_mark(query.text), encoder.encoder, encoder.quantizer, query.id or None)
+        return _view(side, text, encoder.encoder, encoder.quantizer)
 
-    def document(self, name: str, *, sources: bool = True) -> Inspection:
-        """The terms of the document ``name``; with ``sources``, its text is looked up and encoded again."""
-        impacts = self._impacts(name)
-        if name not in impacts:
-            segments = ", ".join(impacts)
-            raise LearnedSparseError(f"{self._index}: {name!r} is cut into segments; name one of them: {segments}")
-        view = self._document(name, impacts[name], [], sources=sources)
-        return Inspection(model=self.model, index=str(self._index), document=view)
+    def document(self, id: str) -> Inspection:
+        """The terms of a document, whose text is looked up and encoded again."""
+        postings = self._postings(id)
+        if id not in postings:
+            raise LearnedSparseError(
+                f"{self.index}: {id!r} is cut into segments; name one of them: {', '.join(postings)}"
+            )
+        view = self._document(id, postings[id], [], {})
+        return Inspection(model=self.model, index=str(self.index), document=view)
 
-    def pair(self, query: Query, name: str, settings: Mapping[str, Any], *, sources: bool = True) -> Inspection:
-        """The score of the document ``name``, or of the best of its segments, for a query, term by term."""
-        query_view = self.query(query, settings)
-        weights = {term.term: term.impact for term in query_view.terms if term.impact}
-        impacts = self._impacts(name)
-        scores = {id: self.searcher.score(weights, id) for id in impacts}
-        best = name if name in impacts else min(scores, key=lambda id: (-scores[id], id))
-        notes = [] if best == name else [f"the best of the {len(impacts)} segments of {name}"]
-        document_view = self._document(best, impacts[best], notes, sources=sources)
-        shared = weights.keys() & impacts[best].keys()
-        parts = {term: self.searcher.score({term: weights[term]}, best) for term in shared}
-        score = explain_score(query_view, document_view, scores[best], None if self.note.scoring == "impact" else parts)
-        score.check(f"{self._index}: {best!r}")
-        return Inspection(
-            model=self.model, index=str(self._index), query=query_view, document=document_view, score=score
-        )
+    def pair(self, query: str, id: str, settings: Mapping[str, Any] | None = None) -> Inspection:
+        """The score of a document, or of the best of its segments, for a query, term by term."""
+        query_view = self.text(query, "query", settings)
+        impacts = {term.term: term.impact for term in query_view.terms if term.impact}
+        postings = self._postings(id)
+        scores = {name: self.searcher.score(impacts, name) for name in postings}
+        best = id if id in postings else min(scores, key=lambda name: (-scores[name], name))
+        shared = impacts.keys() & postings[best].keys()
+        products: dict[str, float] = {term: impacts[term] * postings[best][term] for term in shared}
+        if self.note.scoring != "impact":
+            products = {term: self.searcher.score({term: impacts[term]}, best) for term in shared}
+        notes = [] if best == id else [f"the best of the {len(postings)} segments of {id}"]
+        view = self._document(best, postings[best], notes, products)
+        score = explain_score(query_view, view, products, scores[best])
+        exact = self.note.scoring == "impact" and score.total <= EXACT_FLOATS  # else 32-bit floats are rounded
+        if not math.isclose(score.total, score.lucene, rel_tol=0.0 if exact else ROUNDING):
+            raise LearnedSparseError(
+                f"{self.index}: {best!r}: the terms add up to {score.total}, Lucene scores {score.lucene}: postings "
+                "and scores of the index disagree; index again with learned_sparse.index --overwrite"
+            )
+        return Inspection(model=self.model, index=str(self.index), query=query_view, document=view, score=score)
 
-    def _impacts(self, name: str) -> dict[str, dict[str, int]]:
-        """``{id: {term: impact}}`` of the document, or of all its segments; raise if there is neither."""
+    def _postings(self, id: str) -> dict[str, dict[str, int]]:
+        """``{id: {term: impact}}`` of a document, or of all its segments; raise if there is neither."""
         from learned_sparse.lucene import ids_near
 
         maxp = MaxP.from_note(self.note)
-        segments = [f"{name}{maxp.delimiter}{number}" for number in range(maxp.max_segments)] if maxp else []
-        names = [name, *segments]
-        postings = self.searcher.postings(names)
+        segments = [f"{id}{maxp.delimiter}{number}" for number in range(maxp.max_segments)] if maxp else []
+        postings = self.searcher.postings([id, *segments])
         if not postings:
             with _instance_calls:
-                near = ", ".join(map(repr, ids_near(self._index, name)))
-            raise LearnedSparseError(
-                f"{self._index}: no document {name!r}"
-                + (f"; next ids: {near}" if near else "; it would come after all ids of the index")
-            )
-        return {id: postings[id] for id in names if id in postings}
+                near = ", ".join(map(repr, ids_near(self.index, id)))
+            hint = f"next ids: {near}" if near else "it would come after all ids of the index"
+            raise LearnedSparseError(f"{self.index}: no document {id!r}; {hint}")
+        return {name: postings[name] for name in [id, *segments] if name in postings}
 
-    @cached_property
-    def _query_encoder(self) -> QueryEncoder:
-        return self._with_settings({})
-
-    def _with_settings(self, settings: Mapping[str, Any]) -> QueryEncoder:
-        if self.note.scoring == "bm25-text":
-            if settings:
-                raise LearnedSparseError(f"--set: {self._index} holds plain text, which is searched without an encoder")
-            return QueryEncoder(self._analyzer)
-        device = {"device": self._device} if self._device else {}
-        return QueryEncoder.from_index(
-            self._index, self._checkpoint, note=self.note, settings=settings, load=self._load, **device
-        )
-
-    @cached_property
-    def _analyzer(self) -> AnalyzedText:
-        return AnalyzedText()
-
-    def _document(self, name: str, row: Mapping[str, int], notes: list[str], *, sources: bool) -> TextView:
+    def _document(self, id: str, row: Mapping[str, int], notes: list[str], products: Mapping[str, float]) -> TextView:
         """View of an indexed document; if its text cannot be encoded again, a note says why."""
         impacts = {term: impact for term, impact in row.items() if term not in RESERVED}
         text, reading = None, None
         if not impacts:
             notes.append("an empty vector: no query matches it")
-        if sources:
-            try:
-                text, reading, more = self._encode_again(name, impacts)
-                notes += more
-            except LearnedSparseError as error:
-                notes.append(f"only what the index holds, without text and sources: {error}")
-        return make_view("document", text, reading, impacts, id=name, indexed=True, notes=notes)
+        try:
+            text = self._encoded_text(id)
+            reading, now, more = _read(text, self.encoder("document"), self._document_quantizer)
+            notes += more
+            if changed := {term for term, _ in (now or {}).items() ^ impacts.items()}:
+                notes.append(f"{len(changed)} of {len(impacts)} impacts of the index differ from the encoder's now")
+        except LearnedSparseError as error:
+            notes.append(f"only what the index holds, without text and sources: {error}")
+        return make_view("document", text, reading, impacts, id=id, indexed=True, notes=notes, products=products)
 
-    def _encode_again(self, name: str, impacts: Mapping[str, int]) -> tuple[str, Reading | None, list[str]]:
-        """Text, explanation and notes of an indexed document, by the encoder that encoded it."""
-        document = self._find_document(name)
-        encoder = self._document_encoder
-        segmentation = Segmentation.recorded(self.manifest.options) if self.manifest else None
-        if segmentation:
-            if segmentation.adds_up:
-                raise LearnedSparseError("its weights are added up over segments, which have sources of their own")
-            spans = segmentation.spans(encoder.word_spans([document.text])[0]) or [(0, len(document.text))]
-            start, end = spans[int(name.rpartition(segmentation.delimiter)[2])]
-            document = Document(name, document.text[start:end], document.expanded)
-        text = document.with_expanded if encoder.uses_expanded else document.text
-        reading, notes = _explain(encoder, text)
-        current = _impacts(encoder, self._document_quantizer, text, reading)
-        changed = sum(current.get(term) != impacts.get(term) for term in current.keys() | impacts.keys())
-        if changed:
-            notes.append(f"{changed} of {len(impacts)} impacts of the index differ from those the encoder gives now")
-        return text, reading, notes
+    def _encoded_text(self, id: str) -> str:
+        """The text of an indexed document or segment, with its expansion if the encoder reads it."""
+        encoder = self.encoder("document")
+        cut = Segmentation.recorded(self.manifest.options) if self.manifest else None
+        if cut is None:
+            document = self._find_document(id)
+        elif cut.adds_up:
+            raise LearnedSparseError("its weights are added up over segments, which have sources of their own")
+        else:
+            name, _, number = id.rpartition(cut.delimiter)
+            document = self._find_document(name)
+            spans = cut.spans(encoder.word_spans([document.text])[0]) or [(0, len(document.text))]
+            if int(number) >= len(spans):
+                raise LearnedSparseError(f"the text of document {name!r} has only {counted(len(spans), 'segment')} now")
+            start, end = spans[int(number)]
+            document = Document(id, document.text[start:end], document.expanded)
+        return document.with_expanded if encoder.uses_expanded else document.text
+
+    def _find_document(self, id: str) -> Document:
+        if self.documents:
+            if document := self.documents(id):
+                return document
+            raise LearnedSparseError(f"the text of document {id!r} is not there")
+        documents, source = encoded_documents(self.manifest, self.collection, self.data)
+        for document in documents:
+            if document.id == id:
+                return document
+        raise LearnedSparseError(
+            f"document {id!r} is not in {source}; name the collection that was encoded with --collection, --data"
+        )
 
     @property
     def _document_quantizer(self) -> Quantizer:
         return self.manifest.quantizer if self.manifest else AnalyzedText.quantizer
 
-    @cached_property
-    def _document_encoder(self) -> Encoder:
+    def _load_document_encoder(self) -> Encoder:
         """The encoder that encoded the documents; raise if the checkpoint gives another one."""
-        if self.note.scoring == "bm25-text":
-            return self._analyzer
-        manifest = self._recorded()
-        recorded = manifest.encoder
+        if self.manifest is None:
+            raise LearnedSparseError(f"{self.index}: does not record what it was made from, so no text can be read")
+        manifest, recorded = self.manifest, self.manifest.encoder
         options = {key: recorded[key] for key in ENCODER_OPTIONS if recorded.get(key) is not None}
-        options |= {"revision": manifest.options.get("revision"), "device": self._device}
+        options |= {"revision": manifest.options.get("revision"), "device": self.device}
         if "hybrid" in options:
-            options["statistics"] = str(self._index)
-        checkpoint = self._checkpoint or find_checkpoint(manifest, self._index)
-        encoder = (self._load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
+            options["statistics"] = str(self.index)
+        checkpoint = self.checkpoint or find_checkpoint(manifest, self.index)
+        encoder = (self.load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
         if lines := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(
                 f"{checkpoint}: not the encoder of these vectors: {'; '.join(lines)}; name that one with --checkpoint"
             )
         return encoder
 
-    def _recorded(self) -> Manifest:
-        if self.manifest is None:
-            raise LearnedSparseError(f"{self._index}: does not record what it was made from, so no text can be read")
-        return self.manifest
 
-    def _find_document(self, name: str) -> Document:
-        """The document ``name``, or the whole document that the segment ``name`` was cut from."""
-        if self.note.scoring != "bm25-text":
-            name = document_of_segment(self._recorded(), name)
-        if self._documents is None:
-            document = find_document(self.manifest, name, self._collection, self._data)
-        elif (known := self._documents(name)) is None:
-            raise LearnedSparseError(f"the text of document {name!r} is not there")
-        else:
-            document = known
-        return with_predicted_queries(self.manifest, document) if self.manifest else document
+def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None) -> TextView:
+    text = without_mark(text)
+    reading, impacts, notes = _read(text, encoder, quantizer)
+    return make_view(side, text, reading, impacts, notes=notes)
 
 
-def _view(side: Side, text: str, encoder: Encoder, quantizer: Quantizer | None, name: str | None = None) -> TextView:
-    reading, notes = _explain(encoder, text)
-    if quantizer is None:
-        return make_view(side, text, reading, None, id=name, notes=[*notes, "no impacts: no quantiser is stored"])
-    impacts = _impacts(encoder, quantizer, text, reading)
-    return make_view(side, text, reading, impacts, id=name, notes=notes)
-
-
-def _impacts(encoder: Encoder, quantizer: Quantizer, text: str, reading: Reading | None) -> dict[str, int]:
-    """Impacts of ``text``: of the weights in ``reading``, which are those that ``encode`` gives, if there is one."""
-    batch = SparseBatch.from_dicts([reading.weights]) if reading else encode_texts(encoder, [text])
-    return quantizer.quantize(batch)[0].row(0)
-
-
-def _explain(encoder: Encoder, text: str) -> tuple[Reading | None, list[str]]:
-    """Explanation of ``text`` and no note, or None and a note if there is none."""
+def _read(
+    text: str, encoder: Encoder, quantizer: Quantizer | None
+) -> tuple[Reading | None, dict[str, int] | None, list[str]]:
+    """Explanation and impacts of ``text``, or None, and notes about what there is not."""
+    reading, notes = None, list[str]()
     if not text.strip():
-        return None, ["the text is empty"]
-    try:
-        return encoder.explain(text), []
-    except LearnedSparseError as error:
-        return None, [f"no sources: {error}"]
+        notes.append("the text is empty")
+    else:
+        try:
+            reading = encoder.explain(text)
+        except LearnedSparseError as error:
+            notes.append(f"no sources: {error}")
+    if quantizer is None:
+        return reading, None, [*notes, "no impacts: no quantiser is stored"]
+    # An explanation has the weights that ``encode`` gives.
+    batch = SparseBatch.from_dicts([reading.weights]) if reading else encode_texts(encoder, [text])
+    return reading, quantizer.quantize(batch)[0].row(0), notes

@@ -1,8 +1,7 @@
-"""An inspection as a table layout of rich: in colour, as plain text, or as one HTML page."""
+"""An inspection on the terminal, in colour or as plain text, with the tables of rich."""
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from learned_sparse.inspect.explanation import Inspection, Score, ScoreTerm, Term, TextView
+from learned_sparse.inspect.explanation import Inspection, Score, Term, TextView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,28 +19,8 @@ SHADES = tuple(f"#1a1a1a on {colour}" for colour in ("#fdf0e0", "#fbd9b5", "#f8b
 """Styles of words, from hardly any weight to the heaviest word."""
 MAX_SOURCES = 5
 """Words shown for each term, as in Figure 4 of the SparTerm paper."""
-HTML_WIDTH = 110
 PLAIN_WIDTH = 1_000
-"""Columns of a page, and of plain text, whose lines are as long as the text."""
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<title></title>
-<style>
-{stylesheet}
-body {{ color: {foreground}; background-color: {background}; }}
-pre, code {{ font-family: Menlo, "DejaVu Sans Mono", Consolas, "Courier New", monospace; }}
-</style>
-</head>
-<body>
-<pre><code>{code}</code></pre>
-</body>
-</html>
-"""
+"""Columns of plain text, whose lines are as long as the text."""
 _JOINERS = "\u200c\u200d"  # not printable by themselves, but parts of words in some scripts
 
 
@@ -58,22 +37,14 @@ def print_to_terminal(inspection: Inspection, *, terms: int) -> None:
 
 
 def to_text(inspection: Inspection, *, terms: int) -> str:
-    """Plain text: each word has its weight behind it."""
-    file = io.StringIO()
-    console = _console(file, PLAIN_WIDTH)
-    console.print(*_render(inspection, terms, shaded=False), sep="\n")
-    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
-
-
-def to_html(inspection: Inspection, *, terms: int) -> str:
-    """One HTML page that needs no other file and runs no script; equal inspections give equal pages."""
-    console = _console(io.StringIO(), HTML_WIDTH)
-    console.print(*_render(inspection, terms, shaded=True), sep="\n")
-    page = console.export_html(code_format=_PAGE, inline_styles=False)
-    views = filter(None, (inspection.query, inspection.document))
-    names = ", ".join(" ".join(filter(None, [view.kind, view.id])) for view in views)
-    title = visible(f"{names}: {inspection.model}").replace("\n", " ")
-    return page.replace("<title></title>", f"<title>{html.escape(title)}</title>", 1)
+    """Plain text: each word has its weight behind it. It depends on no terminal and no environment variable."""
+    console = Console(
+        file=io.StringIO(), width=PLAIN_WIDTH, markup=False, emoji=False, highlight=False, color_system=None,
+        force_terminal=False, legacy_windows=False, _environ={},
+    )  # fmt: skip
+    with console.capture() as captured:
+        console.print(*_render(inspection, terms, shaded=False), sep="\n")
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def visible(text: str) -> str:
@@ -106,14 +77,6 @@ def shade(weight: float, heaviest: float) -> int:
     return min(len(SHADES), -int(-len(SHADES) * weight // heaviest)) if weight > 0 else 0
 
 
-def _console(file: io.StringIO, width: int) -> Console:
-    """A console that depends on no terminal and no environment variable."""
-    return Console(
-        file=file, width=width, record=True, markup=False, emoji=False, highlight=False, color_system=None,
-        force_terminal=False, legacy_windows=False, _environ={},
-    )  # fmt: skip
-
-
 def _render(inspection: Inspection, terms: int, *, shaded: bool) -> Iterator[RenderableType]:
     where = f", {inspection.index}" if inspection.index else ""
     yield Text(visible(f"{inspection.model}{where}"), style="bold")
@@ -131,15 +94,15 @@ def _render_view(view: TextView, shared: frozenset[str], terms: int, *, shaded: 
     yield Text(visible(" ".join(filter(None, [view.kind, view.id]))), style="bold")
     for note in view.notes:
         yield Text(visible(f"note: {note}"), style="italic")
-    for sequence in (0, 1):
-        if view.texts[sequence]:
+    for sequence, text in enumerate((view.text, view.expanded)):
+        if text:
             yield _render_words(view, sequence, shared, shaded=shaded)
     literal = [term.literal for term in view.terms if term.literal is not None]
     of_text = f", {sum(literal):,} of the text itself (+: an expansion)" if literal else ""
     more = f"; the heaviest {terms:,}" if terms < len(view.terms) else ""
     yield Text(f"{len(view.terms):,} terms{of_text}{more}")
     rows = [
-        (number(term.value), "+" if term.literal is False else "", visible(term.term), _sources(view, term))
+        (number(term.value), "+" if term.literal is False else "", visible(term.term), _sources(term))
         for term in view.terms[:terms]
     ]
     if rows:
@@ -148,37 +111,34 @@ def _render_view(view: TextView, shared: frozenset[str], terms: int, *, shaded: 
 
 def _render_words(view: TextView, sequence: int, shared: frozenset[str], *, shaded: bool) -> Text:
     """The text; words with a term that counts in the score are underlined (framed in Table 8 of the SpaDE paper)."""
-    heaviest = max(word.weight for word in view.words) if view.words else 0.0
+    heaviest = max((word.weight for word in view.words), default=0.0)
     text = Text("expanded by: " * sequence)
     for piece, word in view.pieces(sequence):
         if word is None or not word.weight > 0:
             text.append(visible(piece))
         elif shaded:
-            counts = any(view.tokens[at].text in shared for at in word.tokens)
             style = SHADES[shade(word.weight, heaviest) - 1]
-            text.append(visible(piece), style=f"underline {style}" if counts else style)
+            text.append(visible(piece), style=style if shared.isdisjoint(word.tokens) else f"underline {style}")
         else:
             text.append(f"{visible(piece)}[{number(word.weight)}]")
     return text
 
 
-def _sources(view: TextView, term: Term) -> str:
+def _sources(term: Term) -> str:
     """Words that a term's weight comes from, with their shares; for a gated term also what opened the gate."""
-    if term.sources is None:
-        return ""
-    rows = view.heaviest_words(term.sources.shares)
-    total = sum(weight for *_, weight in rows)
+    total = sum(source.weight for source in term.words)
     words = [
-        word + (f" {weight / total:.0%}" if len(rows) > 1 else "") + (f" ({part})" if part else "")
-        for word, part, weight in rows[:MAX_SOURCES]
+        source.word
+        + (f" {source.weight / total:.0%}" if len(term.words) > 1 else "")
+        + (f" ({source.part})" if source.part else "")
+        for source in term.words[:MAX_SOURCES]
     ]
-    if len(rows) > MAX_SOURCES:
-        words.append(f"{len(rows) - MAX_SOURCES} more")
+    if len(term.words) > MAX_SOURCES:
+        words.append(f"{len(term.words) - MAX_SOURCES} more")
     text = ", ".join(words)
-    if term.sources.gate:
-        logits = view.heaviest_words(term.sources.gate)[:MAX_SOURCES]
-        opened = ", ".join(f"{word} {number(logit)}" for word, _, logit in logits)
-        text += f"  (gate {term.sources.probability:.2f}: {opened})"
+    if term.gate:
+        opened = ", ".join(f"{source.word} {number(source.weight)}" for source in term.gate[:MAX_SOURCES])
+        text += f"  (gate {term.probability:.2f}: {opened})"
     return visible(text)
 
 
@@ -190,23 +150,24 @@ def _render_score(score: Score, terms: int) -> Iterator[RenderableType]:
         f" ({signals})" if signals else "",
         f", from {len(score.terms):,} of {of_query:,} terms of the query; Lucene says {score.lucene:,.10g}",
     )
-    rows = [_score_row(term, score.total) for term in score.terms[:terms]]
+    rows = [
+        (
+            visible(term.term), *map(_amount, (term.query, term.document, term.product)),
+            f"{term.product / score.total:.1%}",
+            *(visible(word or "") for word in (term.word_in_query, term.word_in_document)),
+        )
+        for term in score.terms[:terms]
+    ]  # fmt: skip
     if rest := score.terms[terms:]:
         rows.append((f"{len(rest):,} more", "", "", _amount(sum(term.product for term in rest)), "", "", ""))
-    header = ("term", "query", "document", "product", "share", "query's word", "document's word")
     if rows:
+        header = ("term", "query", "document", "product", "share", "query's word", "document's word")
         yield _table(header, rows, right=(1, 2, 3, 4))
     for side, impacts in (("query", score.only_in_query), ("document", score.only_in_document)):
         if impacts:
             named = ", ".join(f"{visible(term)} {impact}" for term, impact in list(impacts.items())[:terms])
             more = f", {len(impacts) - terms:,} more" if len(impacts) > terms else ""
             yield Text(f"only in the {side} ({len(impacts):,}): {named}{more}")
-
-
-def _score_row(term: ScoreTerm, total: float) -> tuple[str, ...]:
-    words = (visible(word or "") for word in (term.word_in_query, term.word_in_document))
-    numbers = (_amount(value) for value in (term.query, term.document, term.product))
-    return (visible(term.term), *numbers, f"{term.product / total:.1%}", *words)
 
 
 def _amount(value: float) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import logging
 import re
-import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,19 +15,14 @@ from learned_sparse.core import TRAINING_INDEX, CommandParser, LearnedSparseErro
 from learned_sparse.index import INDEX_MANIFEST, IndexNote
 
 if TYPE_CHECKING:
-    from learned_sparse.serve.api import Content
-    from learned_sparse.serve.embed import Load
-    from learned_sparse.serve.judged import Judged
-    from learned_sparse.serve.texts import Texts
+    from learned_sparse.jsonvector import Manifest
+    from learned_sparse.serve.content import Content
 
 _log = logging.getLogger(__name__)
 EPILOG = """\
-The first two indexes are compared when the page opens; the page can choose others. Texts and judged queries are those
-of --collection (default: the one recorded in the indexes, or pydoc).
-The page uses a JSON API: POST /search, /encode, /explain and /measure, GET /systems and /queries; /openapi.json
-describes it.
-POST /embed_sparse and GET /info are those of Hugging Face's text-embeddings-inference, for its clients. They read texts
-as documents; ADDRESS/query/embed_sparse, or ?side=query, reads them as queries. ?system=NAME chooses one of several.
+The page uses a JSON API, which /openapi.json describes. POST /embed_sparse and GET /info are those of Hugging Face's
+text-embeddings-inference, for its clients: they read texts as documents, and ADDRESS/query/embed_sparse as queries;
+?system=NAME chooses one of several encoders.
 
 examples:
   python -m learned_sparse.serve                              all indexes of make demo
@@ -43,20 +35,20 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Run the command."""
     options = parser().parse_args(argv)
-    indexes = {} if options.checkpoint else _indexes(options)
-    with _socket(options.host, options.port) as listener, _opened(options, indexes) as content:
-        import uvicorn
+    indexes = {} if options.checkpoint else find_indexes(options)
+    import uvicorn
 
-        from learned_sparse.serve.api import create_app
-        from learned_sparse.serve.guard import configured
+    from learned_sparse.serve.api import create_app
+    from learned_sparse.serve.guard import configured, listen
 
-        app = create_app(content, hosts=_hosts(options.host, listener))
+    listener, hosts = listen(options.host, options.port)
+    with listener:
+        content = _open_checkpoints(options) if options.checkpoint else _open_indexes(options, indexes)
         host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
+        address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         names = ", ".join(content.systems or content.checkpoints)
-        verb = "shows" if content.systems else "encodes by"
-        print(f"http://{shown}:{port}/ {verb} {names}; Ctrl-C ends it", flush=True)
-        uvicorn.Server(configured(app)).run(sockets=[listener])
+        print(f"{address} {'shows' if content.systems else 'encodes with'} {names}; press Ctrl-C to stop", flush=True)
+        uvicorn.Server(configured(create_app(content, hosts=hosts))).run(sockets=[listener])
     return 0
 
 
@@ -76,7 +68,10 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     named.add_argument("--index", nargs="+", metavar="[NAME=]DIR", help="indexes, all of one collection")
     named.add_argument("--checkpoint", nargs="+", metavar="[NAME=]PATH", help="only encoders: folders or Hub ids")
-    what.add_argument("--collection", metavar="NAME", help="collection: name, folder or ir_datasets:ID")
+    what.add_argument(
+        "--collection", metavar="NAME",
+        help="name, folder or ir_datasets:ID of the texts and judged queries (default: the one of --index, or pydoc)",
+    )  # fmt: skip
     what.add_argument("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
     what.add_argument("--split", metavar="NAME", help="split of the judged queries (default test, or the only one)")
     how = parser.add_argument_group("how")
@@ -89,159 +84,96 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _indexes(options: argparse.Namespace) -> dict[str, Path]:
-    """Indexes by the name of their folder, or by their path where two folders have the same name."""
+def find_indexes(options: argparse.Namespace) -> dict[str, Path]:
+    """Indexes by name: those of ``--index``, those of ``--model``, or all of the collection, impacts first."""
     if options.index:
         return {name: Path(folder) for name, folder in _by_name(options.index).items()}
     collection = load_collection(options.collection or "pydoc", data=options.data).name
     if options.model:
         return {name: index_folder(collection, name) for name in options.model}
     parent = index_folder(collection, "bm25").parent
-    folders = sorted(path.parent for path in parent.glob(f"*/{INDEX_MANIFEST}"))
-    folders = [folder for folder in folders if folder.name != TRAINING_INDEX]
-    folders.sort(key=lambda folder: IndexNote.load(folder).scoring != "impact")
+    folders = [path.parent for path in sorted(parent.glob(f"*/{INDEX_MANIFEST}")) if path.parent.name != TRAINING_INDEX]
     if not folders:
         raise LearnedSparseError(f"{parent}: no index; run make demo, or name indexes with --index DIR")
+    folders.sort(key=lambda folder: IndexNote.load(folder).scoring != "impact")
     return {folder.name: folder for folder in folders}
 
 
 def _by_name(options: Sequence[str]) -> dict[str, str]:
-    """Paths of ``[NAME=]PATH`` by name: by default the last part, or the path where two would have one name."""
-    given = [option.partition("=")[::2] if _has_name(option) else ("", option) for option in dict.fromkeys(options)]
-    names = [name or Path(path).absolute().name for name, path in given]
+    """Paths of ``[NAME=]PATH`` by name, which is by default the last part of the path."""
     paths: dict[str, str] = {}
-    for (own, path), name in zip(given, names, strict=True):
-        if paths.setdefault(name if own or names.count(name) == 1 else path, path) != path:
+    for option in options:
+        name, named, path = option.partition("=")
+        if not named or "/" in name or Path(option).exists():  # a path, which may have a "="
+            name, path = Path(option).absolute().name, option
+        if paths.setdefault(name, path) != path:
             raise LearnedSparseError(f"two are called {name!r}; give each a name of its own with NAME=PATH")
     return paths
 
 
-def _has_name(option: str) -> bool:
-    """Whether ``option`` is ``NAME=PATH``, not a path with a ``=``."""
-    return "=" in option and "/" not in option.partition("=")[0] and not Path(option).exists()
+def _open_checkpoints(options: argparse.Namespace) -> Content:
+    """Encoders without an index; each is tried."""
+    from learned_sparse.serve.content import Content, Encoders
 
-
-@contextmanager
-def _opened(options: argparse.Namespace, indexes: Mapping[str, Path]) -> Iterator[Content]:
-    from learned_sparse.serve.api import Content
-
-    if options.checkpoint:
-        yield Content(systems={}, checkpoints=_checkpoints(options))
-        return
-    from learned_sparse.lucene import start_jvm
-    from learned_sparse.serve.systems import open_systems
-
-    notes: list[str] = []
-    collection, data = _collection(options, indexes)
-    with ExitStack() as stack:
-        texts = _texts(options, indexes, notes)
-        if texts:
-            stack.callback(texts.close)
-        judged = _judged(options.split, collection, data, notes)
-        for note in notes:
-            _log.warning("%s", note)
-        start_jvm(heap=options.heap)
-        systems = open_systems(
-            indexes,
-            texts.get if texts else None,
-            device=options.device,
-            collection=options.collection,
-            data=options.data,
-        )
-        for system in systems.values():
-            stack.callback(system.close)
-        yield Content(systems=systems, text_of=texts.get if texts else lambda _: None, judged=judged, notes=notes)
-
-
-def _checkpoints(options: argparse.Namespace) -> dict[str, Load]:
-    """Loaders of the encoders of ``--checkpoint``; each is tried."""
-    from learned_sparse.serve.systems import Encoders
-
-    encoders = Encoders()
-    loaders: dict[str, Load] = {
-        name: partial(encoders.load, checkpoint, model=name, device=options.device)
-        for name, checkpoint in _by_name(options.checkpoint).items()
+    load = Encoders().load
+    loaders = {
+        name: partial(load, path, model=name, device=options.device)
+        for name, path in _by_name(options.checkpoint).items()
     }
-    for load in loaders.values():
-        load("document")
-    return loaders
+    for loader in loaders.values():
+        loader("document")
+    return Content(systems={}, checkpoints=loaders)
 
 
-def _collection(options: argparse.Namespace, indexes: Mapping[str, Path]) -> tuple[str | None, Path | None]:
-    """Collection of the indexes and its --data: the given ones, those of the home folder, or the only ones recorded."""
-    if options.collection or not options.index:
-        return options.collection or "pydoc", options.data
-    recorded = {
-        manifest.collection: (folder, manifest)
-        for folder in indexes.values()
-        for manifest in IndexNote.load(folder).manifests[:1]
-        if manifest.collection
-    }
-    if len(recorded) > 1:
-        named = ", ".join(f"{folder} of {name}" for name, (folder, _) in recorded.items())
-        raise LearnedSparseError(f"indexes of different collections ({named}); show one collection at a time")
-    for name, (_, manifest) in recorded.items():
-        given = next((entry for entry in manifest.input if "collection" in entry), {})
-        return given.get("collection", name), options.data or (Path(given["data"]) if "data" in given else None)
-    return None, None
-
-
-def _texts(options: argparse.Namespace, indexes: Mapping[str, Path], notes: list[str]) -> Texts | None:
-    """The documents by id, or None and a note."""
+def _open_indexes(options: argparse.Namespace, indexes: Mapping[str, Path]) -> Content:
+    """Indexes with the texts and the judged queries of their collection; notes say what is missing."""
     from tqdm import tqdm
 
     from learned_sparse.inspect import encoded_documents
-    from learned_sparse.serve.texts import Texts
+    from learned_sparse.lucene import start_jvm
+    from learned_sparse.serve.content import Content, Judged, Texts, open_systems
 
     manifests = [manifest for folder in indexes.values() for manifest in IndexNote.load(folder).manifests[:1]]
-    name = options.collection or (None if options.index else "pydoc")
+    # Predicted queries are read by some models only, so an index with them has the texts for all.
+    manifests.sort(key=lambda manifest: not manifest.options.get("expanded"))
+    default = None if options.index else "pydoc"
+    name, data = _collection(manifests, options.collection or default, options.data)
+    texts, judged, notes = None, None, list[str]()
     try:
-        documents, source = encoded_documents(manifests[0] if manifests else None, name, options.data)
-        return Texts(tqdm(documents, desc=f"texts of {source}", unit=" documents", disable=None, leave=False))
+        source = (manifests[0] if manifests else None, options.collection or default, options.data)
+        documents, shown = encoded_documents(*source)
+        texts = Texts(tqdm(documents, desc=f"texts of {shown}", unit=" documents", disable=None, leave=False))
     except LearnedSparseError as error:
         notes.append(f"no texts: {error}")
-        return None
-
-
-def _judged(split: str | None, name: str | None, data: Path | None, notes: list[str]) -> Judged | None:
-    """The judged queries, or None and a note."""
-    from learned_sparse.serve.judged import Judged
-
     try:
         if name is None:
             raise LearnedSparseError("the indexes record no collection; name one with --collection")
         collection = load_collection(name, data=data)
-        return Judged(collection, collection.choose_split(split))
+        judged = Judged(collection, collection.choose_split(options.split))
     except LearnedSparseError as error:
-        if split:
+        if options.split:
             raise
         notes.append(f"no judged queries: {error}")
-        return None
+    for note in notes:
+        _log.warning("%s", note)
+    start_jvm(heap=options.heap)
+    text_of = texts.get if texts else lambda _: None
+    systems = open_systems(indexes, text_of, options.device)
+    return Content(systems=systems, text_of=text_of, judged=judged, notes=notes)
 
 
-def _socket(host: str, port: int) -> socket.socket:
-    host = host.strip("[]")
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
+def _collection(manifests: Sequence[Manifest], name: str | None, data: Path | None) -> tuple[str | None, Path | None]:
+    """Name and folder of the collection: ``name`` and ``data``, else what the indexes record."""
+    recorded = {manifest.collection: manifest for manifest in manifests if manifest.collection}
+    if name or not recorded:
+        return name, data
+    if len(recorded) > 1:
         raise LearnedSparseError(
-            f"{host}:{port}: cannot listen there ({error.strerror or error}); choose another --port or --host"
-        ) from None
-    # Connections inherit it. Answers are several writes, and asyncio sets it only if the socket names its protocol.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
-
-
-def _hosts(host: str, listener: socket.socket) -> list[str] | None:
-    """Names that requests may use for this machine; None, and a warning, if other machines can reach ``listener``."""
-    address = listener.getsockname()[0]
-    if ipaddress.ip_address(address).is_loopback:
-        return [host.strip("[]").lower(), address, "localhost", "127.0.0.1", "::1"]
-    _log.warning(
-        "%s: everybody who can reach this port can search and encode, and read the documents; without --host the "
-        "server is for this machine only", address,
-    )  # fmt: skip
-    return None
+            f"indexes of different collections ({', '.join(recorded)}); show one collection at a time"
+        )
+    ((name, manifest),) = recorded.items()
+    entry = next((entry for entry in manifest.input if "collection" in entry), {})
+    return entry.get("collection", name), data or (Path(entry["data"]) if "data" in entry else None)
 
 
 def _port(text: str) -> int:

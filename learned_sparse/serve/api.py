@@ -1,46 +1,31 @@
-"""The web application: the JSON API, described by /openapi.json, and the files of the page."""
+"""The web application: the JSON API, described by /openapi.json, and the files of the page.
+
+Explanations are the records of ``learned_sparse.inspect``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
 from learned_sparse import __version__
-from learned_sparse.core import Document, LearnedSparseError, did_you_mean
-from learned_sparse.serve.embed import ERROR_TYPES, Load, add_embedding
-from learned_sparse.serve.guard import Guard, problem
-from learned_sparse.serve.judged import Judged
-from learned_sparse.serve.schema import (
-    EncodeRequest,
-    ExplainRequest,
-    Explanation,
-    Hit,
-    JudgedQuery,
-    Measured,
-    MeasureRequest,
-    MeasureResponse,
-    Overview,
-    Problem,
-    QueriesResponse,
-    Ranked,
-    Relevant,
-    SearchRequest,
-    SearchResponse,
-    WeighedText,
-)
-from learned_sparse.serve.systems import Ranking, System, UnknownNameError
+from learned_sparse.core import LearnedSparseError, Side
+from learned_sparse.inspect import Inspection, TextView
+from learned_sparse.serve.content import Content, UnknownNameError
+from learned_sparse.serve.embed import ERROR_TYPES, add_embedding
+from learned_sparse.serve.guard import Guard, Name, Text, problem
 
 STATIC = Path(__file__).parent / "static"
-FILES = {"/": "index.html", "/serve.css": "serve.css", "/serve.js": "serve.js"}
 RANK_DEPTH = 100
 """Depth to which the rank of a document in another system is looked up."""
 SNIPPET = 300
@@ -50,35 +35,57 @@ MAX_LISTED = 50
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Content:
-    """What the server serves; without ``systems`` only encoders."""
+QueryText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
+Systems = Annotated[list[Name], Field(min_length=1, max_length=4, description="names of systems")]
 
-    systems: Mapping[str, System]
-    text_of: Callable[[str], Document | None] = lambda _: None
-    judged: Judged | None = None
-    notes: Sequence[str] = field(default_factory=tuple)
-    """What is missing, and why."""
-    checkpoints: Mapping[str, Load] = field(default_factory=dict)
-    """Encoders without an index."""
 
-    def encoders(self) -> dict[str, Load]:
-        """The encoders of all systems and checkpoints; plain text has none."""
-        systems = {name: system.encoder for name, system in self.systems.items() if system.scoring != "bm25-text"}
-        return {**systems, **self.checkpoints}
+class _Request(BaseModel):
+    """Base of all requests: an unknown key is an error."""
 
-    def system(self, name: str) -> System:
-        """The system ``name``; raise if its index was made again."""
-        if name not in self.systems:
-            raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
-        self.systems[name].check_unchanged()
-        return self.systems[name]
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    def queries(self) -> Judged:
-        """The judged queries; raise if there are none."""
-        if self.judged is None:
-            raise UnknownNameError("there are no judged queries here; start the server with --collection and --split")
-        return self.judged
+
+class SearchRequest(_Request):
+    """A query for one or more systems."""
+
+    query: QueryText
+    systems: Systems
+    hits: Annotated[int, Field(ge=1, le=100)] = 10
+    """Documents of each system."""
+    query_id: Name | None = None
+    """The judged query of this text, whose grades the hits get."""
+
+
+class EncodeRequest(_Request):
+    """A text for the encoder of a system."""
+
+    text: Annotated[Text, StringConstraints(strip_whitespace=True, min_length=1)]
+    system: Name
+    side: Side = "document"
+
+
+class ExplainRequest(_Request):
+    """A query and a document of an index."""
+
+    query: QueryText
+    system: Name
+    document: Name
+
+
+class MeasureRequest(_Request):
+    """A judged query, or all of them, for one or more systems."""
+
+    systems: Systems
+    query_id: Name | None = None
+    """None: the mean over all judged queries."""
+
+
+class Problem(BaseModel):
+    """Why a request was refused, in one line."""
+
+    error: str
+    error_type: str
+    """As in text-embeddings-inference."""
 
 
 def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard:
@@ -92,147 +99,124 @@ def create_app(content: Content, *, hosts: Sequence[str] | None = None) -> Guard
         responses={"4XX": {"model": Problem}},
     )
     if content.systems:
-        _add_pages(app)
         _add_routes(app, content)
     add_embedding(app, content.encoders())
     _add_errors(app, content)
+    if content.systems:
+        app.mount("/", StaticFiles(directory=STATIC, html=True))  # last, because it takes all other paths
     return Guard(app, hosts)
-
-
-def _add_pages(app: FastAPI) -> None:
-    for path, name in FILES.items():
-        app.add_api_route(path, _sender(STATIC / name), include_in_schema=False)
-
-
-def _sender(path: Path) -> Callable[[], FileResponse]:
-    def send() -> FileResponse:
-        return FileResponse(path)
-
-    return send
 
 
 def _add_routes(app: FastAPI, content: Content) -> None:
     @app.get("/systems")
-    def systems() -> Overview:
-        """The systems, the collection and what is missing."""
-        members: dict[str, Any] = {"systems": list(content.systems.values()), "notes": list(content.notes)}
-        if judged := content.judged:
-            members |= {"collection": judged.collection, "split": judged.split, "measures": list(judged.measures)}
-            members["queries"] = len(judged.queries)
-        return Overview.model_validate(members, from_attributes=True)
+    def systems() -> dict[str, Any]:
+        """The systems (name, model, scoring, documents), what is missing (notes), and the collection with the number of
+        its judged queries.
+        """
+        judged = content.judged
+        return {
+            "systems": [
+                {"name": name, "model": of.model, "scoring": of.scoring, "documents": of.searcher.documents}
+                for name, of in content.systems.items()
+            ],
+            "notes": content.notes,
+            "collection": judged.collection if judged else None,
+            "split": judged.split if judged else None,
+            "measures": judged.measures if judged else [],
+            "queries": len(judged.queries) if judged else 0,
+        }
 
     @app.get("/queries")
-    def queries(contains: str = "") -> QueriesResponse:
-        """The first judged queries whose text or id contains a text."""
-        judged = content.queries()
-        matching = judged.containing(contains)
-        return QueriesResponse(
-            total=len(matching),
-            queries=[
-                JudgedQuery(id=query.id, text=query.text, relevant=len(_relevant(judged, query.id)))
-                for query in matching[:MAX_LISTED]
-            ],
-        )
+    def queries(contains: str = "") -> dict[str, Any]:
+        """The number of judged queries whose text or id contains a text, and the first of them (id, text, number of
+        relevant documents).
+        """
+        judged, part = content.queries(), contains.casefold()
+        texts = judged.queries.items()
+        ids = [id for id, text in texts if part in text.casefold() or part in id.casefold()]
+        shown = [
+            {"id": id, "text": judged.queries[id], "relevant": len(judged.relevant(id))} for id in ids[:MAX_LISTED]
+        ]
+        return {"total": len(ids), "queries": shown}
 
     @app.post("/search")
-    def search(request: SearchRequest) -> SearchResponse:
-        """Search one or more systems; each hit has its rank in the others."""
+    def search(request: SearchRequest) -> dict[str, Any]:
+        """Search one or more systems.
+
+        Answers with the ``rankings`` of the systems: times in milliseconds and ``hits``. A hit has the beginning of its
+        ``text`` (``cut`` if the text goes on), the ``grade`` of the judged query, and its ``ranks`` in the other
+        systems, null if not among the first 100. ``relevant`` are the relevant documents of the judged query.
+        """
         return _search(content, request)
 
     @app.post("/encode")
-    def encode(request: EncodeRequest) -> WeighedText:
+    def encode(request: EncodeRequest) -> TextView:
         """Terms and weights of any text, as a system reads queries or documents."""
-        return WeighedText.of(content.system(request.system).text(request.text, request.side))
+        return content.system(request.system).text(request.text, request.side)
 
     @app.post("/explain")
-    def explain(request: ExplainRequest) -> Explanation:
+    def explain(request: ExplainRequest) -> Inspection:
         """The score of a document for a query, term by term."""
-        return Explanation.of(content.system(request.system).explain(request.query, request.document))
+        return content.system(request.system).explain(request.query, request.document)
 
     measuring = anyio.CapacityLimiter(2)  # measuring all queries is slow: the threads of other requests stay free
 
     @app.post("/measure")
-    async def measure(request: MeasureRequest) -> MeasureResponse:
-        """The measures of systems on one judged query, or their means over all."""
+    async def measure(request: MeasureRequest) -> dict[str, Any]:
+        """The measures of systems, as trec_eval computes them, on one judged query, or their means over all."""
         return await anyio.to_thread.run_sync(_measure, content, request, limiter=measuring)
 
 
-def _measure(content: Content, request: MeasureRequest) -> MeasureResponse:
-    judged, id = content.queries(), request.query_id
-    chosen = [content.system(name) for name in request.systems]
-    values = [dict(judged.measure_all(system) if id is None else judged.measure(system, id)) for system in chosen]
-    return MeasureResponse(
-        queries=len(judged.queries) if id is None else 1,
-        systems=[Measured(system=system.name, values=row) for system, row in zip(chosen, values, strict=True)],
-    )
+def _measure(content: Content, request: MeasureRequest) -> dict[str, Any]:
+    judged = content.queries()
+    ids = list(judged.queries) if request.query_id is None else [request.query_id]
+    systems = [{"system": name, "values": judged.measure(content.system(name), ids)} for name in request.systems]
+    return {"queries": len(ids), "systems": systems}
 
 
-def _search(content: Content, request: SearchRequest) -> SearchResponse:
+def _search(content: Content, request: SearchRequest) -> dict[str, Any]:
     systems = [content.system(name) for name in dict.fromkeys(request.systems)]
-    judged, id = (content.queries(), request.query_id) if request.query_id is not None else (None, "")
-    grades: Mapping[str, int] = {}
-    if judged:
-        judged.query(id)
-        grades = judged.qrels[id]
-    rankings = {system.name: system.search(request.query, max(request.hits, RANK_DEPTH) + 1) for system in systems}
+    id, judged = request.query_id or "", None if request.query_id is None else content.queries()
+    grades = judged.grades(id) if judged else {}
+    results = {system.name: system.search({"": request.query}, 1 + max(request.hits, RANK_DEPTH)) for system in systems}
     hits = {
-        name: [document for document, _ in (judged.without_query(id, ranking.hits) if judged else ranking.hits)]
-        for name, ranking in rankings.items()
+        name: [hit for hit in of.hits[""] if not (judged and judged.remove_query and hit[0] == id)]
+        for name, of in results.items()
     }
     ranks = {
-        name: {document: rank for rank, document in enumerate(documents[:RANK_DEPTH], start=1)}
-        for name, documents in hits.items()
+        name: {document: rank for rank, (document, _) in enumerate(of[:RANK_DEPTH], start=1)}
+        for name, of in hits.items()
     }
+
+    def ranks_of(document: str, without: str = "") -> dict[str, int | None]:
+        return {name: of.get(document) for name, of in ranks.items() if name != without}
+
+    def hit(system: str, rank: int, document: str, score: float) -> dict[str, Any]:
+        text = stored.text if (stored := content.text_of(document)) else None
+        return {
+            "rank": rank, "id": document, "score": score, "grade": grades.get(document),
+            "text": text and text[:SNIPPET], "cut": len(text or "") > SNIPPET, "ranks": ranks_of(document, system),
+        }  # fmt: skip
+
+    rankings = [
+        {
+            "system": name, "encode_ms": of.encode_ms, "search_ms": of.search_ms,
+            "hits": [hit(name, rank, *pair) for rank, pair in enumerate(hits[name][: request.hits], start=1)],
+        }
+        for name, of in results.items()
+    ]  # fmt: skip
     relevant = [
-        Relevant(id=document, grade=grade, ranks={name: of.get(document) for name, of in ranks.items()})
-        for document, grade in (_relevant(judged, id) if judged else [])
+        {"id": document, "grade": grade, "ranks": ranks_of(document)}
+        for document, grade in (judged.relevant(id) if judged else [])
     ]
-    ranked = [
-        _ranked(content, name, ranking, hits[name][: request.hits], ranks, grades) for name, ranking in rankings.items()
-    ]
-    return SearchResponse(rankings=ranked, relevant=relevant)
-
-
-def _ranked(
-    content: Content,
-    name: str,
-    ranking: Ranking,
-    documents: Sequence[str],
-    ranks: Mapping[str, Mapping[str, int]],
-    grades: Mapping[str, int],
-) -> Ranked:
-    scores = dict(ranking.hits)
-    texts = {document: known.text if (known := content.text_of(document)) else None for document in documents}
-    hits = [
-        Hit(
-            rank=rank,
-            id=document,
-            score=scores[document],
-            text=None if text is None else text[:SNIPPET],
-            cut=len(text or "") > SNIPPET,
-            grade=grades.get(document),
-            ranks={other: of.get(document) for other, of in ranks.items() if other != name},
-        )
-        for rank, (document, text) in enumerate(texts.items(), start=1)
-    ]
-    return Ranked(system=name, encode_ms=ranking.encode_ms, search_ms=ranking.search_ms, hits=hits)
-
-
-def _relevant(judged: Judged, id: str) -> list[tuple[str, int]]:
-    """``(document id, grade)`` of the documents with a positive grade, highest first."""
-    pairs = [(document, grade) for document, grade in judged.qrels[id].items() if grade > 0]
-    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+    return {"rankings": rankings, "relevant": relevant}
 
 
 def _add_errors(app: FastAPI, content: Content) -> None:
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "json_invalid":
-            return problem(422, f"the request is not JSON: {first.get('ctx', {}).get('error', message)}")
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return problem(422, f"{where}: {message}" if where else message)
+        return problem(422, f"{'.'.join(map(str, first['loc'][1:] or first['loc']))}: {first['msg']}")
 
     @app.exception_handler(LearnedSparseError)
     def refused(_: Request, error: LearnedSparseError) -> JSONResponse:

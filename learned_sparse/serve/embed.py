@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -13,17 +13,16 @@ from pydantic import BaseModel, Field
 
 from learned_sparse import __version__
 from learned_sparse.core import Encoder, LearnedSparseError, Side, did_you_mean, encode_texts
-from learned_sparse.serve.schema import MAX_NAME, Text
+from learned_sparse.serve.content import Load
+from learned_sparse.serve.guard import MAX_CONNECTIONS, Name, Text
 
-Load = Callable[[Side], Encoder]
-"""One side of a model; loaded at first use."""
-SystemName = Annotated[str | None, Query(max_length=MAX_NAME, description="None: the first with an encoder")]
+SystemName = Annotated[Name | None, Query(description="None: the first with an encoder")]
 MAX_BATCH = 256
 """Texts of one request."""
-ERROR_TYPES = {400: "Empty", 424: "Backend", 429: "Overloaded"}
+ERROR_TYPES = {400: "Empty", 424: "Backend"}
 """Types of errors of text-embeddings-inference by status; "Validation" for all others."""
-THREADS, MAX_WAITING = 4, 512
-"""Requests that are encoded at a time, and that wait; the threads of all other requests stay free."""
+THREADS = 4
+"""Requests that are encoded at a time; the threads of all other requests stay free."""
 
 
 class EmbedRequest(BaseModel):
@@ -57,8 +56,6 @@ def add_embedding(app: FastAPI, encoders: Mapping[str, Load]) -> None:
             raise HTTPException(400, "inputs: no text")
         if len(texts) > MAX_BATCH:
             raise HTTPException(413, f"inputs: {len(texts)} texts; at most {MAX_BATCH} in one request")
-        if limiter.statistics().tasks_waiting >= MAX_WAITING:
-            raise HTTPException(429, f"{MAX_WAITING} requests are waiting; send this one again later")
         load = _chosen(encoders, system)[1]
         rows = await anyio.to_thread.run_sync(_embed, load, side, texts, request.truncate is False, limiter=limiter)
         return Response(rows, media_type="application/json")  # type: ignore[return-value]  # FastAPI sends it as it is
@@ -74,7 +71,7 @@ def add_embedding(app: FastAPI, encoders: Mapping[str, Load]) -> None:
             "model_type": {"embedding": {"pooling": "splade"}},  # its word for sparse vectors of any model
             "max_input_length": described.get("max_length"), "auto_truncate": True,
             "max_client_batch_size": MAX_BATCH, "max_batch_requests": MAX_BATCH, "max_batch_tokens": None,
-            "max_concurrent_requests": MAX_WAITING, "tokenization_workers": THREADS,
+            "max_concurrent_requests": MAX_CONNECTIONS, "tokenization_workers": THREADS,
             "version": __version__, "sha": None, "docker_label": None,
         }  # fmt: skip
 

@@ -6,22 +6,14 @@ import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from eval.measures import format_table
 from eval.report.pages import html, markdown
 from eval.report.results import Results
-from learned_sparse.core import EXPANDED
-from learned_sparse.inspect.explanation import Inspection, Score, ScoreTerm, make_view
-from learned_sparse.inspect.rendering import to_html
 from tests.eval.report import report_results
-from tests.learned_sparse.inspect.explaining import Explaining
-from tests.reliability.scale import INPUTS, record
 
 HOSTILE = (
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><svg/onload=alert(1)>",
@@ -87,19 +79,6 @@ def results_with(text: str) -> Results:
     return Results(content=with_text(content, text), per_query=named)
 
 
-def inspection_with(text: str) -> Inspection:
-    """Query, document and score with ``text`` in every field."""
-    impacts = {text or "x": 3, "hives": 2}
-    reading = Explaining().explain(f"hives {text} rash")
-    views = [
-        make_view(kind, f"hives {text} rash{EXPANDED}{text}", reading, impacts, id=text, notes=[text])
-        for kind in ("query", "document")
-    ]
-    terms = (ScoreTerm(term=text, query=2, document=3, word_in_query=text, word_in_document=text),)
-    score = Score(terms=terms, only_in_query={text: 1}, only_in_document={text: 1}, lucene=6.0)
-    return Inspection(model=text, index=text, query=views[0], document=views[1], score=score)
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_report(text: str) -> None:
     page, plain = Elements(html(results_with(text))), Elements(html(results_with("name")))
@@ -122,30 +101,6 @@ def test_a_report_in_markdown(text: str) -> None:
     assert tags[0] == tags[1]
     assert set(tags[1]) <= {"<details>", "</details>", "<summary>", "</summary>"}
     assert not re.search(r"(?<!\\)\]\(javascript", outside_of_code[0])
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_an_inspection(text: str) -> None:
-    page, plain = Elements(to_html(inspection_with(text), terms=5)), Elements(to_html(inspection_with("name"), terms=5))
-    page.check()
-    assert set(page.tags) == set(plain.tags)
-    assert page.tags["title"] == page.tags["style"] == page.tags["body"] == 1
-    policy = next(value for name, value in page.attributes if name == "content")
-    assert policy is not None
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
-
-
-@settings(max_examples=INPUTS)
-@given(st.text(st.sampled_from("<>\"'&/\\{}%`|[]()!-= \n\x00\u2028ascript:on"), max_size=60))
-def test_generated_texts_on_an_inspection_page(text: str) -> None:
-    page = Elements(to_html(inspection_with(text), terms=5))
-    page.check()
-    assert set(page.tags) <= {"html", "head", "meta", "title", "style", "body", "pre", "code", "span"}
-
-
-def test_generated_texts_are_recorded() -> None:
-    test = f"tests/reliability/{Path(__file__).name}::test_generated_texts_on_an_inspection_page"
-    record("input", "inspection page", INPUTS, "shown as text", test)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

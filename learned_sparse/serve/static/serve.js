@@ -23,7 +23,7 @@ async function call(path, body) {
   return answer;
 }
 
-// One action of a kind at a time: what an earlier one still brings is dropped.
+// Only the latest call of each kind may update the page; late answers are ignored.
 const latest = {};
 async function act(kind, work) {
   const turn = (latest[kind] = (latest[kind] ?? 0) + 1);
@@ -68,7 +68,7 @@ function termList(title, terms) {
   return [element("h3", { text: `${title} (${terms.length})` }), element("ul", { class: "terms" }, ...items)];
 }
 
-// Literal and expansion terms apart (dimensions that are no tokens in one list), then the words that each comes from.
+// Literal and expansion terms apart (dimensions that are not tokens in one list), then the words that each comes from.
 function termLists(weighed) {
   const terms = weighed.terms.filter((term) => value(term) > 0);
   const spelled = terms.some((term) => term.literal !== null);
@@ -259,28 +259,29 @@ function explain(system, query, id) {
   });
 }
 
-function explanationOf(answer) {
-  const largest = Math.max(...answer.terms.map((term) => term.share), 0);
-  const rows = answer.terms.map((term) => {
-    const fill = element("span", { class: "fill", title: percent(term.share) });
-    fill.style.width = `${largest > 0 ? 100 * term.share / largest : 0}%`;
+function explanationOf({ score, document }) {
+  const largest = Math.max(...score.terms.map((term) => term.product), 0);
+  const rows = score.terms.map((term) => {
+    const share = percent(score.total ? term.product / score.total : 0);
+    const fill = element("span", { class: "fill", title: share });
+    fill.style.width = `${largest > 0 ? 100 * term.product / largest : 0}%`;
     const kind = term.literal === false ? "expansion" : term.literal ? "literal" : "";
     const words = [term.word_in_query, term.word_in_document].map((word) => element("td", { text: word ?? "" }));
     return [element("td", { text: term.term }, kind ? element("span", { class: "tag", text: ` ${kind}` }) : ""),
-      element("td", { class: "number", text: percent(term.share) }), element("td", { class: "bar" }, fill),
+      element("td", { class: "number", text: share }), element("td", { class: "bar" }, fill),
       element("td", { class: "number", text: `${amount(term.query)} · ${amount(term.document)}` }), ...words];
   });
   const heads = ["term", "share", "", "query · document"].map((text, at) => element("th", { text, class: at % 2 ? "number" : at ? "bar" : "term" }));
   heads.push(...["query's word", "document's word"].map((text) => element("th", { text })));
-  const signals = Object.entries(answer.signals).map(([name, share]) => `${name} ${percent(share)}`).join(", ");
-  const missing = Object.keys(answer.only_in_query);
+  const signals = Object.entries(score.signals).map(([name, share]) => `${name} ${percent(share)}`).join(", ");
+  const missing = Object.keys(score.only_in_query);
   const absent = missing.length ? `; not in the document: ${missing.slice(0, TERMS).join(", ")}${missing.length > TERMS ? " …" : ""}` : "";
   return [
-    element("p", { text: `Score ${amount(answer.score)}${signals && ` (${signals})`}, from ${answer.terms.length} of ${answer.terms.length + missing.length} terms of the query${absent}` }),
-    ...texts(answer.document, (word) => word.score),
+    element("p", { text: `Score ${amount(score.total)}${signals && ` (${signals})`}, from ${score.terms.length} of ${score.terms.length + missing.length} terms of the query${absent}` }),
+    ...texts(document, (word) => word.score),
     element("h3", { text: "Share of each term in the score" }),
     table(heads, rows),
-    element("details", {}, element("summary", { text: `All ${answer.document.terms.length.toLocaleString("en")} terms of the document` }), ...termLists(answer.document)),
+    element("details", {}, element("summary", { text: `All ${document.terms.length.toLocaleString("en")} terms of the document` }), ...termLists(document)),
   ];
 }
 

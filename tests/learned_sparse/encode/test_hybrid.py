@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core import Document, Encoder, LearnedSparseError, Query, SparseBatch
+from learned_sparse.core import Document, Encoder, LearnedSparseError, SparseBatch
 from learned_sparse.encode import ALPHA, AnalyzedText, __main__, hybrid_sides, write_vectors
 from learned_sparse.encode.bm25 import Bm25Documents, Bm25Statistics
 from learned_sparse.encode.hybrid import Hybrid, HybridRecord, Signal
@@ -23,8 +23,8 @@ from learned_sparse.jsonvector import Manifest, read_vectors
 from learned_sparse.lucene import run_stock, search_impacts
 from learned_sparse.search import QueryEncoder
 from learned_sparse.search import __main__ as search
-from learned_sparse.serve.api import Content, create_app
-from learned_sparse.serve.systems import open_systems
+from learned_sparse.serve.api import create_app
+from learned_sparse.serve.content import Content, open_systems
 from tests.fake_encoder import load_fake
 from tests.toy_data import WORDS, save_beir
 
@@ -154,8 +154,8 @@ def test_documents_are_those_of_the_model_and_of_bm25(encoded: Path, tmp_path: P
 def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
     with_texts = IndexInspector(encoded, documents=lambda name: Document(name, TEXTS[name]))
     (best, _), *_ = _search(encoded, 0.5)["q1"]
-    query = Query("q1", QUERIES["q1"])
-    score = with_texts.pair(query, best, {}).score
+    query = QUERIES["q1"]
+    score = with_texts.pair(query, best).score
     assert score
     assert score.signals.keys() == {"model", "BM25"}
     assert sum(score.signals.values()) == pytest.approx(1)
@@ -166,8 +166,8 @@ def test_a_hit_is_explained_by_both_signals(encoded: Path) -> None:
 def test_the_server_explains_both_signals_and_numbers_no_words(encoded: Path) -> None:
     client = TestClient(create_app(Content(systems=open_systems({"both": encoded}, None))))
     explained = client.post("/explain", json={"system": "both", "query": QUERIES["q1"], "document": "d1"}).json()
-    assert explained["signals"].keys() == {"model", "BM25"}
-    assert explained["score"] == explained["lucene"]
+    assert explained["score"]["signals"].keys() == {"model", "BM25"}
+    assert explained["score"]["total"] == explained["score"]["lucene"]
     response = client.post("/query/embed_sparse", json={"inputs": "rain"})
     assert (response.status_code, "no fixed numbers" in response.text) == (424, True)
 

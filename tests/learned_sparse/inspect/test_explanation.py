@@ -38,7 +38,7 @@ def test_a_word_has_the_weight_of_its_heaviest_piece() -> None:
     ]  # fmt: skip
     assert [piece for piece, _ in view.pieces(0)] == ["Wingers", ",", " ", "hives"]
     assert [piece for piece, _ in view.pieces(1)] == ["the", " ", "wing"]
-    assert view.texts == ("Wingers, hives", "the wing")
+    assert (view.text, view.expanded) == ("Wingers, hives", "the wing")
     assert view.notes == ("truncated at 9 tokens",)
     assert [term.literal for term in view.terms] == [True, True, True]
 
@@ -63,7 +63,16 @@ def test_a_word_has_the_sum_of_its_contributions_to_latent_dimensions() -> None:
 
 def test_shares_are_added_up_by_word() -> None:
     shares = [Share(1, 1.0), Share(2, 2.0), Share(8, 4.0), Share(0, 1.0), Share(5, 3.0, "b1"), Share(5, 3.5, "b2")]
-    view = make_view("document", TEXT, read({"x": shares}, spelled=True), None)
-    assert view.heaviest_words(shares) == [
+    (term,) = make_view("document", TEXT, read({"x": shares}, spelled=True), None).terms
+    assert [(source.word, source.part, source.weight) for source in term.words] == [
         ("wing", "", 4.0), ("hives", "b2", 3.5), ("Wingers", "", 3.0), ("hives", "b1", 3.0), ("[CLS]", "", 1.0),
+    ]  # fmt: skip
+
+
+def test_a_score_is_divided_among_the_words_of_its_terms() -> None:
+    """In proportion to their shares; the part of [CLS] belongs to no word."""
+    reading = read({"x": [Share(0, 1.0), Share(2, 2.0), Share(8, 1.0)], "y": [Share(8, 3.0)]}, spelled=True)
+    view = make_view("document", TEXT, reading, {"x": 1, "y": 1}, products={"x": 8, "y": 5, "z": 7})
+    assert [(word.text, word.score) for word in view.words] == [
+        ("Wingers", 4.0), (",", 0.0), ("hives", 0.0), ("the", 0.0), ("wing", 7.0),
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,10 @@ import pytest
 
 from learned_sparse import lucene
 from learned_sparse.collections import read_documents
-from learned_sparse.core import Document, LearnedSparseError, Query
-from learned_sparse.index import build_bm25_index, build_index, encoded_files, plain_files
-from learned_sparse.inspect import IndexInspector, word_contributions
+from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.index import IndexNote, build_bm25_index, build_index, encoded_files, plain_files
+from learned_sparse.inspect import IndexInspector, encoded_documents
 from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.inspect.explanation import Word
 from learned_sparse.jsonvector import Counts
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
 from tests.learned_sparse.inspect.explaining import (
@@ -62,40 +62,43 @@ def test_a_text_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_text_without_a_quantiser(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(Explaining, "quantizer", None)
-    (term, *_), notes = (
-        as_json(capsys, "--checkpoint", "c", "--text", "a")["document"][key] for key in ("terms", "notes")
-    )
-    assert (term["weight"], term["impact"]) == (2.0, None)
-    assert notes == ["no impacts: no quantiser is stored"]
-    assert "     2    a     a\n" in shown(capsys, "--checkpoint", "c", "--text", "a")
-
-
-def test_a_text_with_the_expansion_mark_is_one_text(capsys: pytest.CaptureFixture[str]) -> None:
-    view = as_json(capsys, "--checkpoint", "here", "--text", "a\x1fb")["document"]
-    assert (view["text"], view["expanded"]) == ("a b", None)
+    view = as_json(capsys, "--checkpoint", "c", "--text", "a")["document"]
+    assert [(term["weight"], term["impact"]) for term in view["terms"]] == [(2.0, None)]
+    assert view["notes"] == ["no impacts: no quantiser is stored"]
 
 
 def test_a_text_as_json(capsys: pytest.CaptureFixture[str], encoder: list[dict[str, Any]]) -> None:
     text = ("--model", "words", "--checkpoint", "here", "--side", "query", "--set", "k=3", "--device", "cpu")
-    content = as_json(capsys, *text, "--text", "hives are")
+    content = as_json(capsys, *text, "--text", "hives\x1fare")  # the separator of expanded text is a space here
     assert encoder[0] | {"settings": {"k": 3}, "device": "cpu", "side": "query", "model": "words"} == encoder[0]
     query = content.pop("query")
     assert content == {"model": "words", "index": None, "document": None, "score": None}
-    assert [token["text"] for token in query["tokens"]] == ["[CLS]", "hives", "are"]
-    assert query["words"][1] == {"text": "are", "start": 6, "end": 9, "sequence": 0, "weight": 4.0}
+    assert (query["text"], query["expanded"]) == ("hives are", "")
+    assert query["words"][1] == {
+        "text": "are", "start": 6, "end": 9, "sequence": 0, "tokens": ["are"], "weight": 4.0, "score": 0.0,
+    }  # fmt: skip
     assert [(term["term"], term["weight"], term["impact"], term["literal"]) for term in query["terms"]] == [
         ("are", 2.0, 4, True), ("hives", 2.0, 4, True), (EXPANSION, 1.5, 3, False),
     ]  # fmt: skip
-    assert query["terms"][2]["sources"] == [
-        {"token": 1, "part": "expansion", "weight": 0.5},
-        {"token": 2, "part": "expansion", "weight": 1.0},
-    ]
-    assert query["terms"][2]["gate"]["probability"] == 0.875
-    assert query["terms"][0]["gate"] is None
+    assert query["terms"][2]["words"] == [
+        {"word": "are", "part": "expansion", "weight": 1.0}, {"word": "hives", "part": "expansion", "weight": 0.5},
+    ]  # fmt: skip
+    assert query["terms"][2]["probability"] == 0.875
+    assert query["terms"][0]["gate"] == []
 
 
 @pytest.mark.jvm
-def test_the_score_of_every_pair_is_lucenes(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_score_of_every_pair_is_lucenes(
+    index: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    score_of = lucene.ImpactSearcher.score
+
+    def counted(searcher: lucene.ImpactSearcher, query: dict[str, int], document: str) -> float:
+        calls.append(document)
+        return score_of(searcher, query, document)
+
+    monkeypatch.setattr(lucene.ImpactSearcher, "score", counted)
     text = "hives and rash"
     impacts = dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
     hits = dict(lucene.search_impacts(index, {"q": impacts})["q"])
@@ -105,14 +108,14 @@ def test_the_score_of_every_pair_is_lucenes(index: Path, capsys: pytest.CaptureF
         score = content["score"]
         assert score["total"] == score["lucene"] == hits[name]
         assert score["total"] == sum(term["query"] * term["document"] for term in score["terms"])
-        assert all(term["product"] == term["query"] * term["document"] for term in score["terms"])
         both = {term["term"] for term in score["terms"]}
         assert both | score["only_in_query"].keys() == impacts.keys()
         assert both | score["only_in_document"].keys() == vectors()[name].keys()
         assert not both & (score["only_in_query"].keys() | score["only_in_document"].keys())
-        assert content["document"]["text"] == DOCUMENTS[name]
-        assert content["document"]["notes"] == []
-        assert content["document"]["id"] == name
+        document = content["document"]
+        assert (document["id"], document["text"], document["notes"]) == (name, DOCUMENTS[name], [])
+        assert sum(word["score"] for word in document["words"]) == pytest.approx(score["total"])
+    assert calls == list(DOCUMENTS)  # one search for each document, none for its terms
 
 
 @pytest.mark.jvm
@@ -130,18 +133,6 @@ def test_a_pair_on_the_terminal(index: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.jvm
-def test_a_query_by_its_id(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    topics = tmp_path / "topics.tsv"
-    topics.write_text("7\trash\n8\thives\n", encoding="utf-8")
-    pair = ("--index", index, "--document", "d1", "--topics", topics)
-    content = as_json(capsys, *pair, "--query-id", "8", "--no-sources")
-    assert (content["query"]["id"], content["query"]["text"], content["score"]["total"]) == ("8", "hives", 32)
-    assert content["document"]["text"] is None
-    assert "no query '9'" in refused(*pair, "--query-id", "9")
-    assert "'tiny'" in refused("--index", index, "--document", "d1", "--query-id", "8")  # recorded in the index
-
-
-@pytest.mark.jvm
 def test_vectors_without_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(tmp_path / "in", {"d": {"a": 2}})
     (tmp_path / "in" / "manifest.json").unlink()
@@ -153,81 +144,83 @@ def test_vectors_without_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.jvm
-def test_a_document_without_its_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the text, the terms of the postings are shown and a message says what is missing."""
+def test_a_text_that_changed_or_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The terms are those of the postings; a note says what is missing."""
     index = save_index(tmp_path, collection=None)
-    (tmp_path / "corpus.tsv").unlink()
-    content = as_json(capsys, "--index", index, "--document", "d10")
-    assert {term["term"]: term["impact"] for term in content["document"]["terms"]} == vectors()["d10"]
-    (message,) = content["document"]["notes"]
-    assert "corpus.tsv: the encoded documents are not there; name them with --collection" in message
-    quiet = as_json(capsys, "--index", index, "--document", "d10", "--no-sources")
-    assert quiet["document"]["notes"] == []
-    assert "     4    and" in shown(capsys, "--index", index, "--document", "d10", "--no-sources")
-
-
-@pytest.mark.jvm
-def test_a_changed_text_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    index = save_index(tmp_path)
+    inspected = ("--index", index, "--document", "d10")
     (tmp_path / "corpus.tsv").write_text("d10\titch and more\n", encoding="utf-8")
-    content = as_json(capsys, "--index", index, "--document", "d10")
-    assert content["document"]["notes"] == ["2 of 4 impacts of the index differ from those the encoder gives now"]
-    assert {term["term"]: term["impact"] for term in content["document"]["terms"]} == vectors()["d10"]
+    changed = as_json(capsys, *inspected)["document"]
+    (tmp_path / "corpus.tsv").unlink()
+    gone = as_json(capsys, *inspected)["document"]
+    for view in (changed, gone):
+        assert {term["term"]: term["impact"] for term in view["terms"]} == vectors()["d10"]
+    assert changed["notes"] == ["2 of 4 impacts of the index differ from the encoder's now"]
+    assert "corpus.tsv: the encoded documents are not there; name them with --collection" in gone["notes"][0]
 
 
 @pytest.mark.jvm
-def test_no_sources_of_another_encoder(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    load_other = lambda *_, **__: Explaining(side="document", max_length=8)  # noqa: E731
-    replace_encoders(monkeypatch, load_other)
+def test_predicted_queries_are_those_that_were_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The documents of an index have them, so that no look-up of a document reads their file again."""
+    predicted = tmp_path / "predicted.tsv"
+    predicted.write_text("".join(f"{name}\tmore {name}\n" for name in DOCUMENTS), encoding="utf-8")
+    index = save_index(tmp_path, options={"expanded": str(predicted)})
+    documents = {document.id: document for document in encoded_documents(IndexNote.load(index).manifests[0])[0]}
+    predicted.unlink()
+    expanding = Explaining(side="document")
+    expanding.uses_expanded = True
+    replace_encoders(monkeypatch, lambda *_, **__: expanding)
+    view = IndexInspector(index, documents=documents.get).document("d1").document
+    assert view is not None
+    assert (view.text, view.expanded) == (DOCUMENTS["d1"], "more d1")
+
+
+@pytest.mark.jvm
+def test_encoders_that_cannot_explain(index: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Another encoder than that of the documents, and one without ``explain``."""
+    replace_encoders(monkeypatch, lambda *_, **__: Explaining(side="document", max_length=8))
     (message,) = as_json(capsys, "--index", index, "--document", "d1")["document"]["notes"]
-    assert "not the encoder of these vectors" in message
-    assert "max_length" in message
-
-
-@pytest.mark.jvm
-def test_an_encoder_without_explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    load_other = lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {}))  # noqa: E731
-    replace_encoders(monkeypatch, load_other)
-    content = as_json(capsys, "--index", save_index(tmp_path), "--query", "rash", "--document", "d10")
-    assert content["score"]["total"] == 2 * 4
+    assert re.search("not the encoder of these vectors.*max_length", message)
+    replace_encoders(monkeypatch, lambda _, side, **__: WordCounts(**({"side": side} if side == "document" else {})))
+    content = as_json(capsys, "--index", index, "--query", "rash", "--document", "d10")
+    assert (content["score"]["total"], content["query"]["words"]) == (2 * 4, [])
     assert "no sources: this encoder does not explain its weights" in content["query"]["notes"]
-    assert content["query"]["tokens"] == []
 
 
 @pytest.mark.jvm
 def test_the_best_segment_of_a_document_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-
     documents = {"d#0": {"hives": 1}, "d#1": {"hives": 5}, "d#2": {"rash": 9}, "e#0": {"hives": 7}, "f#0": {}}
     options = {"segment_length": 5, "segments": "all", "segment_overlap": 0, "segment_delimiter": "#"}
     counts = Counts(read=5, segmented=3, written=5, postings=4, empty_vectors=1, largest_segments=3)
     folder = write_folder(tmp_path / "in", documents, options=options, counts=counts)
     build_index(encoded_files([folder]), tmp_path / "index")
-    content = as_json(capsys, "--index", tmp_path / "index", "--query", "hives", "--document", "d", "--no-sources")
-    assert content["document"]["id"] == "d#1"
-    assert content["document"]["notes"] == ["the best of the 3 segments of d"]
-    assert content["score"]["total"] == 10
-    assert "'d' is cut into segments; name one of them: d#0, d#1, d#2" in refused(
-        "--index", tmp_path / "index", "--document", "d"
-    )
-    empty = as_json(capsys, "--index", tmp_path / "index", "--query", "a", "--document", "f", "--no-sources")
+    pair = ("--index", tmp_path / "index", "--query", "hives", "--document")
+    content = as_json(capsys, *pair, "d")
+    assert (content["document"]["id"], content["score"]["total"]) == ("d#1", 10)
+    assert content["document"]["notes"][0] == "the best of the 3 segments of d"
+    assert "'d' is cut into segments; name one of them: d#0, d#1, d#2" in refused(*pair[:2], "--document", "d")
+    empty = as_json(capsys, *pair, "f")
     assert empty["document"]["terms"] == []
     assert "an empty vector: no query matches it" in empty["document"]["notes"]
     assert empty["score"]["total"] == empty["score"]["lucene"] == 0
 
-
-@pytest.mark.jvm
-def test_a_score_that_differs_from_lucenes_is_an_error(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lucene.ImpactSearcher, "score", lambda *_: 1.0)
-    assert "the terms add up to 32, Lucene scores 1.0" in refused(
-        "--index", index, "--query", "hives", "--document", "d1"
+    encoder = Explaining(side="document")
+    encoder.word_spans = lambda texts: [[(0, 5, 1)] for _ in texts]  # type: ignore[method-assign]
+    shorter = IndexInspector(
+        tmp_path / "index", documents=lambda id: Document(id, "hives"), load=lambda *_, **__: encoder
     )
+    view = shorter.document("d#2").document
+    assert view is not None
+    assert "the text of document 'd' has only 1 segment now" in view.notes[0]
 
 
 @pytest.mark.jvm
-def test_unknown_documents_and_folders(index: Path, tmp_path: Path) -> None:
+def test_what_is_refused(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; next ids: 'd2', 'ü/3'")
     assert refused("--index", index, "--document", "\U0001f600").endswith("; it would come after all ids of the index")
     assert "not an index; make the index" in refused("--index", tmp_path, "--document", "d1")
+    monkeypatch.setattr(lucene.ImpactSearcher, "score", lambda *_: 1.0)
+    pair = ("--index", index, "--query", "hives", "--document", "d1")
+    assert "the terms add up to 32, Lucene scores 1.0" in refused(*pair)
 
 
 @pytest.mark.jvm
@@ -248,32 +241,31 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     with lucene.Bm25Searcher(tmp_path / "text") as searcher:
         hits = dict(searcher.search("the running man"))
     inspector = IndexInspector(tmp_path / "text", documents={"d": Document("d", corpus.read_text()[2:36])}.get)
-    pair = inspector.pair(Query("", "the running man"), "d", {})
+    pair = inspector.pair("the running man", "d")
     assert pair.score is not None
     assert pair.document is not None
     assert pair.score.total == pytest.approx(hits["d"], rel=1e-6)
     (term,) = pair.score.terms
     assert (term.term, term.query, term.document, term.word_in_document) == ("run", 1, 2, "Running")
     assert pair.document.notes == ()
-    parts = dict(zip(map(pair.document.texts[0].__getitem__, map(words_slice, pair.document.words)),
-                     word_contributions(pair.document, pair.score), strict=True))  # fmt: skip
-    assert parts == pytest.approx(
-        {"\U0001f600": 0, "Running": hits["d"] / 2, "runners": 0, "ran": 0, "running": hits["d"] / 2}
-    )
+    parts = {word.text: word.score for word in pair.document.words}
+    half = pytest.approx(hits["d"] / 2)
+    assert parts == {"\U0001f600": 0, "Running": half, "runners": 0, "ran": 0, "running": half}
 
 
-def words_slice(word: Word) -> slice:
-    return slice(word.start, word.end)
-
-
-def test_options_that_exclude_or_need_each_other() -> None:
-    assert "--text TEXT --side query" in refused("--model", "m", "--text", "a", "--query", "b")
-    assert "give --model NAME or --checkpoint DIR" in refused("--text", "a")
-    assert refused("--document", "a").endswith("give --model NAME or --index DIR")
-    assert "--side is only for --text" in refused("--model", "m", "--document", "a", "--side", "query")
-    assert "--index is only for --document" in refused("--model", "m", "--text", "a", "--index", "i")
-    assert "need --query-id" in refused("--model", "m", "--document", "a", "--split", "test")
-    assert "--set is for" in refused("--model", "m", "--document", "a", "--set", "k=1")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--model m --text a --query b", "--query is only for --document"),
+        ("--model m --text a --index i", "--index is only for --document"),
+        ("--model m --document a --side query", "--side is only for --text"),
+        ("--model m --document a --set k=1", "--set is for --text and for queries; documents are encoded already"),
+        ("--text a", "no model is named: give --model NAME or --checkpoint DIR"),
+        ("--document a", "no model is named: give --model NAME or --index DIR"),
+    ],
+)
+def test_options_that_need_each_other(options: str, message: str) -> None:
+    assert refused(*options.split()) == message
 
 
 def test_the_standard_librarys_inspect_stays_importable(python: Any) -> None:

@@ -14,11 +14,10 @@ import uvicorn
 from learned_sparse.collections import load_collection, read_documents
 from learned_sparse.core import Encoder
 from learned_sparse.index import build_bm25_index
-from learned_sparse.serve import systems
-from learned_sparse.serve.api import Content, create_app
+from learned_sparse.serve import content
+from learned_sparse.serve.api import create_app
+from learned_sparse.serve.content import Content, Judged, Texts, open_systems
 from learned_sparse.serve.guard import configured
-from learned_sparse.serve.judged import Judged
-from learned_sparse.serve.texts import Texts
 from tests.learned_sparse.inspect.explaining import DOCUMENTS, Explaining, save_index
 from tests.toy_data import save_beir
 
@@ -45,12 +44,11 @@ def toy_content(folder: Path) -> Generator[Content]:
     collection = load_collection(folder / "toy")
     texts = Texts(collection.documents())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(systems, "load_encoder", load_explaining)
-        opened = systems.open_systems({"words": index, AGAIN: index, "bm25": folder / "bm25"}, texts.get)
+        patch.setattr(content, "load_encoder", load_explaining)
+        opened = open_systems({"words": index, AGAIN: index, "bm25": folder / "bm25"}, texts.get)
         yield Content(systems=opened, text_of=texts.get, judged=Judged(collection, "test"), notes=[f"note {SCRIPT}"])
         for system in opened.values():
-            system.close()
-    texts.close()
+            system.searcher.close()
 
 
 @contextmanager

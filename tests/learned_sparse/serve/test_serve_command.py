@@ -48,39 +48,41 @@ def started(*arguments: str | Path) -> Generator[tuple[str, list[str]]]:
 
 
 @pytest.mark.jvm
-def test_a_server_on_a_free_port(tmp_path: Path) -> None:
-    """Indexes of a collection, with its texts and its judged queries; Ctrl-C ends the server."""
+def test_a_server_on_a_free_port(tmp_path: Path, tiny_bert: Path) -> None:
+    """Indexes with the texts and judged queries of the collection whose folder is recorded; Ctrl-C ends the server."""
+    save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
     toy = save_collection(tmp_path / "toy", ["dev", "test"])
-    index = tmp_path / "bm25"
-    build_bm25_index(read_documents(toy / "corpus.jsonl"), index)
-    with started("--index", index, "--collection", toy) as (line, messages):
+    vectors, index, bm25 = tmp_path / "vectors", tmp_path / "index", tmp_path / "bm25"
+    words = ["--model", "m", "--checkpoint", tmp_path / "checkpoint", "--collection", toy, "--output", vectors]
+    encode.main([*map(str, words), "--dtype", "fp32", "--device", "cpu"])
+    build_index(encoded_files([vectors]), index)
+    build_bm25_index(read_documents(toy / "corpus.jsonl"), bm25)
+    with started("--index", f"mine={index}", bm25, "--split", "dev") as (line, messages):
         address = line.split()[0]
         overview = httpx2.get(f"{address}systems").json()
         body = {"query": "python file", "systems": ["bm25"], "query_id": "q0"}
         hits = httpx2.post(f"{address}search", json=body).json()["rankings"][0]["hits"]
     assert "Traceback" not in "".join(messages)
-    assert line.endswith(" shows bm25; Ctrl-C ends it\n")
-    assert overview["systems"] == [{"name": "bm25", "model": "BM25", "scoring": "bm25-text", "documents": 12}]
-    assert (overview["split"], overview["queries"], overview["notes"]) == ("test", 12, [])
+    assert line.endswith(" shows mine, bm25; press Ctrl-C to stop\n")
+    assert [system["name"] for system in overview["systems"]] == ["mine", "bm25"]
+    assert overview["systems"][1] == {"name": "bm25", "model": "BM25", "scoring": "bm25-text", "documents": 12}
+    assert [overview[key] for key in ("collection", "split", "queries", "notes")] == ["toy", "dev", 12, []]
     assert (hits[0]["id"], hits[0]["grade"], hits[0]["text"]) == ("d0", 1, "python file opens path garbage")
 
 
 def test_names_of_indexes(tmp_home: Path, tmp_path: Path) -> None:
-    """All indexes but training's, impacts first; folders of the same name are called by their paths."""
+    """All indexes but training's, impacts first; those of --index are called by their folders or by given names."""
     for name, scoring in (("a", "bm25-text"), ("b", "impact"), ("bm25-of-training", "bm25-text")):
         (tmp_home / "indexes" / "pydoc" / name).mkdir(parents=True)
         IndexNote(scoring, (), {}).save(tmp_home / "indexes" / "pydoc" / name)
-    assert list(serve._indexes(serve.parser().parse_args([]))) == ["b", "a"]
-    assert list(serve._indexes(serve.parser().parse_args(["--model", "a"]))) == ["a"]
-    folders = [str(tmp_path / "x" / "index"), str(tmp_path / "y" / "index"), str(tmp_path / "z")]
-    assert list(serve._indexes(serve.parser().parse_args(["--index", *folders, folders[0]]))) == [*folders[:2], "z"]
-    named = serve._indexes(serve.parser().parse_args(["--index", f"first={folders[0]}", *folders[1:]]))
-    assert {name: str(folder) for name, folder in named.items()} == dict(
-        zip(["first", "index", "z"], folders, strict=True)
-    )
     (tmp_path / "k=2").mkdir()
-    assert list(serve._indexes(serve.parser().parse_args(["--index", str(tmp_path / "k=2")]))) == ["k=2"]
-    assert "two are called 'z'" in refused("--index", f"z={folders[0]}", f"z={folders[2]}")
+
+    def names(*arguments: str) -> list[str]:
+        return list(serve.find_indexes(serve.parser().parse_args([*arguments])))
+
+    assert (names(), names("--model", "a")) == (["b", "a"], ["a"])
+    assert names("--index", "x/index", "second=y/index", "x/index", str(tmp_path / "k=2")) == ["index", "second", "k=2"]
+    assert "two are called 'index'; give each a name" in refused("--index", "x/index", "y/index")
 
 
 def test_checkpoints_without_an_index(tmp_path: Path, tiny_bert: Path) -> None:
@@ -91,41 +93,20 @@ def test_checkpoints_without_an_index(tmp_path: Path, tiny_bert: Path) -> None:
         rows = httpx2.post(f"{address}embed_sparse?system=second", json={"inputs": ["hives", "rash"]}).json()
         name = httpx2.get(f"{address}info").json()["model_id"]
         page = httpx2.get(address).status_code
-    assert line.endswith(" encodes by checkpoint, second; Ctrl-C ends it\n")
+    assert line.endswith(" encodes with checkpoint, second; press Ctrl-C to stop\n")
     assert (len(rows), all(rows), name, page) == (2, True, "checkpoint", 404)
-    assert "no such" in refused("--checkpoint", tmp_path / "none", "--port", "0")
 
 
 @pytest.mark.jvm
-def test_judged_queries_of_the_recorded_collection(tmp_path: Path, tiny_bert: Path) -> None:
-    """The manifest records the folder of the collection, whose name alone would not find it."""
-    save_checkpoint(tmp_path / "checkpoint", new_model("splade", {}, str(tiny_bert)))
-    toy = save_collection(tmp_path / "toy", ["dev", "test"])
-    vectors, index = tmp_path / "vectors", tmp_path / "index"
-    words = ["--model", "m", "--checkpoint", tmp_path / "checkpoint", "--collection", toy, "--output", vectors]
-    encode.main([*map(str, words), "--dtype", "fp32", "--device", "cpu"])
-    build_index(encoded_files([vectors]), index)
-    with started("--index", f"mine={index}", "--split", "dev") as (line, messages):
-        overview = httpx2.get(f"{line.split()[0]}systems").json()
-    assert [system["name"] for system in overview["systems"]] == ["mine"]
-    assert (overview["collection"], overview["split"], overview["queries"]) == ("toy", "dev", 12)
-    assert overview["notes"] == []
-    assert not [message for message in messages if "no judged queries" in message]
-
-
 def test_what_is_refused(tmp_home: Path, tmp_path: Path) -> None:
     assert "no index; run make demo, or name indexes with --index DIR" in refused()
-    assert "none: no such folder; make the index" in refused("--index", tmp_path / "none", "--port", "0")
+    for option, message in (("--index", "none: no such folder; make the index"), ("--checkpoint", "no such")):
+        assert message in refused(option, tmp_path / "none", "--port", "0")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot listen there" in refused("--index", tmp_path, "--port", str(port))
-
-
-@pytest.mark.jvm
-def test_indexes_of_different_collections(tmp_path: Path) -> None:
     for name in ("one", "two"):
         folder = write_folder(tmp_path / f"{name}-vectors", {"d": {"a": 1}}, collection=name)
         build_index(encoded_files([folder]), tmp_path / name)
     message = refused("--index", tmp_path / "one", tmp_path / "two", "--port", "0")
-    assert message.startswith("indexes of different collections (")
-    assert message.endswith("show one collection at a time")
+    assert message == "indexes of different collections (one, two); show one collection at a time"

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from learned_sparse.serve import __main__ as serve
 from learned_sparse.serve import guard
-from learned_sparse.serve.api import Content, create_app
+from learned_sparse.serve.api import create_app
+from learned_sparse.serve.content import Content
 from tests.learned_sparse.serve.serving import running
 
 HEAD = b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -48,6 +48,15 @@ def test_a_chunked_body_is_refused_while_it_is_read(address: tuple[str, int]) ->
 def test_a_body_that_does_not_arrive(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as client:
         assert b" 408 " in answer(client, HEAD + b"Content-Length: 100\r\n\r\nhalf").split(b"\r\n")[0]
+
+
+def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 1)
+    with (
+        running(Content(systems={})) as url,
+        socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as client,
+    ):
+        assert b" 503 " in answer(client, b"GET /info HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").split(b"\r\n")[0]
 
 
 @pytest.mark.parametrize("before", [b"", HEAD + b"Content-Length: 2\r\n\r\n{}"])
@@ -101,15 +110,16 @@ def test_host_names(host: str, status: int, caplog: pytest.LogCaptureFixture) ->
 )
 def test_who_can_reach_the_server(host: str, loopback: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Only the addresses of this machine check names; all others warn."""
-    with serve._socket(host, 0) as listener:
-        hosts = serve._hosts(host, listener)
+    listener, hosts = guard.listen(host, 0)
+    listener.close()
     assert (hosts is not None, bool(caplog.records)) == (loopback, not loopback)
     assert not loopback or {host.strip("[]").lower(), "localhost", "127.0.0.1"} <= set(hosts or ())
 
 
 def test_an_answer_leaves_at_once() -> None:
     """An answer is several writes: with Nagle's algorithm the second waits 40 ms for an acknowledgement."""
-    with serve._socket("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    listener, _ = guard.listen("127.0.0.1", 0)
+    with listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.learned_sparse.inspect.explaining import DOCUMENTS, EXPANSION
+from tests.learned_sparse.inspect.explaining import EXPANSION
 from tests.learned_sparse.serve.serving import AGAIN, QUERIES, running, toy_content
 
 pytestmark = pytest.mark.browser
@@ -40,9 +40,7 @@ def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator
 @pytest.fixture
 def new_page(browser: Any, address: str) -> Generator[NewPage]:
     """Opens the page; afterwards nothing was requested elsewhere, and no script failed or was blocked."""
-    requests: list[str] = []
-    problems: list[str] = []
-    contexts = []
+    requests, problems, contexts = list[str](), list[str](), list[Any]()
 
     def opened(width: int = 1280, scheme: str = "light", query: str = "") -> Any:
         context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
@@ -106,16 +104,13 @@ def test_hostile_text_stays_text(new_page: NewPage) -> None:
     assert AGAIN in page.locator(".system h2").all_inner_texts()
     page.locator(".hit button[data-id=d2]").first.click()
     page.wait_for_selector("#explained .text")
-    shown = page.locator("#explained .text").inner_text()
-    assert "<script>alert(1)</script>" in shown
-    assert "<script>alert(1)</script>" in DOCUMENTS["d2"]
+    assert "<script>alert(1)</script>" in page.locator("#explained .text").inner_text()
     page.keyboard.press("Escape")
     page.locator("#tab-weigh").click()
     page.fill("#text", f"\U0001f600 {list(QUERIES.values())[1]}")
     page.locator("#weigh-form button").click()
     page.wait_for_selector("#weighed mark")
     assert "<img src=x" in page.locator("#weighed .text").inner_text()
-    assert page.title() == "Learned sparse search"
     assert page.locator("main img, main b:not(.terms b), main script, main svg").count() == 0
 
 
@@ -135,32 +130,13 @@ def test_judged_queries(new_page: NewPage) -> None:
     page.wait_for_selector("#measures >> text=Mean of 2 queries")
 
 
-def test_a_narrow_dark_screen(new_page: NewPage) -> None:
-    page = new_page(width=375, scheme="dark")
+def test_a_narrow_dark_screen_and_an_error(new_page: NewPage) -> None:
+    page = new_page(width=375, scheme="dark", query="?query=hives&id=none")
+    page.wait_for_selector("#problem:not([hidden])")
+    assert "no query 'none'" in page.locator("#problem").inner_text()
     search(page, "hives " * 40)
     page.locator(".hit button").first.click()
     page.wait_for_selector("#explained table")
     assert page.evaluate("document.documentElement.scrollWidth") == 375
     assert page.evaluate("(box => box.scrollWidth <= box.clientWidth)(document.querySelector('dialog'))")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 23, 25)"
-
-
-def test_dimensions_are_shown_with_their_words(new_page: NewPage) -> None:
-    """Where dimensions are no tokens (UHD-BERT), each has the words of the text that activate it."""
-    page = new_page()
-    words = [{"word": word, "part": "b12", "weight": weight} for word, weight in (("hives", 3.0), ("rash", 1.0))]
-    dimension = {"term": "b12d61183", "weight": 4.0, "impact": 1, "literal": None, "words": words, "gate": []}
-    text = {"id": None, "text": "hives", "expanded": "", "notes": [], "words": [], "terms": [dimension]}
-    page.route("**/encode", lambda route: route.fulfill(json=text))
-    page.locator("#tab-weigh").click()
-    page.fill("#text", "hives")
-    page.locator("#weigh-form button").click()
-    assert page.locator("#weighed li").inner_text() == "b12d61183 ← hives, rash 1"
-    page.locator("#weighed summary").click()
-    assert "hives 75 % (b12), rash 25 % (b12)" in page.locator("#weighed table").inner_text()
-
-
-def test_an_error_is_shown(new_page: NewPage) -> None:
-    page = new_page(query="?query=hives&id=none")
-    page.wait_for_selector("#problem:not([hidden])")
-    assert "no query 'none'" in page.locator("#problem").inner_text()

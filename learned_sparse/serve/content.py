@@ -1,0 +1,223 @@
+"""What the server shows: indexes with their encoders, and the documents and judged queries of their collection."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from learned_sparse.collections import Collection, write_run
+from learned_sparse.core import Document, Encoder, LearnedSparseError, Side, did_you_mean, processors
+from learned_sparse.encode import load_encoder
+from learned_sparse.index import INDEX_MANIFEST
+from learned_sparse.inspect import IndexInspector, Inspection, TextView
+from learned_sparse.jsonvector import topic_text
+from learned_sparse.search import MaxP
+
+DEPTH = 1000
+"""Hits that are measured, as in ``learned_sparse.search``."""
+MAX_MEASURED = 2_000
+"""Queries of a split that the page measures; the hits of all of them are in memory."""
+Load = Callable[[Side], Encoder]
+"""One side of a model; loaded at first use."""
+
+
+class UnknownNameError(LearnedSparseError):
+    """A system or a query that does not exist."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The hits of queries, and how long the search took."""
+
+    hits: Mapping[str, Sequence[tuple[str, float]]]
+    """``(document id, score)`` by query id, best first."""
+    encode_ms: float | None
+    """Milliseconds for encoding the queries; None for plain text, which Lucene analyses while it searches."""
+    search_ms: float
+
+
+class System:
+    """One index. Encoder of queries and searcher are open; the encoder of documents is loaded at first use."""
+
+    def __init__(self, name: str, index: Path, inspector: IndexInspector) -> None:
+        self.name, self.index = name, index
+        self.model, self.scoring = inspector.model, inspector.note.scoring
+        self.searcher = inspector.searcher
+        self.encoder = inspector.encoder
+        """The encoder of one side of the model."""
+        self._identity, self._inspector, self._maxp = _identity(index), inspector, MaxP.from_note(inspector.note)
+        inspector.query_encoder()
+
+    def search(self, queries: Mapping[str, str], k: int, threads: int = 1) -> Results:
+        """The ``k`` best documents of each of ``{query id: text}``."""
+        rows: Mapping[str, Any] = queries
+        with _java_thread():
+            started = time.perf_counter()
+            if self.scoring != "bm25-text":
+                encoded = self._inspector.query_encoder().encode_batch(list(queries.values()))
+                rows = dict(zip(queries, map(topic_text, encoded) if self.scoring == "bm25" else encoded, strict=True))
+            between = time.perf_counter()
+            search: Any = self.searcher.search_batch
+            hits = self._maxp.search(search, rows, k, threads) if self._maxp else search(rows, k, threads)
+            ended = time.perf_counter()
+        encode_ms = None if self.scoring == "bm25-text" else 1000 * (between - started)
+        return Results(hits=hits, encode_ms=encode_ms, search_ms=1000 * (ended - between))
+
+    def text(self, text: str, side: Side) -> TextView:
+        """Terms and weights of any text."""
+        with _java_thread():
+            return self._inspector.text(text, side)
+
+    def explain(self, query: str, document: str) -> Inspection:
+        """The score of a document for a query, term by term."""
+        with _java_thread():
+            inspection = self._inspector.pair(query, document)
+        return replace(inspection, index=self.name)  # the folder is not for everybody
+
+    def check_unchanged(self) -> None:
+        """Raise if the folder holds another index by now; the open one would still be searched."""
+        if _identity(self.index) != self._identity:
+            raise LearnedSparseError(f"{self.index}: changed since the server was started; start it again")
+
+
+def open_systems(
+    indexes: Mapping[str, Path], documents: Callable[[str], Document | None] | None, device: str | None = None
+) -> dict[str, System]:
+    """Systems by name. ``documents`` looks up texts by id. Indexes of one checkpoint share its encoder."""
+    load = Encoders().load
+    return {
+        name: System(name, index, IndexInspector(index, documents=documents, load=load, device=device))
+        for name, index in indexes.items()
+    }
+
+
+class Encoders:
+    """``load_encoder`` that returns the same encoder for equal arguments. Several threads may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: dict[str, Encoder] = {}
+
+    def load(self, checkpoint: str, side: Side = "document", *, model: str | None = None, **options: Any) -> Encoder:
+        """The encoder; ``model`` is its name in error messages."""
+        given = sorted((name, value) for name, value in options.items() if value is not None)
+        key = repr((os.path.realpath(checkpoint), side, given))
+        with self._lock:
+            if key not in self._loaded:
+                self._loaded[key] = load_encoder(checkpoint, side, model=model, **options)
+            return self._loaded[key]
+
+
+class Texts:
+    """Documents by id in a temporary database, which takes little memory. Several threads may look them up."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        """Copy ``documents``; of documents with the same id, the first is kept."""
+        self._lock = threading.Lock()
+        # No name: a file in SQLite's temporary folder, which is gone when the process ends.
+        self._database = sqlite3.connect("", check_same_thread=False)
+        self._database.execute("CREATE TABLE texts (id TEXT PRIMARY KEY, text TEXT, expanded TEXT)")
+        rows = ((document.id, document.text, document.expanded) for document in documents)
+        try:
+            self._database.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?, ?)", rows)
+        except sqlite3.Error as error:
+            raise LearnedSparseError(f"the texts do not fit ({error}); free disk space, or set SQLITE_TMPDIR") from None
+
+    def get(self, id: str) -> Document | None:
+        """The document ``id``, or None."""
+        with self._lock:
+            row = self._database.execute("SELECT id, text, expanded FROM texts WHERE id = ?", (id,)).fetchone()
+        return Document(*row) if row else None
+
+
+class Judged:
+    """Queries of one split of a collection with their judgements."""
+
+    def __init__(self, collection: Collection, split: str) -> None:
+        self.collection, self.split = collection.name, split
+        self.queries = {query.id: query.text for query in collection.queries(split)}
+        self.qrels = collection.qrels(split)
+        self.measures: Sequence[str] = collection.split(split).measures
+        self.remove_query = collection.split(split).remove_query
+        """Whether the document whose id is that of the query is no hit, as in BEIR."""
+
+    def grades(self, id: str) -> Mapping[str, int]:
+        """``{document id: grade}`` of the query ``id``."""
+        if id not in self.queries:
+            raise UnknownNameError(f"{self.collection}, {self.split}: no query {id!r}")
+        return self.qrels[id]
+
+    def relevant(self, id: str) -> list[tuple[str, int]]:
+        """``(document id, grade)`` of the documents with a positive grade, highest first."""
+        return sorted((pair for pair in self.grades(id).items() if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
+
+    def measure(self, system: System, ids: Sequence[str]) -> Mapping[str, float]:
+        """Means over the queries ``ids``, as trec_eval computes them."""
+        from eval.measures import evaluate
+
+        if len(ids) > MAX_MEASURED:
+            raise LearnedSparseError(
+                f"{self.collection}, {self.split}: {len(ids):,} queries are too many for the page; measure them with "
+                "learned_sparse.search and eval.evaluate"
+            )
+        qrels = {id: self.grades(id) for id in ids}
+        run = system.search({id: self.queries[id] for id in ids}, DEPTH, processors()).hits
+        with tempfile.TemporaryDirectory(prefix="learned-sparse-") as folder:
+            path = Path(folder) / "run.txt"
+            write_run(path, run)  # orders tied hits by ascending id; trec_eval would order them by descending id
+            return evaluate(path, qrels, self.measures, remove_query=self.remove_query).mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What the server shows; without ``systems`` only encoders."""
+
+    systems: Mapping[str, System]
+    text_of: Callable[[str], Document | None] = lambda _: None
+    judged: Judged | None = None
+    notes: Sequence[str] = ()
+    """What is missing, and why."""
+    checkpoints: Mapping[str, Load] = field(default_factory=dict)
+    """Encoders without an index."""
+
+    def encoders(self) -> dict[str, Load]:
+        """The encoders of all systems and checkpoints; plain text has none."""
+        systems = {name: system.encoder for name, system in self.systems.items() if system.scoring != "bm25-text"}
+        return {**systems, **self.checkpoints}
+
+    def system(self, name: str) -> System:
+        """The system ``name``; raise if its index was made again."""
+        if name not in self.systems:
+            raise UnknownNameError(f"no system {name!r}{did_you_mean(name, self.systems)}")
+        self.systems[name].check_unchanged()
+        return self.systems[name]
+
+    def queries(self) -> Judged:
+        """The judged queries; raise if there are none."""
+        if self.judged is None:
+            raise UnknownNameError("there are no judged queries here; start the server with --collection and --split")
+        return self.judged
+
+
+@contextmanager
+def _java_thread() -> Iterator[None]:
+    """Detach the thread from the JVM afterwards: the threads of a server come and go, and Java keeps attached ones."""
+    from learned_sparse.lucene import detach_thread
+
+    try:
+        yield
+    finally:
+        detach_thread()
+
+
+def _identity(index: Path) -> tuple[int, int] | None:
+    note = index / INDEX_MANIFEST
+    return (note.stat().st_ino, note.stat().st_mtime_ns) if note.is_file() else None
