@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -17,6 +18,22 @@ Side = Literal["document", "query"]
 """Kind of text that an encoder reads."""
 Word = tuple[int, int, int]
 """``(start, end, tokens)`` of one word: character offsets (``end`` is exclusive) and number of tokens."""
+
+
+class _PerThread:
+    """Integer attribute with one value for each thread: a difference around a call counts that call alone."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type) -> int:
+        return 0 if instance is None else getattr(self._values(instance), "count", 0)
+
+    def __set__(self, instance: object, value: int) -> None:
+        self._values(instance).count = value
+
+    def _values(self, instance: object) -> Any:
+        return vars(instance).setdefault(self._name, threading.local())
 
 
 class Encoder(ABC):
@@ -49,10 +66,10 @@ class Encoder(ABC):
     """How vectors are computed on this machine, as JSON values for the manifest. It changes no vector. The plug-in
     reads one key: ``longest_input``, the tokens that the model can read.
     """
-    truncated: int = 0
-    """Texts truncated at the maximum length since the encoder was created, by all threads together."""
-    dropped: int = 0
-    """Weights left out since the encoder was created because Lucene cannot store their terms."""
+    truncated = _PerThread()
+    """Texts of this thread truncated at the maximum length since the encoder was created."""
+    dropped = _PerThread()
+    """Weights of this thread left out since the encoder was created because Lucene cannot store their terms."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> SparseBatch:
@@ -82,7 +99,7 @@ class _Adapted(Encoder):
         self._encoder = encoder
 
     def __getattribute__(self, name: str) -> Any:
-        encoder = object.__getattribute__(self, "_encoder") if name != "_encoder" else None
+        encoder = None if name.startswith("_") else object.__getattribute__(self, "_encoder")
         return getattr(encoder, name) if hasattr(encoder, name) else object.__getattribute__(self, name)
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:

@@ -70,8 +70,16 @@ def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> str
 
 @pytest.mark.parametrize("side", ["document", "query"])
 def test_encoders(side: Any, checkpoint: str) -> None:
+    """Each call counts its own truncated texts too."""
     encoder = load_encoder(checkpoint, side, dtype="fp32", max_length=12)
-    check(f"encode, {type(encoder).__name__}", lambda call: content(encoder.encode(call)), texts())
+
+    def encode(call: list[str]) -> Any:
+        before = encoder.truncated, encoder.dropped
+        batch = encoder.encode(call)
+        return content(batch), encoder.truncated - before[0], encoder.dropped - before[1]
+
+    assert any(encode(call)[1] for call in texts())
+    check(f"encode, {type(encoder).__name__}", encode, texts())
 
 
 def test_explanations_beside_encoding(checkpoint: str) -> None:

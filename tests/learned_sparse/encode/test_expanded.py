@@ -166,7 +166,7 @@ def test_a_wrong_file_of_predicted_queries_is_noticed_at_the_first_document_with
     save(tmp_path / name, content)
     save(tmp_path / "corpus.tsv", "d3\trash\nd4\twing\n")
     documents = read_documents(tmp_path / "corpus.tsv", expanded=tmp_path / name)
-    found = []
+    found: list[str] = []
     with pytest.raises(LearnedSparseError, match=message):
         found.extend(document.id for document in documents)
     assert documents.read == read
