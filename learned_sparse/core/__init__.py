@@ -8,7 +8,7 @@ and memory.
 
 from __future__ import annotations
 
-from learned_sparse.core.commands import command_line, command_list, print_next
+from learned_sparse.core.commands import command_line, command_list, print_next, refuse_options
 from learned_sparse.core.encoder import (
     Encoder,
     Side,
@@ -139,6 +139,7 @@ __all__ = [
     "read_record",
     "read_yaml",
     "read_yaml_text",
+    "refuse_options",
     "refuse_text",
     "replace_folder",
     "resolve_checkpoint",

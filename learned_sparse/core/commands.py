@@ -8,10 +8,10 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from learned_sparse.core.errors import Command
+from learned_sparse.core.errors import Command, LearnedSparseError
 from learned_sparse.core.settings import CommandParser
 
 
@@ -29,6 +29,14 @@ def command_line(words: str) -> str:
 def print_next(words: str) -> None:
     """Print the command that usually follows the one that ends here."""
     print(f"next: {command_line(words)}")
+
+
+def refuse_options(argv: Sequence[str] | None, refused: Mapping[str, str]) -> None:
+    """Raise if ``argv`` has an option that is gone or of another tool; ``refused`` says what to use instead."""
+    for word in sys.argv[1:] if argv is None else argv:
+        option = word.partition("=")[0]
+        if option in refused:
+            raise LearnedSparseError(f"{option}: {refused[option]}")
 
 
 def command_list(package: str) -> Command:

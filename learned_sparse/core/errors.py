@@ -104,6 +104,8 @@ def folder_kind(path: Path) -> str:
 def not_found(path: str | Path, what: str = "file", way_out: str = "check the path") -> LearnedSparseError:
     """The error for a missing ``path``: the nearest name beside it, else ``way_out``; of a relative path the folder."""
     path = Path(path)
+    if path.is_symlink():
+        return LearnedSparseError(f"{path}: a link to {path.readlink()}, which does not exist; {way_out}")
     try:
         beside = [file.name for file in path.parent.iterdir()]
     except (OSError, ValueError):  # ValueError: NUL in the name

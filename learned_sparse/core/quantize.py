@@ -54,14 +54,14 @@ class Quantizer:
         return MAX_IMPACT if self.bits is None else int(2**self.bits - 1)
 
     def quantize(
-        self, batch: SparseBatch, ids: Sequence[str] | None = None
+        self, batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document"
     ) -> tuple[SparseBatch, QuantizationStatistics]:
         """Impacts (int32, all positive) of the weights ``batch``; a row without impacts stays as an empty row.
 
-        A NaN, infinite or negative weight raises an error that names the term and the document (its row without
-        ``ids``).
+        A NaN, infinite or negative weight raises an error that names the term and the ``kind`` of text with its id (its
+        row without ``ids``).
         """
-        check_weights(batch, ids)
+        check_weights(batch, ids, kind)
         rounded = np.multiply(batch.values, self.scale, dtype=np.float64)
         np.rint(rounded, out=rounded)
         kept = rounded >= 1
@@ -100,14 +100,14 @@ class Quantizer:
         return cls(float(content["scale"]), content["bits"])
 
 
-def check_weights(batch: SparseBatch, ids: Sequence[str] | None = None) -> None:
-    """Raise if a weight is NaN, infinite or negative; the error names the term and the document."""
+def check_weights(batch: SparseBatch, ids: Sequence[str] | None = None, kind: str = "document") -> None:
+    """Raise if a weight is NaN, infinite or negative; the error names the term and the document or query."""
     values = batch.values
     if not len(values) or (values.min() >= 0 and values.max() < np.inf):  # False for NaN
         return
     position = int(np.argmin(np.isfinite(values) & (values >= 0)))
     row = int(np.searchsorted(batch.indptr, position, side="right")) - 1
-    name = f"document {ids[row]!r}" if ids is not None else f"text {row}"
+    name = f"{kind} {ids[row]!r}" if ids is not None else f"text {row}"
     raise LearnedSparseError(
         f"{name}: term {batch.terms[batch.indices[position]]!r} has the weight {batch.values[position]}; weights must "
         "be finite and not negative: encode in float32 (--dtype fp32), or train the model again"

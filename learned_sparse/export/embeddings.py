@@ -22,9 +22,8 @@ from learned_sparse.export.tables import VOCABULARY, known_terms, numbered
 
 LSR_BENCHMARK_USAGE = """\
 The folder is an embedding of lsr-benchmark: give it as --embedding to its retrieval systems (step 3), with the folder
-of a local data set as --dataset; python -m learned_sparse.search.lsr_benchmark is such a system too. The loader of
-lsr-benchmark reads term numbers as text; a term is its line number in vocabulary.txt (from 0). Encode whole documents:
-a segment is a document of its own here.
+of a local data set as --dataset. The loader of lsr-benchmark reads term numbers as text; a term is its line number in
+vocabulary.txt (from 0). Encode whole documents: a segment is a document of its own here.
 """
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
 from learned_sparse.core import MAX_IMPACT, LearnedSparseError, processors
 from learned_sparse.jsonvector import BadLineError, LineReader, numbered_lines
-from learned_sparse.lucene import DELIMITER, LuceneError, LuceneWriter, detach_thread
+from learned_sparse.lucene import DELIMITER, LuceneWriter, detach_thread
 
 BATCH_DOCUMENTS = 100
 """Maximum number of documents in one call into Java."""
@@ -21,10 +22,8 @@ BATCH_BYTES = 2**20
 MAX_THREADS = 4
 """Default maximum. More do not help: parsing holds Python's lock and is half of the work."""
 Progress = Callable[[int], object]
-"""Function that is called with the number of documents just indexed, such as ``tqdm.update``."""
-STORABLE = ("Docvectors",)
-"""What can be stored without Anserini: term vectors with frequencies, without positions. Raw lines, contents and
-positions are the repeated words that Anserini makes of impacts."""
+"""Function that is called with a number of documents, such as ``tqdm.update``."""
+Batch = TypeVar("Batch")
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,22 @@ def index_directly(
 ) -> DirectCounts:
     """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
 
-    Java runs in this process. ``impact`` and ``heap`` are explained at ``LuceneWriter``. ``progress`` is called with
-    the number of documents just indexed, by one thread at a time. ``LearnedSparseError`` names file and line of a
-    document that cannot be indexed; nothing is left in the index then.
+    Java runs in this process. ``store=("Docvectors",)`` stores term vectors; ``impact`` and ``heap`` are explained at
+    ``LuceneWriter``. ``progress`` is called with a number of documents before they are indexed, by one thread at a
+    time. ``LearnedSparseError`` names file and line of a document that cannot be indexed; the index is empty then.
     """
-    if unknown := [name for name in store if name not in STORABLE]:
-        options = ", ".join(f"--store{name}" for name in unknown)
-        raise LearnedSparseError(f"{options}: only Anserini's indexing stores this; add --anserini")
-    threads = threads or min(processors(), MAX_THREADS)
-    batches, lock, stopped = _batches(files), threading.Lock(), threading.Event()
+    with LuceneWriter(index, impact=impact, term_vectors="Docvectors" in store, heap=heap) as writer:
+        batches = _batches(files, progress or (lambda _: None))
+        return in_threads(lambda batch: _add(writer, batch), batches, threads or min(processors(), MAX_THREADS))
 
-    def work(writer: LuceneWriter) -> DirectCounts:
+
+def in_threads(
+    add: Callable[[Batch], DirectCounts], batches: Generator[Batch, None, None], threads: int
+) -> DirectCounts:
+    """Call ``add`` with each of ``batches``, which one thread at a time draws; the first error stops all threads."""
+    lock, stopped = threading.Lock(), threading.Event()
+
+    def work() -> DirectCounts:
         counts = DirectCounts()
         try:
             while not stopped.is_set():
@@ -79,10 +83,7 @@ def index_directly(
                     batch = next(batches, None)
                 if batch is None:
                     break
-                counts += _add(writer, batch)
-                if progress is not None:
-                    with lock:
-                        progress(len(batch.lines))
+                counts += add(batch)
         except BaseException:
             stopped.set()
             raise
@@ -90,20 +91,14 @@ def index_directly(
             detach_thread()
         return counts
 
-    vectors = "Docvectors" in store
-    with (
-        contextlib.closing(batches),
-        LuceneWriter(index, impact=impact, term_vectors=vectors, heap=heap) as writer,
-        ThreadPoolExecutor(threads) as pool,
-    ):
+    with contextlib.closing(batches), ThreadPoolExecutor(threads) as pool:
         try:
-            workers = [pool.submit(work, writer) for _ in range(threads)]
-            return sum((worker.result() for worker in workers), DirectCounts())
+            return sum((worker.result() for worker in [pool.submit(work) for _ in range(threads)]), DirectCounts())
         finally:
             stopped.set()
 
 
-def _batches(files: Sequence[Path]) -> Generator[_Batch, None, None]:
+def _batches(files: Sequence[Path], progress: Progress) -> Generator[_Batch, None, None]:
     for file in files:
         batch, size = _Batch(file, [], []), 0
         with contextlib.closing(numbered_lines(file)) as lines:
@@ -112,10 +107,11 @@ def _batches(files: Sequence[Path]) -> Generator[_Batch, None, None]:
                 batch.lines.append(line)
                 size += len(line)
                 if len(batch.lines) == BATCH_DOCUMENTS or size >= BATCH_BYTES:
+                    progress(len(batch.lines))
                     yield batch
                     batch, size = _Batch(file, [], []), 0
-        if batch.lines:
-            yield batch
+        progress(len(batch.lines))
+        yield batch
 
 
 def _add(writer: LuceneWriter, batch: _Batch) -> DirectCounts:
@@ -141,8 +137,11 @@ def _add(writer: LuceneWriter, batch: _Batch) -> DirectCounts:
         total_impacts += total
     try:
         writer.add(ids, contents)
-    except LuceneError as error:
-        raise LearnedSparseError(_rejected(batch, error)) from error
+    except LearnedSparseError:  # Lucene rejects a batch as a whole
+        for number, line in zip(batch.numbers, batch.lines, strict=True):
+            if problem := _problem(line):
+                raise LearnedSparseError(f"{batch.file}:{number}: {problem}") from None
+        raise
     return DirectCounts(len(ids), postings, total_impacts)
 
 
@@ -164,7 +163,7 @@ def delimited(vector: dict[str, int]) -> str:
     if not vector:
         raise BadLineError("the vector is empty")
     if any(DELIMITER in term for term in vector):
-        raise BadLineError(f"a term holds the character {DELIMITER!r}; index with --anserini")
+        raise BadLineError(f"a term holds the character {DELIMITER!r}; rename the term")
     return " ".join([f"{term}{DELIMITER}{impact}" for term, impact in vector.items()])
 
 
@@ -175,11 +174,3 @@ def _problem(line: bytes) -> str:
     except BadLineError as error:
         return str(error)
     return ""
-
-
-def _rejected(batch: _Batch, error: LuceneError) -> str:
-    """Lucene rejects a batch as a whole: find the line."""
-    for number, line in zip(batch.numbers, batch.lines, strict=True):
-        if problem := _problem(line):
-            return f"{batch.file}:{number}: {problem}"
-    return f"{batch.file}:{batch.numbers[0]}-{batch.numbers[-1]}: {error}"

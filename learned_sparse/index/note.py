@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,14 @@ from learned_sparse.core import (
     write_record,
     wrong_path,
 )
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.jsonvector import STATISTICS, Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
 FORMAT = 1
 SCORINGS = ("impact", "bm25", "bm25-text")
 """Dot products of impacts; BM25 of encoded terms; BM25 of plain text."""
+_FILES = re.compile(rf"_\w+\.\w+|segments_\w+|write\.lock|{re.escape(INDEX_MANIFEST)}|{STATISTICS}|anserini\.log")
+"""Names of the files in an index: Lucene's and ours, and the log of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -46,31 +49,24 @@ class IndexNote:
         """Read the note. ``LearnedSparseError``: there is none, or it has another format."""
         path = index / INDEX_MANIFEST
         restore_folder(index)
-        if not path.is_file():
-            if folder_kind(index) == "a Lucene index":
-                raise LearnedSparseError(
-                    f"{index}: an index of another tool, without {INDEX_MANIFEST}; learned_sparse.search takes it with "
-                    "the --checkpoint of its impacts or with --query-vectors; learned_sparse.pyserini search.lucene "
-                    "searches plain text"
-                )
+        content = read_record(path) if path.is_file() else {}
+        if not path.is_file() and folder_kind(index) == "a Lucene index":
+            raise LearnedSparseError(
+                f"{index}: an index of another tool, without {INDEX_MANIFEST}; learned_sparse.search takes it with the "
+                "--checkpoint of its impacts or with --query-vectors; learned_sparse.pyserini search.lucene searches "
+                "plain text"
+            )
+        if not is_index_note(content):
             raise wrong_path(index, "an index", "make the index with learned_sparse.index")
-        content = read_record(path)
-        if not is_index_note(content) and folder_kind(index) != "a Lucene index":
-            raise wrong_path(index, "an index", "make the index with learned_sparse.index")
-        if not is_index_note(content) or content.get("format") != FORMAT or content.get("scoring") not in SCORINGS:
+        try:
+            if content["format"] != FORMAT or content["scoring"] not in SCORINGS:
+                raise ValueError(content["format"])
+            manifests = [Manifest.from_json(m, f"{path}: manifests[{i}]") for i, m in enumerate(content["manifests"])]
+            return cls(content["scoring"], tuple(manifests), dict(content["index"]))
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise LearnedSparseError(
                 f"{path}: not the note of an index of format {FORMAT}; make the index again with --overwrite"
-            )
-        manifests, facts = content.get("manifests"), content.get("index")
-        if not isinstance(facts, Mapping) or not isinstance(manifests, list):
-            raise LearnedSparseError(
-                f"{path}: 'index' or 'manifests' is missing; make the index again with --overwrite"
-            )
-        for manifest in manifests:
-            if not isinstance(manifest, Mapping):
-                raise LearnedSparseError(f"{path}: manifests: expected objects, got {type(manifest).__name__}")
-        read = tuple(Manifest.from_json(manifest, f"{path}: manifests[{i}]") for i, manifest in enumerate(manifests))
-        return cls(content["scoring"], read, facts)
+            ) from None
 
 
 def is_index_note(content: object) -> bool:
@@ -82,15 +78,17 @@ def is_index_note(content: object) -> bool:
 def new_index(index: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A temporary folder that is renamed to ``index`` if the block ends without an error.
 
-    An index that exists is replaced then if ``overwrite`` is set, else it is an error. Other files are never replaced.
+    An index that exists is replaced then if ``overwrite`` is set, else it is an error. A folder with any other file is
+    never replaced.
     """
     with new_folder(index) as folder:
-        if index.exists() and not (index.is_dir() and not any(index.iterdir())):
-            is_index = index.is_dir() and (next(index.glob("segments_*"), None) or (index / INDEX_MANIFEST).is_file())
-            if not is_index:
-                raise LearnedSparseError(f"{index}: exists and is no index; choose another folder with --index")
-            if not overwrite:
-                raise LearnedSparseError(
-                    f"{index}: an index is there already; replace it with --overwrite (in Python: overwrite=True)"
-                )
+        names = [path.name for path in index.iterdir()] if index.is_dir() else [index.name] if index.exists() else []
+        if foreign := sorted(name for name in names if not _FILES.fullmatch(name)):
+            raise LearnedSparseError(
+                f"{index}: not an index, or {foreign[0]!r} is a file of yours; choose another folder with --index"
+            )
+        if names and not overwrite:
+            raise LearnedSparseError(
+                f"{index}: an index is there already; replace it with --overwrite (in Python: overwrite=True)"
+            )
         yield folder

@@ -21,8 +21,6 @@ from learned_sparse.lucene import IndexContents, postings_of, read_contents
 
 Vectors = Mapping[str, Mapping[str, int]]
 """``{document id: {term: impact}}``."""
-MAX_SHOWN = 10
-"""Differences in a report."""
 
 
 @dataclass(frozen=True)
@@ -72,45 +70,32 @@ def plain_files(folders: Sequence[Path]) -> VectorFiles:
     return VectorFiles(tuple(files), tuple(map(len, counts)), sum(map(sum, counts)))
 
 
-@dataclass(frozen=True)
-class Check:
-    """Result of the comparison of an index with its vector files."""
-
-    contents: IndexContents
-    documents: int
-    """Number of documents compared posting by posting."""
-    postings: int
-    """Number of postings that these documents have in the files."""
-    differences: tuple[str, ...]
-
-    def report(self) -> str:
-        """Text for people, with a line for each of the first differences."""
-        head = f"{self.documents:,} documents, {self.postings:,} postings compared: "
-        if not self.differences:
-            return f"{head}the index holds them all, with these impacts, and no others"
-        more = [f"... and {len(self.differences) - MAX_SHOWN:,} more"] if len(self.differences) > MAX_SHOWN else []
-        return "\n  ".join([f"{head}{len(self.differences):,} differences", *self.differences[:MAX_SHOWN], *more])
-
-
-def check_index(vectors: VectorFiles, index: Path, sample: int) -> Check:
-    """Compare the totals, and all postings of ``sample`` random documents of all files; the same ones each time.
-
-    Takes one pass over all terms of the index, so that postings that are only in the index are found too.
-    """
-    contents = read_contents(index)
+def differing_totals(vectors: VectorFiles, contents: IndexContents, total_impacts: int | None = None) -> list[str]:
+    """A line for each count of an index that is not that of its files; ``total_impacts`` is the sum in the files."""
+    documents = sum(vectors.documents)
     totals = {
-        "documents": (sum(vectors.documents), contents.documents),
-        "distinct ids": (sum(vectors.documents), contents.distinct_ids),
+        "documents": (documents, contents.documents),
+        "distinct ids": (documents, contents.distinct_ids),
         "postings": (vectors.postings, contents.postings),
+        "sum of impacts": (contents.total_impacts if total_impacts is None else total_impacts, contents.total_impacts),
     }
-    wrong = [
+    return [
         f"{what}: {in_files:,} in the files, {in_index:,} in the index"
         for what, (in_files, in_index) in totals.items()
         if in_files != in_index
     ]
+
+
+def check_index(vectors: VectorFiles, index: Path, sample: int) -> tuple[str, list[str]]:
+    """Compare the totals, and all postings of ``sample`` random documents of all files; the same ones each time.
+
+    Returns a sentence about what was compared, and a line for each difference. Takes one pass over all terms of the
+    index, so that postings that are only in the index are found too.
+    """
     expected = _sampled_vectors(vectors, sample)
-    wrong += compare(expected, postings_of(index, expected))
-    return Check(contents, len(expected), sum(map(len, expected.values())), tuple(wrong))
+    wrong = [*differing_totals(vectors, read_contents(index)), *compare(expected, postings_of(index, expected))]
+    compared = f"{len(expected):,} documents, {sum(map(len, expected.values())):,} postings compared"
+    return f"{compared}: {len(wrong):,} differences", wrong
 
 
 def compare(expected: Vectors, indexed: Vectors) -> Iterator[str]:
@@ -136,29 +121,14 @@ def compare(expected: Vectors, indexed: Vectors) -> Iterator[str]:
 def _sampled_vectors(vectors: VectorFiles, sample: int) -> dict[str, dict[str, int]]:
     """The vectors of ``sample`` documents (or of all, if there are fewer) as an index must hold them."""
     total = sum(vectors.documents)
-    chosen = sorted(random.Random(0).sample(range(total), min(sample, total)))  # noqa: S311  (no cryptography)
-    sampled: dict[str, dict[str, int]] = {}
-    start = first = 0
-    for file, count in zip(vectors.files, vectors.documents, strict=True):
-        end = start
-        while end < len(chosen) and chosen[end] < first + count:
-            end += 1
-        sampled.update(_vectors_at(file, {number - first for number in chosen[start:end]}))
-        start, first = end, first + count
-    return sampled
-
-
-def _vectors_at(file: Path, offsets: set[int]) -> Iterator[tuple[str, dict[str, int]]]:
-    """Id and vector of the documents at ``offsets``, counted from 0 without blank lines."""
-    if not offsets:
-        return
-    reader, last = LineReader(), max(offsets)
-    for offset, (number, line) in enumerate(numbered_lines(file)):
-        if offset in offsets:
+    chosen = set(random.Random(0).sample(range(total), min(sample, total)))  # noqa: S311  (no cryptography)
+    lines = ((file, *numbered) for file in vectors.files for numbered in numbered_lines(file))
+    reader, sampled = LineReader(), dict[str, dict[str, int]]()
+    for document, (file, number, line) in enumerate(lines):
+        if document in chosen:
             try:
                 name, vector = reader.parse(line)
             except ValueError as error:
                 raise LearnedSparseError(f"{file}:{number}: {error}") from None
-            yield name, vector or {EMPTY_TERM: 1}
-        if offset == last:
-            return
+            sampled[name] = vector or {EMPTY_TERM: 1}
+    return sampled

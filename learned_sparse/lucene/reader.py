@@ -31,16 +31,10 @@ class IndexContents:
     """Sum of all impacts; in an index of text, of all term frequencies."""
 
 
-def check_integrity(index: Path) -> None:
-    """Raise if a file of the index differs from its checksum. Reads all files, about a second for each gigabyte."""
-    with _opened(index) as reader:
-        _check_integrity(index, reader)
-
-
 def read_contents(index: Path) -> IndexContents:
     """Count documents, ids, postings and impacts, after a check of all files (see ``check_integrity``)."""
-    with _opened(index) as reader:
-        _check_integrity(index, reader)
+    with contextlib.closing(open_reader(index)) as reader:
+        check_integrity(index, reader)
         ids = postings = impacts = 0
         leaves = reader.leaves()
         for number in range(leaves.size()):
@@ -54,7 +48,7 @@ def read_contents(index: Path) -> IndexContents:
 
 def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
     """``{term: documents that have it}``; 0 for a term that is not in the index."""
-    with _opened(index) as reader:
+    with contextlib.closing(open_reader(index)) as reader:
         from jnius import autoclass
 
         term_of, bytes_of = autoclass("org.apache.lucene.index.Term"), autoclass("org.apache.lucene.util.BytesRef")
@@ -63,14 +57,14 @@ def document_frequencies(index: Path, terms: Iterable[str]) -> dict[str, int]:
 
 def every_document_frequency(index: Path) -> dict[str, int]:
     """``{term: documents that have it}`` for all terms of the index."""
-    with _opened(index) as reader:
+    with contextlib.closing(open_reader(index)) as reader:
         pairs = (line.split("\t", 1) for line in _lines(lucene_calls().documentFrequencies(reader)))
         return {term: int(frequency) for frequency, term in pairs}
 
 
 def postings_of(index: Path, ids: Iterable[str]) -> dict[str, dict[str, int]]:
     """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by passes over all terms of the index."""
-    with _opened(index) as reader:
+    with contextlib.closing(open_reader(index)) as reader:
         return read_postings(reader, ids)
 
 
@@ -91,7 +85,7 @@ def read_postings(reader: Any, ids: Iterable[str]) -> dict[str, dict[str, int]]:
 
 def sampled_documents(index: Path, sample: int) -> list[list[str]]:
     """The terms of each of ``sample`` random documents (or of all, if there are fewer); the same ones at each call."""
-    with _opened(index) as reader:
+    with contextlib.closing(open_reader(index)) as reader:
         total, stored = int(reader.maxDoc()), reader.storedFields()
         numbers = random.Random(0).sample(range(total), min(sample, total))  # noqa: S311  (no cryptography)
         ids = [str(stored.document(number).get(_ID)) for number in sorted(numbers)]
@@ -100,7 +94,7 @@ def sampled_documents(index: Path, sample: int) -> list[list[str]]:
 
 def ids_near(index: Path, document_id: str, count: int = 3) -> list[str]:
     """At most ``count`` ids of the index that follow ``document_id`` in the order of their UTF-8 bytes."""
-    with _opened(index) as reader:
+    with contextlib.closing(open_reader(index)) as reader:
         from jnius import autoclass
 
         terms = autoclass("org.apache.lucene.index.MultiTerms").getTerms(reader, _ID)
@@ -117,20 +111,21 @@ def ids_near(index: Path, document_id: str, count: int = 3) -> list[str]:
 
 
 def open_reader(index: Path) -> Any:
-    """Lucene's ``IndexReader`` of an index, or of all shards of a set as of one index; the caller closes it."""
+    """Lucene's ``IndexReader`` of an index; the caller closes it."""
     start_jvm()
     from jnius import JavaException, autoclass, cast
 
-    folders = [str(folder.resolve()) for folder in shard_folders(index) or [index]]
+    path = autoclass("java.nio.file.Paths").get(str(index.resolve()))
     try:
-        reader = autoclass("learnedsparse.LuceneSets").open(folders)
+        directory = autoclass("org.apache.lucene.store.FSDirectory").open(path)
+        reader = autoclass("org.apache.lucene.index.DirectoryReader").open(directory)
     except JavaException as error:
         if reason := newer_lucene(error):
             raise LearnedSparseError(f"{index}: {reason}") from None
         raise LearnedSparseError(
             f"{index}: not a Lucene index ({error.innermessage}); make one with learned_sparse.index"
         ) from None
-    return cast("org.apache.lucene.index.IndexReader", reader)
+    return cast("org.apache.lucene.index.IndexReader", reader)  # else pyjnius cannot choose between constructors
 
 
 def newer_lucene(error: Any) -> str | None:
@@ -143,34 +138,8 @@ def newer_lucene(error: Any) -> str | None:
     )
 
 
-def shard_folder(index: Path, number: int, count: int) -> Path:
-    """Folder of one of ``count`` indexes of a set."""
-    return index / f"shard-{number:05d}-of-{count:05d}"
-
-
-def shard_folders(index: Path) -> list[Path]:
-    """Folders of a set, in order; none for one index. ``LearnedSparseError``: one of them is missing."""
-    folders = sorted(index.glob("shard-*-of-*"))
-    count = int(folders[0].name.rpartition("-")[2]) if folders else 0
-    expected = [shard_folder(index, number, count) for number in range(count)]
-    if folders != expected:
-        missing = sorted({*expected} - {*folders}) or folders
-        raise LearnedSparseError(
-            f"{missing[0]}: missing, or of another set; make the index again with learned_sparse.index --overwrite"
-        )
-    return folders
-
-
-@contextlib.contextmanager
-def _opened(index: Path) -> Iterator[Any]:
-    reader = open_reader(index)
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-def _check_integrity(index: Path, reader: Any) -> None:
+def check_integrity(index: Path, reader: Any) -> None:
+    """Raise if a file of the index differs from its checksum. Reads all files, about a second for each gigabyte."""
     from jnius import JavaException
 
     leaves = reader.leaves()

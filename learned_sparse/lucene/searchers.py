@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from learned_sparse.core import LearnedSparseError, Query, refuse_text
 from learned_sparse.lucene.jvm import lucene_calls
-from learned_sparse.lucene.reader import IMPACT_SIMILARITY, open_reader, read_postings
-from learned_sparse.lucene.writer import detach_thread
+from learned_sparse.lucene.reader import IMPACT_SIMILARITY, check_integrity, open_reader, read_postings
+from learned_sparse.lucene.writer import detach_thread, english_analyzer
 
 Hits = list[tuple[str, float]]
 """``(document id, score)``: highest score first, equal scores by ascending id."""
@@ -48,40 +47,27 @@ class _Searcher(Generic[QueryType]):
         """``{query id: hits}`` in the order of ``queries``. The first error stops all threads."""
         if threads == 1:
             return {query_id: self.search(query, k) for query_id, query in queries.items()}
-        results: dict[str, Hits] = {}
-        pending = deque(queries.items())
 
-        def work() -> None:
+        def search(query: QueryType) -> Hits:
             try:
-                while pending:
-                    try:
-                        query_id, query = pending.popleft()
-                    except IndexError:  # another thread took the last query
-                        return
-                    results[query_id] = self.search(query, k)
-            except BaseException:
-                pending.clear()
-                raise
+                return self.search(query, k)
             finally:
                 detach_thread()
 
         with ThreadPoolExecutor(threads) as pool:
-            try:
-                for worker in [pool.submit(work) for _ in range(threads)]:
-                    worker.result()
-            finally:
-                pending.clear()  # Ctrl-C ends the wait: no other query is begun
-        return {query_id: results[query_id] for query_id in queries}
+            return dict(zip(queries, pool.map(search, queries.values()), strict=True))
 
     def score(self, query: Impacts, document_id: str) -> float:
         """The score of one document for weighted terms; 0 if it has none of them or is not in the index."""
-        _check(query)
-        terms, impacts = list(query), list(map(float, query.values()))
-        return float(self._call(self._calls.score, terms, impacts, document_id))
+        return float(self._call(self._calls.score, *_terms_and_impacts(query), document_id))
 
     def postings(self, ids: Iterable[str]) -> dict[str, dict[str, int]]:
         """``{id: {term: impact}}`` for those of ``ids`` that are in the index, by one pass over all its terms."""
         return read_postings(self._reader, ids)
+
+    def check(self) -> None:
+        """Raise if a file of the index differs from its checksum; takes about a second for each gigabyte."""
+        check_integrity(self._index, self._reader)
 
     def close(self) -> None:
         """Close the files of the index."""
@@ -121,15 +107,13 @@ class ImpactSearcher(_Searcher[Impacts]):
         super().__init__(index, _java_object(IMPACT_SIMILARITY))
 
     def search(self, query: Impacts, k: int = 1000) -> Hits:
-        """The ``k`` best documents that have a term of ``query``; none for an empty query."""
-        _check(query)
-        if not query:
-            return []
-        return self._hits(self._calls.searchImpacts, list(query), list(map(float, query.values())), k=k)
+        """The ``k`` best documents that have a term of ``query`` with an impact above 0."""
+        terms, impacts = _terms_and_impacts(query)
+        return self._hits(self._calls.searchImpacts, terms, impacts, k=k) if terms else []
 
 
-class Bm25Searcher(_Searcher[str]):
-    """Search an index of text by BM25; queries are text.
+class Bm25Searcher(_Searcher[str | Impacts]):
+    """Search an index of text or of term frequencies by BM25; a query is text, or ``{term: frequency}``.
 
     Hits and their order are those of Pyserini's ``LuceneSearcher``, which rounds scores to four decimals.
     """
@@ -141,8 +125,11 @@ class Bm25Searcher(_Searcher[str]):
         super().__init__(index, _java_object("org.apache.lucene.search.similarities.BM25Similarity", k1, b))
         self._analyzer = _analyzer(pretokenized)
 
-    def search(self, query: str, k: int = 1000) -> Hits:
+    def search(self, query: str | Impacts, k: int = 1000) -> Hits:
         """The ``k`` best documents that have a term of ``query``; none for a query without terms."""
+        if not isinstance(query, str):
+            terms, frequencies = _terms_and_impacts(query)
+            return self._hits(self._calls.searchImpacts, terms, frequencies, k=k) if terms else []
         return self._hits(self._calls.searchText, self._analyzer, query, k=k)
 
 
@@ -167,9 +154,12 @@ def search_bm25(
         return searcher.search_batch({query.id: query.text for query in queries}, k, threads)
 
 
-def searcher_of(index: Path, scoring: str) -> ImpactSearcher | Bm25Searcher:
-    """An open searcher for an index of ``scoring`` ``impact``, ``bm25`` (of encoded terms) or ``bm25-text``."""
-    return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, pretokenized=scoring == "bm25")
+def searcher_of(index: Path, scoring: str, **bm25: float) -> ImpactSearcher | Bm25Searcher:
+    """An open searcher for an index of ``scoring`` ``impact``, ``bm25`` (of encoded terms) or ``bm25-text``.
+
+    ``bm25``: ``k1`` and ``b`` in place of Anserini's defaults.
+    """
+    return ImpactSearcher(index) if scoring == "impact" else Bm25Searcher(index, **bm25, pretokenized=scoring == "bm25")
 
 
 @functools.cache
@@ -186,17 +176,16 @@ def _java_object(name: str, *arguments: Any) -> Any:
 
 
 def _analyzer(pretokenized: bool) -> Any:
-    from jnius import autoclass
-
-    if pretokenized:
-        return autoclass("org.apache.lucene.analysis.core.WhitespaceAnalyzer")()
-    return autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    return _java_object("org.apache.lucene.analysis.core.WhitespaceAnalyzer") if pretokenized else english_analyzer()
 
 
-def _check(query: Impacts) -> None:
+def _terms_and_impacts(query: Impacts) -> tuple[list[str], list[float]]:
+    """Terms and impacts of a query; a term of impact 0 matches nothing."""
     refuse_text(query)
     for term, impact in query.items():
-        if int(impact) != impact or not 0 <= impact <= MAX_INT:
+        if not 0 <= impact <= MAX_INT or int(impact) != impact:
             raise LearnedSparseError(
                 f"query term {term!r} has the impact {impact!r}, not a whole number from 0 to {MAX_INT:,}"
             )
+    positive = {term: float(impact) for term, impact in query.items() if impact}
+    return list(positive), list(positive.values())

@@ -19,20 +19,19 @@ _MAX_TOKEN_LENGTH = 1_024  # of a term, the delimiter and the impact; Lucene's d
 _OUT_OF_MEMORY = "OutOfMemoryError"
 
 
-class LuceneError(RuntimeError):
-    """A document that Lucene rejects; the caller adds file and line."""
-
-
 class LuceneWriter:
     """Write an index of one segment. Use it in a ``with`` block: an error inside drops everything that was written.
 
     Several threads may call ``add`` at the same time; each calls ``detach_thread`` when it ends.
     """
 
-    def __init__(self, index: Path, *, impact: bool, term_vectors: bool = False, heap: str | None = None) -> None:
+    def __init__(
+        self, index: Path, *, impact: bool, text: bool = False, term_vectors: bool = False, heap: str | None = None
+    ) -> None:
         """``impact``: documents are scored by dot products; else by BM25, and the index holds document lengths.
 
-        ``heap`` limits the memory of Java (see ``jvm_options``); an error if this process runs Java already.
+        ``text``: contents are text for Anserini's English analyzer; else terms with impacts. ``heap`` limits the memory
+        of Java (see ``jvm_options``); an error if this process runs Java already.
         """
         _start(heap)
         from jnius import JavaException, autoclass
@@ -45,18 +44,13 @@ class LuceneWriter:
         directory = autoclass("org.apache.lucene.store.FSDirectory").open(
             autoclass("java.nio.file.Paths").get(str(index.resolve()))
         )
-        self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, _config(impact))
-        try:
-            self.add([], [])  # reserves memory for the strings of the first batch
-        except BaseException:
-            self._calls.close(self._writer, False)  # else the writer keeps its lock on the index
-            raise
+        self._writer = autoclass("org.apache.lucene.index.IndexWriter")(directory, _config(impact, text))
 
     def add(self, ids: Sequence[str], contents: Sequence[str]) -> None:
         """Index documents in their order; other Python threads run meanwhile.
 
-        Each of ``contents`` holds terms and impacts as ``term + DELIMITER + impact``, separated by spaces.
-        ``LuceneError``: Lucene rejects one of them.
+        Each of ``contents`` is text, or holds terms and impacts as ``term + DELIMITER + impact``, separated by spaces.
+        ``LearnedSparseError``: Lucene rejects one of the documents.
         """
         try:
             problem = self._calls.add(self._writer, self._field_type, list(ids), list(contents))
@@ -66,46 +60,31 @@ class LuceneWriter:
 
     def add_indexes(self, indexes: Sequence[Path]) -> None:
         """Copy whole indexes of the same fields, in their order. Memory does not grow with their size."""
-        from jnius import autoclass
-
-        folders = [str(index.resolve()) for index in indexes]
-        self._check(autoclass("learnedsparse.LuceneSets").addIndexes(self._writer, folders))
+        self._check(self._calls.addIndexes(self._writer, [str(index.resolve()) for index in indexes]))
 
     def __enter__(self) -> LuceneWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if kind is not None:
+        problem = self._calls.close(self._writer, kind is None)
+        if kind is None and problem:
             self._calls.close(self._writer, False)
-            return
-        try:
-            self._check(self._calls.close(self._writer, True))
-        except LearnedSparseError:
-            self._calls.close(self._writer, False)
-            raise
-        except LuceneError as problem:
-            self._calls.close(self._writer, False)
-            raise LearnedSparseError(f"{self._index}: {problem}") from None
+            self._check(problem)
 
     def _check(self, problem: str | None) -> None:
         if problem == _OUT_OF_MEMORY:
             raise LearnedSparseError(
                 f"Java ran out of memory; give it more with --heap, such as --heap 4g (or ${HEAP_VARIABLE})"
             )
-        if problem is not None and problem.startswith("writer closed by"):
-            full = re.search("No space left|File too large|quota", problem)
-            raise LearnedSparseError(f"{self._index}: Lucene: {problem}" + ("; free disk space" if full else ""))
         if problem is not None:
-            raise LuceneError(problem)
+            full = "; free disk space" if re.search("No space left|File too large|quota", problem) else ""
+            raise LearnedSparseError(f"{self._index}: Lucene: {problem}{full}")
 
 
 def merge_indexes(indexes: Sequence[Path], index: Path, *, impact: bool, heap: str | None = None) -> None:
     """Merge ``indexes`` into the folder ``index``, in one segment, as a ``LuceneWriter`` of all documents would."""
-    try:
-        with LuceneWriter(index, impact=impact, heap=heap) as writer:
-            writer.add_indexes(indexes)
-    except LuceneError as error:
-        raise LearnedSparseError(f"{index}: Lucene: {error}") from error
+    with LuceneWriter(index, impact=impact, heap=heap) as writer:
+        writer.add_indexes(indexes)
 
 
 def detach_thread() -> None:
@@ -123,22 +102,30 @@ def _start(heap: str | None) -> None:
     start_jvm(heap=heap)
 
 
-def _config(impact: bool) -> Any:
+def _config(impact: bool, text: bool) -> Any:
     from jnius import autoclass
 
-    analyzer = (
-        autoclass("org.apache.lucene.analysis.custom.CustomAnalyzer")
-        .builder()
-        .withTokenizer("whitespace", "maxTokenLen", str(_MAX_TOKEN_LENGTH))
-        .addTokenFilter("delimitedTermFrequency", "delimiter", DELIMITER)
-        .build()
-    )
     similarity = "org.apache.lucene.search.similarities.BM25Similarity"
     if impact:
         similarity = "io.anserini.search.similarity.ImpactSimilarity"
     heap_mb = int(autoclass("java.lang.Runtime").getRuntime().maxMemory()) / 2**20
-    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(analyzer)
+    config = autoclass("org.apache.lucene.index.IndexWriterConfig")(english_analyzer() if text else _impact_analyzer())
     config.setSimilarity(autoclass(similarity)())
     config.setUseCompoundFile(False)
     config.setRAMBufferSizeMB(min(MAX_BUFFER_MB, heap_mb / 4))
     return config
+
+
+def _impact_analyzer() -> Any:
+    from jnius import autoclass
+
+    builder = autoclass("org.apache.lucene.analysis.custom.CustomAnalyzer").builder()
+    builder.withTokenizer("whitespace", "maxTokenLen", str(_MAX_TOKEN_LENGTH))
+    return builder.addTokenFilter("delimitedTermFrequency", "delimiter", DELIMITER).build()
+
+
+def english_analyzer() -> Any:
+    """Anserini's default analyzer of text."""
+    from jnius import autoclass
+
+    return autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()

@@ -26,6 +26,8 @@ Hits = list[tuple[str, float]]
 ENCODING, ALGORITHM = "block_simdbp", "maxscore"
 """MaxScore is the faster algorithm for learned weights (Mackenzie, Trotman, Lin, "Wacky Weights in Learned Sparse
 Representations and the Revenge of Score-at-a-Time Query Evaluation", 2021)."""
+PISA_QUERY = 2**22
+"""Largest sum of the impacts of a query for PISA; with larger sums, scores are not exact in 32-bit floats either."""
 SEISMIC_TEXT = "U100"
 """``seismic.get_seismic_string()``: the only type of terms and ids that it accepts."""
 QUERY_CUT, HEAP_FACTOR = 20, 0.7
@@ -75,18 +77,18 @@ class PisaSearcher:
         """Number of documents."""
         return self._size
 
-    @classmethod
-    def load(cls, *paths: str | Path) -> PisaSearcher:
-        """Read encoded documents, checked as by ``ExactSearcher.load``."""
-        return cls(*load_vectors(paths))
-
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """The ``k`` best documents with a positive score of each query."""
         k = min(k, self._size)
         size, names = len(queries) * k, list(queries)
         rows, ranks = np.empty(size, np.int32), np.empty(size, np.int32)
         ids, scores = np.empty(size, object), np.empty(size, np.float32)
-        # PISA repeats each term as often as its weight says, and counts them again.
+        for name, query in queries.items():  # PISA repeats each term as often as its weight says
+            if (total := sum(query.values())) > PISA_QUERY:
+                raise LearnedSparseError(
+                    f"query {name!r}: its impacts add up to {total:,}, and PISA takes memory for each; at most "
+                    f"{PISA_QUERY:,}: quantise with a smaller factor, or use --backend exact"
+                )
         weights = [
             {self._number_of[term]: float(impact) for term, impact in query.items() if term in self._number_of}
             for query in queries.values()
@@ -137,15 +139,12 @@ class SeismicSearcher:
         """Number of documents."""
         return len(self._ids)
 
-    @classmethod
-    def load(cls, *paths: str | Path, **settings: Any) -> SeismicSearcher:
-        """Read encoded documents, checked as by ``ExactSearcher.load``; ``settings`` as in the constructor."""
-        return cls(*load_vectors(paths), **settings)
-
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """At most ``k`` documents with a positive score of each query."""
-        texts = [np.array(list(query), SEISMIC_TEXT) for query in queries.values()]
-        weights = [np.fromiter(query.values(), np.float32, len(query)) for query in queries.values()]
+        # Seismic cuts longer terms, which no document has.
+        rows_of = [{t: weight for t, weight in q.items() if len(t) <= SEISMIC_TERM} for q in queries.values()]
+        texts = [np.array(list(query), SEISMIC_TEXT) for query in rows_of]
+        weights = [np.fromiter(query.values(), np.float32, len(query)) for query in rows_of]
         numbers = np.array([str(number) for number in range(len(queries))], SEISMIC_TEXT)
         if threads == 1:  # a pool of threads takes longer than a query
             rows = [
@@ -182,7 +181,7 @@ def add_backend_options(
 
 def load_backend(options: argparse.Namespace, folders: Sequence[Path]) -> VectorSearcher:
     """The searcher of ``--backend``, other than lucene, over all ``folders``."""
-    searcher: VectorSearcher = BACKENDS[options.backend].load(*folders, **seismic_settings(options))
+    searcher: VectorSearcher = BACKENDS[options.backend](*load_vectors(folders), **seismic_settings(options))
     return searcher
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from learned_sparse.core import (
     is_name,
     read_json,
     resolve_checkpoint,
-    sha256,
     without_mark,
 )
 from learned_sparse.encode import load_encoder, query_quantizer
@@ -77,10 +75,10 @@ class QueryEncoder:
     ) -> QueryEncoder:
         """The encoder that the documents of ``index`` were encoded for.
 
-        ``checkpoint`` says where the encoder is now; without it, ``find_checkpoint`` looks it up. An encoder
-        that differs from the recorded one is an error that lists the differences; only the changes ``settings`` are
-        allowed, to settings that documents do not depend on. An index without a record, such as a prebuilt one, accepts
-        any ``checkpoint``. ``note`` is the note of the index if it is read already.
+        Without ``checkpoint``, ``find_checkpoint`` looks the encoder up. An encoder that differs from the recorded one
+        is an error that lists the differences. ``settings`` may change what documents do not depend on. An index
+        without a record, such as a prebuilt one, accepts any ``checkpoint``. ``note`` is the note of the index if it is
+        read already.
         """
         index = Path(index)
         note = note or read_note(index, checkpoint)
@@ -122,54 +120,33 @@ class QueryEncoder:
     def encode_batch(self, texts: Sequence[str]) -> list[dict[str, int]]:
         """``{term: impact}`` of each text, in order."""
         weights = encode_texts(self.encoder, [without_mark(text) for text in texts])
-        impacts, _ = self.quantizer.quantize(weights, texts)
+        impacts, _ = self.quantizer.quantize(weights, texts, "query")
         return [impacts.row(row) for row in range(len(impacts))]
 
 
 def find_checkpoint(manifest: Manifest, folder: Path) -> str:
-    """Where the checkpoint of an index or of vectors in ``folder`` is now: a folder, or a Hub id.
+    """The checkpoint of an index or of vectors in ``folder``: the recorded path, else its name in the home folder.
 
-    The recorded path is looked up in the current folder, then in the folders above ``folder``, so that a tree with
-    checkpoints and indexes can be moved, then by its last part among the checkpoints there and in the home folder. A
-    folder with the recorded weights is preferred. ``LearnedSparseError``: only folders with other weights exist.
+    A Hub id is returned as it is. ``LearnedSparseError``: the recorded folder is gone.
     """
     recorded = Path(manifest.checkpoint)
-    above = folder.resolve().parents
-    paths = [recorded]
-    if manifest.query_encoder is not None:  # what is found is compared with it
-        paths += [parent / recorded for parent in above]
-        paths += [parent / "checkpoints" / recorded.name for parent in above]
-        paths += [checkpoint_folder(name) for name in (recorded.name, manifest.model) if is_name(name)]
-    folders: dict[Path, Path] = {}
-    for path in paths:
-        if path.is_dir():
-            folders.setdefault(path.resolve(), path)
-    existing = list(folders.values())
-    if existing == [recorded]:
+    if recorded.is_dir() or manifest.query_encoder is None:  # None: nothing to compare another folder with
         return manifest.checkpoint
-    wanted = {digest for side in (manifest.encoder, manifest.query_encoder or {}) for digest in _weights(side)}
-    for path in existing:
-        weights = itertools.chain(path.rglob("*.safetensors"), path.rglob("idf.json"))
-        files = (file for file in weights if "training" not in file.relative_to(path).parts)
-        if wanted <= set(map(sha256, files)):
-            return str(path)
-    if not existing or recorded.is_dir() or (len(recorded.parts) == 2 and not recorded.is_absolute()):
-        return manifest.checkpoint  # a Hub id, or what load_encoder or the comparison of encoders reports
-    raise LearnedSparseError(
-        f"{folder}: its checkpoint {manifest.checkpoint} is not here, and {existing[0]} has other weights "
-        f"({min(wanted)[:12]}... recorded); name the checkpoint with --checkpoint"
-    )
-
-
-def _weights(description: Mapping[str, Any]) -> list[str]:
-    """SHA-256 of the files of weights in the description of an encoder."""
-    return [digest for files in description.get("weights_sha256", {}).values() for digest in files.values()]
+    for name in (recorded.name, manifest.model):
+        if is_name(name) and checkpoint_folder(name).is_dir():
+            return str(checkpoint_folder(name))
+    if recorded.is_absolute() or len(recorded.parts) > 2:
+        raise LearnedSparseError(
+            f"{folder}: its checkpoint {recorded} does not exist, and neither does {checkpoint_folder(recorded.name)}; "
+            "name the checkpoint with --checkpoint"
+        )
+    return manifest.checkpoint
 
 
 def read_note(index: Path, checkpoint: object = None) -> IndexNote:
-    """The note of an index; an index without one, made elsewhere, holds impacts and needs a ``checkpoint``.
+    """Read the note of an index. An index of another tool has none; it is assumed to hold impacts.
 
-    ``checkpoint``: the encoder of its queries, or anything true where queries are encoded already.
+    ``checkpoint`` must not be None for such an index: the encoder of its queries, or the encoded queries.
     """
     if checkpoint is None or (index / INDEX_MANIFEST).is_file() or folder_kind(index) != "a Lucene index":
         return IndexNote.load(index)
@@ -182,20 +159,12 @@ def encoder_named(name: str) -> QueryEncoder | None:
     Names of this package: ``learned_sparse:FOLDER-or-NAME``, a folder with a ``learned_sparse.json`` (a checkpoint, or
     an index, whose encoder is meant), and the name of a model in the home folder or of a published one.
     """
-    if name.startswith(PREFIX):
-        rest = name.removeprefix(PREFIX)
-        return _from_folder(Path(rest)) or QueryEncoder(resolve_checkpoint(rest))
-    if encoder := _from_folder(Path(name)):
-        return encoder
-    checkpoint = resolve_checkpoint(name)
+    rest = name.removeprefix(PREFIX)
+    path = Path(rest, INDEX_MANIFEST)
+    if path.is_file():
+        return QueryEncoder.from_index(rest) if is_index_note(read_json(path)) else QueryEncoder(rest)
+    checkpoint = resolve_checkpoint(rest)
     return None if checkpoint == name else QueryEncoder(checkpoint)
-
-
-def _from_folder(folder: Path) -> QueryEncoder | None:
-    path = folder / INDEX_MANIFEST
-    if not path.is_file():
-        return None
-    return QueryEncoder.from_index(folder) if is_index_note(read_json(path)) else QueryEncoder(folder)
 
 
 def _recorded_options(manifest: Manifest, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,7 +183,7 @@ def _check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapp
     """
     if manifest.query_encoder is None:
         return
-    recorded, current = manifest.query_encoder, dict(encoder.description)
+    recorded = manifest.query_encoder
     for key, value in changes.items():
         if key not in encoder.query_only_settings and recorded.get("settings", {}).get(key) != value:
             free = ", ".join(sorted(encoder.query_only_settings)) or "none"
@@ -222,7 +191,9 @@ def _check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapp
                 f"{index}: documents depend on the setting {key!r} too: encode and index them again with "
                 f"--set {key}={value}; settings that only queries depend on: {free}"
             )
-    if lines := differences(_without(recorded, changes), _without(current, changes)):
+    if changes:
+        recorded = {**recorded, "settings": {**recorded.get("settings", {}), **changes}}
+    if lines := differences(recorded, encoder.description):
         fields = "; ".join(
             line.replace(" before, ", " in the index, ").replace(" now", " in the encoder") for line in lines
         )
@@ -230,9 +201,3 @@ def _check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapp
             f"{index}: this encoder does not match the index: {fields}; "
             "name the checkpoint that encoded the documents with --checkpoint, or encode and index them again"
         )
-
-
-def _without(description: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """``description`` without the settings ``keys``."""
-    settings = {key: value for key, value in description.get("settings", {}).items() if key not in keys}
-    return {**description, "settings": settings}

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from learned_sparse.collections import Segmentation
-from learned_sparse.core import LearnedSparseError, Query
+from learned_sparse.core import LearnedSparseError
 from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import topic_text
 from learned_sparse.search.engines import VectorSearcher
 
 Rows = Sequence[Mapping[str, int]] | None
@@ -90,13 +89,16 @@ def best_segments(hits: Hits, delimiter: str) -> list[tuple[str, float]]:
 
 def add_bm25_options(add: Callable[..., Any]) -> None:
     """Add ``--k1`` and ``--b``, for ``bm25_parameters``."""
-    add("--k1", type=_not_negative, metavar="X", help="BM25's k1 (default 0.9, Pyserini's)")
-    add("--b", type=_share, metavar="X", help="BM25's b, from 0 to 1 (default 0.4, Pyserini's)")
+    add("--k1", type=float, metavar="X", help="BM25's k1 (default 0.9, Pyserini's)")
+    add("--b", type=float, metavar="X", help="BM25's b, from 0 to 1 (default 0.4, Pyserini's)")
 
 
 def bm25_parameters(options: argparse.Namespace) -> dict[str, float]:
     """The given ones of ``--k1`` and ``--b``, as ``open_searcher`` takes them."""
-    return {name: value for name in ("k1", "b") if (value := getattr(options, name)) is not None}
+    given = {name: value for name in ("k1", "b") if (value := getattr(options, name)) is not None}
+    if not (0 <= given.get("k1", 0) < math.inf and 0 <= given.get("b", 0) <= 1):
+        raise LearnedSparseError("--k1 takes 0 or more, --b a number from 0 to 1")
+    return given
 
 
 @contextlib.contextmanager
@@ -120,29 +122,14 @@ def open_searcher(
     if vectors is not None:
         yield vectors.search_batch
         return
-    from learned_sparse.lucene import Bm25Searcher, ImpactSearcher, check_integrity, start_jvm
+    from learned_sparse.lucene import searcher_of, start_jvm
 
-    parameters: dict[str, Any] = dict(bm25 or {})
     start_jvm(heap=heap)
-    if check:
-        check_integrity(index)
-    if scoring == "impact":
-        with ImpactSearcher(index) as impacts:
-            yield impacts.search_batch
-    elif scoring == "bm25":
-        with Bm25Searcher(index, pretokenized=True, **parameters) as terms:
-            yield lambda queries, k, threads: terms.search_batch(
-                {name: topic_text(row) for name, row in queries.items()}, k, threads
-            )
-    else:
-        with Bm25Searcher(index, **parameters) as texts:
-            yield texts.search_batch
-
-
-def queries_by_id(queries: Sequence[Query], rows: Rows) -> dict[str, Any]:
-    """Queries as a ``BatchSearch`` takes them: ``{query id: impacts}``, or ``{query id: text}`` without ``rows``."""
-    values = [query.text for query in queries] if rows is None else rows
-    return dict(zip((query.id for query in queries), values, strict=True))
+    with searcher_of(index, scoring, **bm25 or {}) as searcher:
+        if check:
+            searcher.check()
+        search: Any = searcher.search_batch
+        yield search
 
 
 def search_all(
@@ -172,15 +159,3 @@ def search_all(
             if remove_query:
                 hits = [hit for hit in hits if hit[0] != name][:k]
             yield name, hits
-
-
-def _not_negative(text: str) -> float:
-    if not 0 <= (number := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: give 0 or more")
-    return number
-
-
-def _share(text: str) -> float:
-    if not 0 <= (number := float(text)) <= 1:
-        raise argparse.ArgumentTypeError(f"{text}: give a number from 0 to 1")
-    return number

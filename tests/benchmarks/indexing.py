@@ -20,6 +20,7 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.direct import index_directly
 from learned_sparse.jsonvector import write_part
 from tests.benchmarks import harness
+from tests.learned_sparse.lucene.stock_searcher import index_collection
 
 SEED = 0
 VOCABULARY, TERMS, FILES = 30_522, 120, 2
@@ -125,7 +126,7 @@ def index(method: str, folder: Path, threads: int) -> dict[str, Any]:
     output = folder.with_name("index")
     shutil.rmtree(output, ignore_errors=True)
     if method == "anserini":
-        lucene.index_collection("JsonVectorCollection", folder, output, OPTIONS, threads=threads)
+        index_collection(folder, output, *OPTIONS, threads=threads)
         return {}
     return harness.child("tests.benchmarks.indexing:direct", folder=str(folder), output=str(output), threads=threads)
 
@@ -140,7 +141,7 @@ def direct(folder: str, output: str, threads: int) -> dict[str, Any]:
 def stock(folder: str, output: str, threads: int) -> dict[str, Any]:
     """Run Anserini as the only child of this process, so that the memory of children is Anserini's."""
     start = time.perf_counter()
-    lucene.index_collection("JsonVectorCollection", Path(folder), Path(output), OPTIONS, threads=threads)
+    index_collection(Path(folder), Path(output), *OPTIONS, threads=threads)
     elapsed = round(time.perf_counter() - start, 3)
     java_mb = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6, 1)
     return {"java_mb": java_mb, "first_seconds": elapsed}

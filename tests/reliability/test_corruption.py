@@ -127,8 +127,8 @@ def test_vectors_and_queries_of_exact_search(
     world: World, server: Server, work: Path, request: pytest.FixtureRequest
 ) -> None:
     inputs = [world.result(world.encode()) / "vectors", world.result(world.queries()) / "queries"]
-    arguments = ("--vectors", "vectors", "--queries", "queries", "--output", "out/run.txt")
-    case = Case(name="exact", module="learned_sparse.search.exact", arguments=arguments)
+    arguments = ("--vectors", "vectors", "--query-vectors", "queries/queries.tsv", "--output", "out/run.txt")
+    case = Case(name="exact", module="learned_sparse.search", arguments=("--backend", "exact", *arguments))
     reads = ["vectors/manifest.json", "vectors/vectors/*1.*", "queries/manifest.json", "queries/queries.tsv"]
     try_all(Damaged(server, work, case, inputs, reads), request.node.nodeid, harmless=["manifest.json"])
 

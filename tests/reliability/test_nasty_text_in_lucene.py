@@ -11,6 +11,7 @@ from learned_sparse.index import build_bm25_index, build_index
 from learned_sparse.lucene import ImpactSearcher, postings_of, search_bm25
 from learned_sparse.search import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
+from tests.learned_sparse.lucene.stock_searcher import index_collection
 
 TERMS = [
     "\U0001f600",
@@ -35,7 +36,10 @@ IDS = ["d1", "D1", "007", "7", "../../x", "/", "é", "e\u0301", "\U0001f600", "a
 def test_odd_ids_and_terms(tmp_path: Path, direct: bool) -> None:
     vectors = {name: {TERMS[row % len(TERMS)]: 3, "common": row + 1} for row, name in enumerate(IDS)}
     folder = write_folder(tmp_path / "encoded", vectors)
-    build_index(folder, tmp_path / "index", direct=direct)
+    if direct:
+        build_index(folder, tmp_path / "index")
+    else:
+        index_collection(folder / "vectors", tmp_path / "index", "-impact", "-pretokenized")
     assert postings_of(tmp_path / "index", IDS) == vectors
     queries = {f"q{number}": {term: 2, "common": 1} for number, term in enumerate(TERMS)}
     with ImpactSearcher(tmp_path / "index") as searcher:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from learned_sparse.core import print_next, run_main
-from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError, not_found
 
 REMOVED = "check the path; if it was removed while the command ran, run the command again"
 OUT_OF_MEMORY = "ran out of memory; free memory, or use a smaller --batch-size or fewer --threads"
@@ -188,6 +188,14 @@ def test_a_closed_output_pipe(root: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").symlink_to(tmp_path / "gone.jsonl")
+    error = not_found(tmp_path / "corpus.jsonl")
+    assert str(error) == (
+        f"{tmp_path}/corpus.jsonl: a link to {tmp_path}/gone.jsonl, which does not exist; check the path"
+    )
 
 
 ASCII_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

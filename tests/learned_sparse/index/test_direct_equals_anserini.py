@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.index import IndexNote, build_index, encoded_files
-from learned_sparse.index import __main__ as command
+from learned_sparse.index import build_index, encoded_files
 from learned_sparse.lucene.reader import open_reader
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.index.lucene_statistics import statistics
+from tests.learned_sparse.lucene.stock_searcher import index_collection
 
 UNUSUAL = {
     "longest": {"x" * 254: 20_000, "y" * 253: 1, "𝔘" * 127: 3},
@@ -49,18 +47,20 @@ def random_vectors(seed: int, documents: int = 60) -> dict[str, dict[str, int]]:
     }
 
 
-def both_ways(vectors: Vectors, folder: Path, parts: int = 3, **options: Any) -> tuple[Path, Path]:
+def both_ways(
+    vectors: Vectors, folder: Path, *, scoring: str = "impact", term_vectors: bool = False
+) -> tuple[Path, Path]:
     """Paths of the index written directly and of the index written by Anserini."""
-    scoring = options.pop("scoring", "impact")
-    files = encoded_files([write_folder(folder / "in", vectors, parts=parts, scoring=scoring)])
-    build_index(files, folder / "direct", **options)
-    build_index(files, folder / "anserini", direct=False, **options)
+    files = encoded_files([write_folder(folder / "in", vectors, parts=3, scoring=scoring)])
+    build_index(files, folder / "direct", term_vectors=term_vectors)
+    words = ["-pretokenized", *["-impact"] * (scoring == "impact"), *["-storeDocvectors"] * term_vectors]
+    index_collection(folder / "in" / "vectors", folder / "anserini", *words)
     return folder / "direct", folder / "anserini"
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return both_ways({**random_vectors(1), **UNUSUAL}, tmp_path_factory.mktemp("impact"), store=["Docvectors"])
+    return both_ways({**random_vectors(1), **UNUSUAL}, tmp_path_factory.mktemp("impact"), term_vectors=True)
 
 
 @pytest.mark.jvm
@@ -73,7 +73,6 @@ def test_every_number_of_the_index_is_equal(pair: tuple[Path, Path]) -> None:
     assert vectors == {name: (False, terms) for name, (_, terms) in with_positions.items()}
     assert direct["terms"]["x" * 254] == (1, 20_000, {"longest": 20_000})
     assert direct["terms"]["|"][2] == {"marks": 3}
-    assert [IndexNote.load(index).facts["indexer"] for index in pair] == ["direct", "IndexCollection"]
 
 
 @pytest.mark.jvm
@@ -92,17 +91,3 @@ def test_one_thread_keeps_the_order_of_the_files(tmp_path: Path) -> None:
     names = [reader.storedFields().document(number).get("id") for number in range(reader.maxDoc())]
     reader.close()
     assert names == list(vectors)
-
-
-def test_options_that_need_anserini(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "in", {"d1": {"a": 1}})
-    arguments = ["--input", str(folder), "--index", str(tmp_path / "index"), "--storeRaw", "--storePositions"]
-    with pytest.raises(LearnedSparseError, match=r"--storeRaw, --storePositions: .* add --anserini"):
-        command.main(arguments)
-    assert not (tmp_path / "index").exists()
-
-
-def test_direct_and_anserini_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(["--model", "m", "--direct", "--anserini"])
-    assert "not allowed with" in capsys.readouterr().err

@@ -185,15 +185,6 @@ def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "out").exists()
 
 
-def test_pruned_vectors_older_than_their_source_are_refused(tmp_home: Path) -> None:
-    source = tmp_home / "vectors" / "pydoc" / "words"
-    write_folder(source, VECTORS)
-    assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
-    write_folder(source, {**VECTORS, "new": {"hives": 1}})
-    with pytest.raises(LearnedSparseError, match=r"pruned from other vectors than .*words holds now; .*--overwrite"):
-        index.main(["--model", "words-50"])
-
-
 @pytest.mark.jvm
 def test_pruned_vectors_can_be_indexed(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(tmp_home / "vectors" / "pydoc" / "words", VECTORS)

@@ -1,12 +1,14 @@
-"""Pyserini's searcher of impacts, for comparisons with ours."""
+"""Anserini's indexing and Pyserini's searcher of impacts, for comparisons with ours."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.lucene import allow_clauses
+from learned_sparse.lucene import allow_clauses, anserini_jar, find_java
+from learned_sparse.lucene.jvm import jvm_options
 
 
 def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:
@@ -19,3 +21,21 @@ def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> An
             return queries[query_id]
 
     return LuceneImpactSearcher(str(index), Prepared(), -1)  # min_idf: keep terms that every document has
+
+
+def index_collection(
+    source: Path, index: Path, *options: str, kind: str = "JsonVectorCollection", threads: int = 1
+) -> None:
+    """Index the files below ``source`` with Anserini, in a process of Java."""
+    java = find_java()
+    command = [
+        str(java.home / "bin" / "java"),
+        *jvm_options(java),
+        "-cp",
+        str(anserini_jar()),
+        "io.anserini.index.IndexCollection",
+    ]
+    command += ["-collection", kind, "-input", str(source), "-index", str(index), "-threads", str(threads), "-optimize"]
+    command += ["-generator", "DefaultLuceneDocumentGenerator", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Indexing Complete!" in done.stdout, done.stdout + done.stderr

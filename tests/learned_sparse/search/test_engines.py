@@ -93,8 +93,16 @@ def test_what_an_engine_cannot_hold_is_refused() -> None:
             SeismicSearcher(["d1"], SparseBatch.from_dicts([vector], dtype="int32"))
 
 
-def test_pisa_needs_an_impact() -> None:
-    pytest.importorskip("pyterrier_pisa", reason="pyterrier-pisa is not installed (the extra pisa)")
+def test_terms_that_seismic_would_cut_match_nothing() -> None:
+    pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
+    searcher = SeismicSearcher(["d1", "d2"], SparseBatch.from_dicts([{"x" * 100: 1}, {"a": 1}], dtype="int32"))
+    for threads in (1, 2):
+        assert searcher.search_batch({"q": {"x" * 101: 3, "a": 2}}, threads=threads) == {"q": [("d2", 2.0)]}
+
+
+def test_what_pisa_refuses(pisa: PisaSearcher) -> None:
+    with pytest.raises(LearnedSparseError, match="query 'q': its impacts add up to 2,147,483,648, and PISA takes memo"):
+        pisa.search_batch({"q": {"t1": 2**31 - 1, "t2": 1}})
     with pytest.raises(LearnedSparseError, match="without any impact"):
         PisaSearcher(["d1"], SparseBatch.from_dicts([{}], dtype="int32"))
 

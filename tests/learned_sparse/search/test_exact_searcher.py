@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, Quantizer, SparseBatch
 from learned_sparse.jsonvector import read_vectors
-from learned_sparse.search.exact import main
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
 from tests.learned_sparse.encoded_folder import write_folder
 
@@ -212,14 +211,3 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl:3: 'a' has the impact 0.5") as error:
         ExactSearcher.load(part)
     assert str(error.value) == str(strict.value)
-
-
-@pytest.mark.parametrize("threads", [[], ["--threads", "2"]])
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], threads: list[str]) -> None:
-    folder = write_folder(tmp_path / "vectors", {"d1": {"a": 1}, "d2": {"a": 2, "b": 5}})
-    (tmp_path / "queries.tsv").write_text("q1\ta a b\nq2\t[no-terms]\n")
-    run = tmp_path / "run.txt"
-    arguments = ["--vectors", str(folder), "--queries", str(tmp_path / "queries.tsv"), "--output", str(run)]
-    assert main([*arguments, "--hits", "1", *threads]) == 0
-    assert run.read_text() == "q1 Q0 d2 1 9.000000 learned_sparse\n"
-    assert "2 queries, 2 documents" in capsys.readouterr().out

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, SparseBatch, sha256
+from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, SparseBatch
 from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import Manifest
-from learned_sparse.search import QueryEncoder, encoder_named, query_encoder
+from learned_sparse.search import QueryEncoder, encoder_named, find_checkpoint, query_encoder
 from tests.learned_sparse.encoded_folder import WordCounts, description, write_folder
 
 SETTINGS = {"alpha": 0.3, "query_k": None, "pooling": "max"}
@@ -67,6 +66,15 @@ def test_texts_to_impacts() -> None:
     assert encoder.encode_batch([]) == []
 
 
+def test_a_weight_that_is_not_a_number_names_the_query() -> None:
+    class NotANumber(_Minimal):
+        def encode(self, texts: Sequence[str]) -> SparseBatch:
+            return SparseBatch.from_dicts([{"hives": float("nan")} for _ in texts])
+
+    with pytest.raises(LearnedSparseError, match="query 'how do I read': term 'hives' has the weight nan"):
+        QueryEncoder(NotANumber()).encode("how do I read")
+
+
 def test_the_default_quantiser() -> None:
     assert QueryEncoder(_Minimal()).encode("any") == {"hives": 123}
     counts = WordCounts(scoring="bm25")
@@ -93,45 +101,22 @@ def test_the_encoder_of_an_index(index: Path, loaded: list[dict[str, Any]]) -> N
 def test_the_checkpoint_of_a_moved_index(
     tmp_path: Path, tmp_home: Path, loaded: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tree with checkpoints and indexes is moved; of two folders of one name, the one with the recorded weights."""
-    tree = tmp_path / "server"
-    index = tree / "indexes" / "pydoc" / "m"
-
-    def checkpoint(folder: Path, weights: str) -> str:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "model.safetensors").write_text(weights)
-        return sha256(folder / "model.safetensors")
-
-    trained = {"encoder": {"model.safetensors": checkpoint(tree / "checkpoints" / "m", "trained")}}
-    recorded = description(weights_sha256=trained)
-    encoded = write_folder(tmp_path / "in", {"d1": {"a": 1}}, query_encoder=recorded, encoder=recorded,
-                           checkpoint="server/checkpoints/m", options={"revision": "abc"})  # fmt: skip
-    manifest = Manifest.load(encoded)
-    index.mkdir(parents=True)
+    """The recorded path, else the folder of that name in the home folder."""
     monkeypatch.chdir(tmp_path)
-    assert query_encoder.find_checkpoint(manifest, index) == "server/checkpoints/m"
-    moved = tree.rename(tmp_path / "laptop") / "indexes" / "pydoc" / "m"
-    assert query_encoder.find_checkpoint(manifest, moved) == str(tmp_path / "laptop" / "checkpoints" / "m")
-    other = checkpoint(tmp_path / "server" / "checkpoints" / "m", "trained again")
-    assert query_encoder.find_checkpoint(manifest, moved) == str(tmp_path / "laptop" / "checkpoints" / "m")
-    IndexNote("impact", (manifest,), {}).save(moved)
-    monkeypatch.setattr(
-        query_encoder,
-        "load_encoder",
-        lambda *_, **__: WordCounts(weights_sha256={"encoder": {"model.safetensors": other}}),
+    manifest = Manifest.load(
+        write_folder(tmp_path / "in", {"d1": {"a": 1}}, checkpoint="server/checkpoints/m", model="model")
     )
-    shutil.rmtree(tmp_path / "laptop" / "checkpoints")
-    with pytest.raises(LearnedSparseError, match=rf"'?{trained['encoder']['model.safetensors'][:12]}.*{other[:12]}"):
-        QueryEncoder.from_index(moved)
-    shutil.rmtree(tmp_path / "server")
-    at_home = tmp_home / "checkpoints" / "m"
-    checkpoint(at_home, "trained again")
-    with pytest.raises(LearnedSparseError, match=rf"server/checkpoints/m is not here, and {at_home} has other weights"):
-        query_encoder.find_checkpoint(manifest, moved)
-    checkpoint(at_home, "trained")
-    assert query_encoder.find_checkpoint(manifest, moved) == str(at_home)
-    unknown = dataclasses.replace(manifest, query_encoder=None)
-    assert query_encoder.find_checkpoint(unknown, moved) == "server/checkpoints/m"  # nothing to compare with
+    home = tmp_home / "checkpoints"
+    with pytest.raises(LearnedSparseError, match=r"index: its checkpoint server/checkpoints/m does not exist.*--check"):
+        find_checkpoint(manifest, Path("index"))
+    (home / "model").mkdir(parents=True)
+    assert find_checkpoint(manifest, Path("index")) == str(home / "model")
+    (home / "m").mkdir()
+    assert find_checkpoint(manifest, Path("index")) == str(home / "m")
+    Path("server/checkpoints/m").mkdir(parents=True)
+    assert find_checkpoint(manifest, Path("index")) == "server/checkpoints/m"
+    unknown = dataclasses.replace(manifest, query_encoder=None, checkpoint="a/b/c")
+    assert find_checkpoint(unknown, Path("index")) == "a/b/c"  # nothing to compare another folder with
 
 
 def test_the_revision_of_a_hub_checkpoint_is_that_of_the_documents(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+import json
 import random
 import shutil
 from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ def test_lucene_and_exact_backends_give_the_run_of_stock(index: Path, vectors: P
     stock = topics.parent / "stock.txt"
     words = ["--impact", "--min-idf", "-1", "--index", str(index), "--topics", str(topics), "--output", str(stock)]
     assert pyserini.run("search.lucene", [*words, "--hits", "30"]) == 0
-    ours = run(index, topics, "--rank-segments", "--hits", "30", "--threads", "2", "--batch-size", "3", "--impact")
+    ours = run(index, topics, "--rank-segments", "--hits", "30", "--threads", "2", "--batch-size", "3")
     assert sorted(lines(ours)) == sorted(lines(stock))
     for name, hits in read_run(stock).items():
         assert read_run(ours)[name] == hits == written(dot_products(QUERIES[name], VECTORS)[:30])
@@ -133,28 +133,6 @@ def test_other_backends_give_the_scores_of_the_exact_one(
             assert len(lines(other)) > 0.8 * len(names)
 
 
-def test_an_index_older_than_its_vectors_is_refused(
-    tmp_home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    vectors, index = tmp_home / "vectors" / "pydoc" / "m", tmp_home / "indexes" / "pydoc" / "m"
-    write_folder(vectors, {"d1": {"hives": 1}})
-    index.mkdir(parents=True)
-    note = IndexNote("impact", (dataclasses.replace(Manifest.load(vectors), versions={"torch": "1"}),), {})
-    options = argparse.Namespace(model="m", collection=None)
-    search._check_current(index, note, "pydoc", options)  # the same vectors
-    search._check_current(index, note, "other", options)  # no vectors here: a copied index
-    write_folder(vectors, {"d1": {"hives": 2}}, complete=False)
-    search._check_current(index, note, "pydoc", options)
-    assert "m: made of earlier vectors than those in" in caplog.text
-    write_folder(vectors, {"d1": {"hives": 2}})
-    note.save(index)
-    with pytest.raises(
-        LearnedSparseError,
-        match=r"made of other vectors than .*m holds now; .*index --model m --overwrite, or .*--index",
-    ):
-        search.main(["--model", "m", "--topics", str(tmp_path / "topics"), "--output", str(tmp_path / "run")])
-
-
 @pytest.mark.parametrize("hits", [1, 3, 20, 1_000])
 def test_documents_by_their_best_segment(vectors: Path, topics: Path, hits: int) -> None:
     """A document of 40 segments could take many hits."""
@@ -173,31 +151,20 @@ def test_hits_with_the_id_of_the_query_are_dropped(vectors: Path, topics: Path) 
     assert list(results) == [("a", [("b", 2.0)]), ("c", [("b", 1.0)])]
 
 
-def test_max_passage_ranks_the_documents_of_the_segments(vectors: Path, topics: Path) -> None:
-    results = read_run(run(vectors, topics, "--hits", "40", "--max-passage", "--max-passage-hits", "2"))
-    for name, hits in results.items():
+def test_max_passage_is_for_segments_that_no_manifest_records(vectors: Path, topics: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    for file in (vectors / "vectors").iterdir():
+        shutil.copy(file, tmp_path / "plain")
+    query_vectors = tmp_path / "queries.jsonl"
+    query_vectors.write_text("".join(json.dumps({"id": n, "vector": q}) + "\n" for n, q in QUERIES.items()))
+    output = tmp_path / "run"
+    options = ["--vectors", str(tmp_path / "plain"), "--query-vectors", str(query_vectors), "--output", str(output)]
+    search.main(["--backend", "exact", *options, "--hits", "40", "--max-passage"])
+    for name, hits in read_run(output).items():
         segments = {segment.split("#")[0] for segment, _ in dot_products(QUERIES[name], VECTORS)[:40]}
-        assert hits == written([hit for hit in documents_of(QUERIES[name]) if hit[0] in segments][:2])
-    unsplit = read_run(run(vectors, topics, "--hits", "3", "--max-passage", "--max-passage-delimiter", "%"))
-    assert unsplit["10"] == written(dot_products(QUERIES["10"], VECTORS)[:3])
-
-
-@pytest.mark.jvm
-def test_an_index_that_is_replaced_while_queries_are_encoded(
-    index: Path, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = Path(shutil.copytree(index, tmp_path / "index"))
-    encode = search._encode
-
-    def encode_and_replace(*arguments: Any) -> Any:
-        note = IndexNote.load(copy)
-        dataclasses.replace(note, facts={**note.facts, "documents": 99}).save(copy)
-        return encode(*arguments)
-
-    monkeypatch.setattr(search, "_encode", encode_and_replace)
-    with pytest.raises(LearnedSparseError, match="index: was replaced while the queries were encoded"):
-        run(copy, topics)
-    assert not (tmp_path / "run.txt").exists()
+        assert hits == written([hit for hit in documents_of(QUERIES[name]) if hit[0] in segments])
+    search.main(["--backend", "exact", *options, "--hits", "3", "--max-passage", "%"])
+    assert read_run(output)["10"] == written(dot_products(QUERIES["10"], VECTORS)[:3])
 
 
 def test_only_queries_short_of_documents_are_searched_again() -> None:
@@ -239,7 +206,7 @@ def test_unusual_queries_and_an_index_from_another_tool(
     queries = {"007": {"日本": 2, "all": 1}, "7": {"all": 1}, "wide": {**WIDE, "all": 3}, "q4": {"nothing": 1}}
     write_topics(topics, queries)
     expected = {name: hits for name, query in queries.items() if (hits := dot_products(query, documents))}
-    assert read_run(run(tmp_path / "index", topics, "--encode-batch", "2")) == expected
+    assert read_run(run(tmp_path / "index", topics, "--batch-size", "2")) == expected
     assert "4 queries, 1 without a hit\n  without a hit: q4\n" in capsys.readouterr().out
     (tmp_path / "index" / INDEX_MANIFEST).unlink()
     with pytest.raises(LearnedSparseError, match=r"an index of another tool, without learned_sparse\.json"):
@@ -293,26 +260,29 @@ TOPICS = ["--topics", "y", "--output", "z"]
     ("arguments", "message"),
     [
         ([], "no index is named"),
-        (["--index", "x", "--topics", "y"], "--topics needs --output RUN"),
-        (["--index", "x", *TOPICS, "--split", "test"], "not both"),
-        (["--index", "x", *TOPICS, "--encoder", "e"], "--encoder: the index records its encoder"),
-        (["--index", "x", *TOPICS, "--encoder=e"], "--encoder=e: the index records its encoder"),
-        (["--index", "x", *TOPICS, "--onnx-encoder=e"], "the index records its encoder"),
-        (["--index", "x", *TOPICS, "--enc", "e"], "--enc: the index records its encoder"),
-        (["--index", "x", *TOPICS, "--o=e"], "--o=e: the index records its encoder"),
-        (["--enc=e", "--index", "x", *TOPICS], "--enc=e: the index records its encoder"),
-        (["--index", "x", *TOPICS, "--rocchio", "--rm3=1"], "then run .*pyserini search.lucene .* --rocchio --rm3=1"),
+        (["--index", "x", "--topics", "y"], "need --output RUN"),
+        (["--index", "x", *TOPICS, "--collection", "pydoc"], "not both"),
+        (["--index", "x", *TOPICS, "--encoder=e"], "--encoder: the index records its encoder"),
+        (["--index", "x", *TOPICS, "--encode-batch", "2"], "--encode-batch: use --batch-size"),
+        (["--index", "x", *TOPICS, "--engine", "ray"], "--engine: searching uses the threads of one process"),
+        (["--index", "x", *TOPICS, "--max-passage-hits", "2"], "--max-passage-hits: --hits counts documents"),
+        (["--index", "x", *TOPICS, "--k1", "-1"], "--k1 takes 0 or more, --b a number from 0 to 1"),
+        (["--index", "x", *TOPICS, "--b", "1.5"], "--k1 takes 0 or more, --b a number from 0 to 1"),
+        (["--index", "x", *TOPICS, "--rm3"], "--rm3: use python -m learned_sparse.pyserini search.lucene"),
         (["--index", "gone", *TOPICS], "make the index with learned_sparse.index"),
         (["--backend", "exact", "--index", "x"], "reads vectors, no index"),
         (["--backend", "exact", "--bm25"], "reads vectors, no index"),
-        (["--backend", "exact"], "reads vectors, no index"),
-        (["--backend", "pisa", "--index", "x"], "--backend pisa reads vectors, no index"),
+        (["--backend", "pisa"], "--backend pisa reads vectors, no index"),
         (["--index", "x", *TOPICS, "--query-cut", "3"], "are settings of --backend seismic"),
         (["--backend", "seismic", "--vectors", "x", *TOPICS, "--heap-factor", "2"], "at most 1"),
-        (["--index", "x", "--vectors", "y"], "--vectors are for --backend exact"),
+        (["--model", "x", "--vectors", "y"], "--vectors are for --backend exact"),
         (["--backend", "exact", "--model", "gone"], "no vectors yet; run .*or name their folder with --vectors"),
+        (["--index", "x", "--query-vectors", "q"], "need --output RUN"),
+        (["--index", "x", "--query-vectors", "q", "--output", "r", "--device", "cpu"], "--device: --query-vectors are"),
+        (["--index", "x", "--query-vectors", "q", "--output", "r", "--alpha", "0"], "--alpha: --query-vectors are"),
+        (["--index", "x", "--topics", "q", "--output", "r", "--quantization-factor", "2"], "is for --query-vectors"),
     ],
-)  # fmt: skip
+)
 def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         search.main(arguments)
@@ -325,12 +295,40 @@ def test_impacts_have_no_k1(index: Path, topics: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--hits", "0"], ["--threads", "-1"], ["--output-format", "kilt"], ["--k1", "-1"], ["--b", "1.5"]]
+    ("words", "message"),
+    [
+        (["--hits", "0"], "argument --hits: "),
+        (["--topics", "t", "--split", "test"], "--split: not allowed with argument --topics"),
+        (["--model", "m", "--bm25"], "--bm25: not allowed with argument --model"),
+        (["--msmarco"], "--msmarco: unknown option; see"),
+    ],
 )
-def test_values_out_of_range(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_out_of_range(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         search.main(["--index", "x", *words])
-    assert f"argument {words[0]}: " in capsys.readouterr().err
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.jvm
+def test_scores_above_24_bits_and_large_impacts_of_queries(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lucene's sums are 32-bit floats; a query is never written as repeated terms, which would exhaust memory."""
+    vectors = write_folder(tmp_path / "in", {"d1": {"a": 2, "b": 1}, "d2": {"a": 2}, "d3": {"c": 1}})
+    build_index(encoded_files([vectors]), tmp_path / "index")
+    queries, output = tmp_path / "queries.jsonl", tmp_path / "run"
+    options = ["--query-vectors", str(queries), "--output", str(output)]
+    queries.write_text('{"id": "q", "vector": {"c": 16777216}}\n')
+    search.main(["--index", str(tmp_path / "index"), *options])
+    assert caplog.text == ""
+    queries.write_text('{"id": "q", "vector": {"a": 2147483647, "b": 1}}\n')
+    search.main(["--index", str(tmp_path / "index"), *options])
+    assert "query q: scores above 16,777,216 are rounded to 32-bit floats" in caplog.text
+    assert read_run(output) == {"q": [("d1", 2.0**32), ("d2", 2.0**32)]}
+    caplog.clear()
+    search.main(["--backend", "exact", "--vectors", str(vectors), *options])
+    assert read_run(output) == {"q": [("d1", 2.0**32 - 1), ("d2", 2.0**32 - 2)]}
+    assert caplog.text == ""
 
 
 def test_plain_text_has_no_settings(tmp_path: Path, topics: Path) -> None:

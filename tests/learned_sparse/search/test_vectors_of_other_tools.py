@@ -18,7 +18,7 @@ from learned_sparse.jsonvector import read_query_vectors, read_vectors
 from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.search import __main__ as search
-from learned_sparse.search import exact, query_encoder
+from learned_sparse.search import query_encoder
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products
 
 WEIGHTS: dict[str, dict[str, float]] = {
@@ -122,31 +122,9 @@ def test_what_quantisation_refuses(tmp_path: Path) -> None:
 def test_query_vectors_that_are_refused(tmp_path: Path, line: dict[str, Any], message: str) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text(json.dumps(line))
+    write_lines(tmp_path / "in" / "a.jsonl", {"d1": {"hives": 3}})
+    options = ["--vectors", str(tmp_path / "in"), "--query-vectors", str(path), "--output", str(tmp_path / "run")]
     with pytest.raises(LearnedSparseError, match=message):
-        exact.main(["--vectors", str(tmp_path), "--queries", str(path), "--output", str(tmp_path / "run")])
+        search.main(["--backend", "exact", *options])
     with pytest.raises(LearnedSparseError, match="omit --quantization-factor"):
         read_query_vectors(tmp_path / "queries.tsv", Quantizer(100))
-
-
-@pytest.mark.parametrize(
-    ("command", "arguments", "message"),
-    [
-        (index, ["--model", "m", "--quantize", "v"], "--quantize needs --input"),
-        (index, ["--input", "x", "--index", "i", "--bits", "8"], "need --quantize DIR"),
-        (search, ["--index", "x", "--query-vectors", "q"], "--query-vectors needs --output"),
-        (
-            search,
-            ["--index", "x", "--query-vectors", "q", "--output", "r", "--topics", "t"],
-            "--topics: --query-vectors are encoded",
-        ),
-        (
-            search,
-            ["--model", "m", "--query-vectors", "q", "--output", "r", "--split", "dev"],
-            "--split: --query-vectors",
-        ),
-        (search, ["--index", "x", "--topics", "q", "--output", "r", "--quantization-factor", "2"], "is for --query-"),
-    ],
-)
-def test_options_that_exclude_each_other(command: Any, arguments: list[str], message: str, tmp_home: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        command.main(arguments)

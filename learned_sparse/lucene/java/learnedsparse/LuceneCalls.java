@@ -1,7 +1,7 @@
 package learnedsparse;
 
 import java.io.IOException;
-import java.lang.ref.SoftReference;
+import java.nio.file.Paths;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -32,6 +32,8 @@ import org.apache.lucene.search.Sort;
 import org.apache.lucene.search.SortField;
 import org.apache.lucene.search.TermQuery;
 import org.apache.lucene.search.TopDocs;
+import org.apache.lucene.store.Directory;
+import org.apache.lucene.store.FSDirectory;
 import org.apache.lucene.util.BytesRef;
 
 /**
@@ -53,8 +55,6 @@ public final class LuceneCalls {
       new Sort(SortField.FIELD_SCORE, new SortField(ID, SortField.Type.STRING_VAL));
 
   private static final String OUT_OF_MEMORY = "OutOfMemoryError";
-  private static final int RESERVE_BYTES = 1 << 22;
-  private static SoftReference<byte[]> reserve = new SoftReference<>(null);
 
   private LuceneCalls() {}
 
@@ -193,16 +193,10 @@ public final class LuceneCalls {
    * Index documents in their order; null, or why not.
    *
    * <p>An OutOfMemoryError must not reach pyjnius, which asks it for its stack and ends the process if there is no memory
-   * for the stack either. Memory that pyjnius itself takes, for the strings of a batch, cannot be guarded like this. For
-   * it the writer keeps a reserve, which Java frees before it raises an OutOfMemoryError.
+   * for the stack either.
    */
   public static String add(IndexWriter writer, FieldType contentsType, String[] ids, String[] contents) {
     try {
-      synchronized (LuceneCalls.class) {
-        if (reserve.get() == null) {
-          reserve = new SoftReference<>(new byte[RESERVE_BYTES]);
-        }
-      }
       for (int i = 0; i < ids.length; i++) {
         writer.addDocument(
             List.of(
@@ -210,6 +204,20 @@ public final class LuceneCalls {
                 new BinaryDocValuesField(ID, new BytesRef(ids[i])), // Anserini's searchers order ties by it
                 new Field(CONTENTS, contents[i], contentsType)));
       }
+      return null;
+    } catch (Exception | OutOfMemoryError error) {
+      return problem(writer, error);
+    }
+  }
+
+  /** Copy whole indexes of the same fields, in their order. Null, or why not. */
+  public static String addIndexes(IndexWriter writer, String[] folders) {
+    try {
+      Directory[] directories = new Directory[folders.length];
+      for (int i = 0; i < folders.length; i++) {
+        directories[i] = FSDirectory.open(Paths.get(folders[i]));
+      }
+      writer.addIndexes(directories);
       return null;
     } catch (Exception | OutOfMemoryError error) {
       return problem(writer, error);
