@@ -28,17 +28,9 @@ def statistics(index: Path) -> dict[str, Any]:
             "ids": dict(_terms(leaf.terms("id"), names)),
             "norms": _norms(leaf, names),
             "vectors": _vectors(reader, names),
-            "blocks": _segment(leaf).getHasBlocks(),
-            "codec": _segment(leaf).getCodec().getName(),
         }
     finally:
         reader.close()
-
-
-def _segment(leaf: Any) -> Any:
-    from jnius import cast
-
-    return cast("org.apache.lucene.index.SegmentReader", leaf).getSegmentInfo().info
 
 
 def _fields(leaf: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:

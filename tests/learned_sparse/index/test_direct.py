@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import subprocess
 import sys
 from pathlib import Path
 
-import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -69,22 +67,6 @@ def test_the_largest_impacts(tmp_path: Path) -> None:
     contents = lucene.read_contents(tmp_path / "index")
     assert contents == lucene.IndexContents(4, 4, 5, 2 * LARGEST + 5)
     assert lucene.postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
-
-
-@pytest.mark.jvm
-@pytest.mark.parametrize("threads", [1, 3])
-def test_many_plain_and_gzip_files(tmp_path: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "BATCH_DOCUMENTS", 3)
-    vectors = {f"d{number}": {"all": 1, f"t{number}": 2 + number} for number in range(50)}
-    files = []
-    for part in range(7):
-        lines = [orjson.dumps({"id": name, "vector": vectors[name]}) for name in list(vectors)[part::7]]
-        path = tmp_path / (f"{part}.jsonl" if part % 2 else f"{part}.jsonl.gz")
-        path.write_bytes(b"\n".join(lines) if part % 2 else gzip.compress(b"\n".join(lines)))
-        files.append(path)
-    counts = index_directly(files, tmp_path / "index", threads=threads)
-    assert counts == DirectCounts(50, 100, 50 + sum(range(2, 52)))
-    assert lucene.postings_of(tmp_path / "index", vectors) == vectors
 
 
 @pytest.mark.jvm

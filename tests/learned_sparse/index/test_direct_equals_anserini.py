@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
-from learned_sparse.index import build_index, encoded_files
+from learned_sparse.core import Document
+from learned_sparse.index import build_bm25_index, build_index, encoded_files
 from learned_sparse.lucene.reader import open_reader
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.index.lucene_statistics import statistics
@@ -16,17 +18,7 @@ from tests.learned_sparse.lucene.stock_searcher import index_collection
 UNUSUAL = {
     "longest": {"x" * 254: 20_000, "y" * 253: 1, "𝔘" * 127: 3},
     "marks": {
-        "|": 3,
-        "##ing": 200,
-        ":": 4,
-        ",": 5,
-        '"': 6,
-        "\\": 7,
-        ":,": 8,
-        ',":': 9,
-        "{": 10,
-        "\ue000": 11,
-        "\uffff": 12,
+        mark: 3 + n for n, mark in enumerate(["|", "##ing", ":", ",", '"', "\\", ":,", ',":', "{", "\ue000", "\uffff"])
     },
     "scripts": {"日本": 1, "é": 2, "e\u0301": 3, "𝔘𝔫𝔦": 4, "\ufeff": 6, "👩‍🔬": 7},
     "large": {"all": 400_000, "large": 1},
@@ -81,6 +73,24 @@ def test_terms_scored_by_bm25_keep_their_lengths(tmp_path: Path) -> None:
     direct, stock = (statistics(index) for index in pair)
     assert direct == stock
     assert len(set(direct["norms"].values())) > 10
+
+
+@pytest.mark.jvm
+def test_text_is_analysed_as_by_anserini(tmp_path: Path) -> None:
+    texts = {f"d{n}": " ".join(vector) for n, vector in enumerate(random_vectors(4, 250).values())}
+    texts |= {
+        "odd": "The naïve\0 wings' <b>snow</b>\u2028日本語 \U0001f600",
+        "long": "x" * 300 + " flow",
+        "empty": " \n",
+    }
+    assert build_bm25_index([Document(*pair) for pair in texts.items()], tmp_path / "direct", threads=2) == 252
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"id": name, "contents": text}) for name, text in texts.items()]
+    (tmp_path / "in" / "texts.jsonl").write_text("\n".join(lines))
+    index_collection(tmp_path / "in", tmp_path / "anserini", kind="JsonCollection")
+    direct, stock = (statistics(tmp_path / name) for name in ("direct", "anserini"))
+    assert direct == stock
+    assert {"flow", "wing", "naïv"} < direct["terms"].keys()
 
 
 @pytest.mark.jvm

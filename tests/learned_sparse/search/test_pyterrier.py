@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +39,3 @@ def test_impacts_and_scores(tmp_path: Path) -> None:
         rows = run[run["qid"] == name]
         hits = dict(zip(rows["docno"], rows["score"], strict=True))
         assert {document: score for document, score in hits.items() if score} == dict(exact.search(query))
-
-
-def test_without_pyterrier(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = builtins.__import__
-
-    def absent(name: str, *arguments: Any) -> Any:
-        if name == "pyterrier":
-            raise ImportError(name)
-        return load(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(LearnedSparseError, match=r"pip install 'learned-sparse\[pyterrier\]'"):
-        query_transformer(WordCounts())

@@ -119,15 +119,6 @@ def test_the_checkpoint_of_a_moved_index(
     assert find_checkpoint(unknown, Path("index")) == "a/b/c"  # nothing to compare another folder with
 
 
-def test_the_revision_of_a_hub_checkpoint_is_that_of_the_documents(
-    tmp_path: Path, loaded: list[dict[str, Any]]
-) -> None:
-    encoded = write_folder(tmp_path / "in", {"d1": {"a": 1}}, checkpoint="some/hub-id", options={"revision": "abc"})
-    IndexNote("impact", (Manifest.load(encoded),), {}).save(encoded)
-    QueryEncoder.from_index(encoded)
-    assert (loaded[0]["checkpoint"], loaded[0]["revision"]) == ("some/hub-id", "abc")
-
-
 def test_settings_that_only_queries_depend_on(index: Path, loaded: list[dict[str, Any]]) -> None:
     changed = QueryEncoder.from_index(index, settings={"query_k": 100})
     assert changed.encoder.description["settings"] == {**SETTINGS, "query_k": 100}

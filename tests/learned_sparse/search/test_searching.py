@@ -16,8 +16,8 @@ from learned_sparse import pyserini
 from learned_sparse.collections import read_run
 from learned_sparse.collections.trec import separate_ties
 from learned_sparse.core import Document, LearnedSparseError
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, build_bm25_index, build_index, encoded_files
-from learned_sparse.jsonvector import Counts, Manifest
+from learned_sparse.index import INDEX_MANIFEST, build_bm25_index, build_index, encoded_files
+from learned_sparse.jsonvector import Counts
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder
 from learned_sparse.search.searching import MaxP, search_all
@@ -183,19 +183,6 @@ def test_only_queries_short_of_documents_are_searched_again() -> None:
     assert {name: len(hits) for name, hits in results.items()} == {"short": 2, "full": 2, "few": 1}
 
 
-def test_maxp_of_a_note(tmp_path: Path) -> None:
-    counts = [Counts(written=9, largest_segments=largest) for largest in (3, 5)]
-    options = {**SEGMENTED, "segment_delimiter": "%"}
-    manifests = [
-        Manifest.load(write_folder(tmp_path / str(c.largest_segments), {}, options=options, counts=c)) for c in counts
-    ]
-    assert MaxP.from_note(IndexNote("impact", tuple(manifests), {})) == MaxP("%", max_segments=5, total=18)
-    manifest = Manifest.load(write_folder(tmp_path / "whole", {"d": {"a": 1}}))
-    for index_note in (IndexNote("impact", (manifest,), {}), IndexNote("bm25-text", (), {})):
-        assert MaxP.from_note(index_note) is None
-    assert [MaxP("#", max_segments=4, total=50).full_depth(k) for k in (1, 2, 10, 100)] == [1, 5, 37, 50]
-
-
 @pytest.mark.jvm
 def test_unusual_queries_and_an_index_from_another_tool(
     tmp_path: Path, topics: Path, capsys: pytest.CaptureFixture[str]
@@ -241,18 +228,6 @@ def test_plain_text_and_terms_by_bm25(tmp_path: Path, topics: Path, words: dict[
     assert names == {"text": {"q1", "q2", "q3"}, "terms": {"q1", "q2"}}
 
 
-@pytest.mark.jvm
-def test_searching_does_not_import_pyserini(index: Path, topics: Path, python: Any) -> None:
-    script = (
-        "import sys; from pathlib import Path; from learned_sparse.search import open_searcher\n"
-        "with open_searcher(Path(sys.argv[1]), 'impact') as search: print(search({'q': {'t1': 1}}, 2, 1))\n"
-        "print(*sys.modules)"
-    )
-    done = python("-c", script, index)
-    assert done.stdout.startswith("{'q': [('d"), done.stderr
-    assert not {"pyserini", "torch", "transformers"} & set(done.stdout.split())
-
-
 TOPICS = ["--topics", "y", "--output", "z"]
 
 
@@ -286,12 +261,6 @@ TOPICS = ["--topics", "y", "--output", "z"]
 def test_wrong_usage(arguments: list[str], message: str, tmp_home: Path) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         search.main(arguments)
-
-
-@pytest.mark.jvm
-def test_impacts_have_no_k1(index: Path, topics: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="scored by dot products; k1 and b are parameters of BM25"):
-        run(index, topics, "--k1", "0.82")
 
 
 @pytest.mark.parametrize(
@@ -329,9 +298,3 @@ def test_scores_above_24_bits_and_large_impacts_of_queries(
     search.main(["--backend", "exact", "--vectors", str(vectors), *options])
     assert read_run(output) == {"q": [("d1", 2.0**32 - 1), ("d2", 2.0**32 - 2)]}
     assert caplog.text == ""
-
-
-def test_plain_text_has_no_settings(tmp_path: Path, topics: Path) -> None:
-    IndexNote("bm25-text", (), {}).save(tmp_path)
-    with pytest.raises(LearnedSparseError, match="plain text"):
-        search.main(["--index", str(tmp_path), "--topics", str(topics), "--output", "x", "--set", "k=1"])
