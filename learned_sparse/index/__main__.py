@@ -6,15 +6,8 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from learned_sparse.collections import (
-    Collection,
-    OnBadLine,
-    add_bad_line_option,
-    load_collection,
-    read_documents,
-    with_progress,
-)
 from learned_sparse.core import (
     CommandParser,
     LearnedSparseError,
@@ -31,6 +24,9 @@ from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, open_vectors, plain_files
 from learned_sparse.jsonvector import UNVERIFIED, quantize_vectors, same_vectors
 from learned_sparse.ray import Engine, add_engine_options
+
+if TYPE_CHECKING:
+    from learned_sparse.collections import Collection, OnBadLine
 
 EXAMPLES = """\
 examples:
@@ -78,7 +74,7 @@ def parser() -> CommandParser:
     )
     add("--bits", type=positive, help="with --quantize: the largest weight becomes the largest impact (default 8)")
     add("--quantization-factor", type=float, metavar="X", help="with --quantize: impact of weight 1")
-    add_bad_line_option(add, default=None)
+    add("--on-bad-line", choices=["error", "skip"], help="with --bm25: malformed lines (default error)")
     add("--threads", type=positive, help="default: one for each processor, for vectors at most 4")
     add("--heap", metavar="SIZE", help="Java's memory, such as 4g (default $LEARNED_SPARSE_JAVA_HEAP)")
     add("--overwrite", action="store_true", help="replace an existing index")
@@ -109,6 +105,8 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("no output folder: give --index DIR (or --model NAME for one in the home folder)")
     collection = None  # read only if it is needed
     if options.collection or not (options.input and options.index):
+        from learned_sparse.collections import load_collection
+
         collection = load_collection(options.collection or "pydoc", data=options.data)
     name = collection.name if collection else ""
     index: Path = options.index or index_folder(name, model)
@@ -166,6 +164,8 @@ def _bm25(options: argparse.Namespace, collection: Collection | None, index: Pat
         raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
     on_bad_line: OnBadLine = options.on_bad_line or "error"
     if options.input or collection is None:
+        from learned_sparse.collections import read_documents, with_progress
+
         documents = with_progress(read_documents(options.input[0], on_bad_line=on_bad_line))
     else:
         documents = collection.documents_shown(on_bad_line)

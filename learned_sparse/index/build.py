@@ -6,16 +6,17 @@ import logging
 import shutil
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from learned_sparse.core import Document, LearnedSparseError, counted, processors, progress_bar, unfit_id_reason
 from learned_sparse.index.direct import BATCH_DOCUMENTS, DirectCounts, in_threads, index_directly
 from learned_sparse.index.note import IndexNote, new_index
-from learned_sparse.index.shards import index_shards
 from learned_sparse.index.vectors import VectorFiles, differing_totals, open_vectors
 from learned_sparse.jsonvector import STATISTICS
 from learned_sparse.lucene import LuceneWriter, anserini_jar, read_contents
-from learned_sparse.ray import Engine
+
+if TYPE_CHECKING:
+    from learned_sparse.ray import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ def build_index(
             with progress_bar(None, index.name, "documents", sum(vectors.documents)) as bar:
                 read = index_directly(vectors.files, folder, impact=impact, progress=bar.update, **how)
         else:
+            from learned_sparse.index.shards import index_shards
+
             read = index_shards(engine, vectors, folder, **how)
         contents = read_contents(folder)
         if wrong := differing_totals(vectors, contents, read.total_impacts):

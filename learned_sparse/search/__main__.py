@@ -191,7 +191,7 @@ def _check(options: argparse.Namespace) -> None:
         raise LearnedSparseError("--vectors are for --backend exact, pisa or seismic; Lucene reads an index")
     if options.backend != "lucene" and (options.index or options.bm25 or not (options.vectors or options.model)):
         raise LearnedSparseError(
-            f"--backend {options.backend} reads vectors, no index: give --vectors DIR or --model NAME"
+            f"--backend {options.backend} reads vectors, not an index: give --vectors DIR or --model NAME"
         )
     if not (options.index or options.model or options.bm25 or options.vectors):
         raise LearnedSparseError("no index is named: give --index DIR, --model NAME or --bm25")

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from learned_sparse.core import LearnedSparseError, SparseBatch, positive, processors
-from learned_sparse.export import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM, write_pisa
 from learned_sparse.jsonvector import load_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 
@@ -28,7 +27,8 @@ ENCODING, ALGORITHM = "block_simdbp", "maxscore"
 Representations and the Revenge of Score-at-a-Time Query Evaluation", 2021)."""
 PISA_QUERY = 2**22
 """Largest sum of the impacts of a query for PISA; with larger sums, scores are not exact in 32-bit floats either."""
-SEISMIC_TEXT = "U100"
+MAX_TERM = 100
+SEISMIC_TEXT = f"U{MAX_TERM}"
 """``seismic.get_seismic_string()``: the only type of terms and ids that it accepts."""
 QUERY_CUT, HEAP_FACTOR = 20, 0.7
 """Terms of a query that Seismic searches, and its threshold for skipping blocks: higher cuts and lower factors are
@@ -56,6 +56,8 @@ class PisaSearcher:
 
     def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
+        from learned_sparse.export import write_pisa
+
         # The module below PisaRetrieve, which builds a data frame for each call: about 10 ms, ten times the search.
         self._pisa = _installed("pyterrier_pisa._pisathon", "PISA", "pyterrier-pisa", "pisa")
         if not len(impacts.values):
@@ -114,16 +116,16 @@ class SeismicSearcher:
         self, ids: Sequence[str], impacts: SparseBatch, *, query_cut: int = QUERY_CUT, heap_factor: float = HEAP_FACTOR
     ) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
+        from learned_sparse.export import SEISMIC_DIMENSIONS, SEISMIC_LARGEST
+
         seismic = _installed("seismic", "Seismic", "pyseismic-lsr", "seismic")
         if impacts.values.max(initial=0) > SEISMIC_LARGEST:
             raise LearnedSparseError(
                 f"the largest impact is {impacts.values.max():,}; Seismic holds 16-bit floats, exact up to "
                 f"{SEISMIC_LARGEST:,}: encode with --bits 11 or fewer"
             )
-        if long := [term for term in impacts.terms if len(term) > SEISMIC_TERM]:
-            raise LearnedSparseError(
-                f"the term {long[0]!r} has more than {SEISMIC_TERM} characters; Seismic would cut it"
-            )
+        if long := [term for term in impacts.terms if len(term) > MAX_TERM]:
+            raise LearnedSparseError(f"the term {long[0]!r} has more than {MAX_TERM} characters; Seismic would cut it")
         large = len(impacts.terms) > SEISMIC_DIMENSIONS
         dataset = seismic.SeismicDatasetLV() if large else seismic.SeismicDataset()
         terms = np.array(impacts.terms, SEISMIC_TEXT)
@@ -142,7 +144,7 @@ class SeismicSearcher:
     def search_batch(self, queries: Queries, k: int = 1000, threads: int = 1) -> dict[str, Hits]:
         """At most ``k`` documents with a positive score of each query."""
         # Seismic cuts longer terms, which no document has.
-        rows_of = [{t: weight for t, weight in q.items() if len(t) <= SEISMIC_TERM} for q in queries.values()]
+        rows_of = [{t: weight for t, weight in q.items() if len(t) <= MAX_TERM} for q in queries.values()]
         texts = [np.array(list(query), SEISMIC_TEXT) for query in rows_of]
         weights = [np.fromiter(query.values(), np.float32, len(query)) for query in rows_of]
         numbers = np.array([str(number) for number in range(len(queries))], SEISMIC_TEXT)
