@@ -1,7 +1,7 @@
 """Encoded documents and queries as files of other engines.
 
-Read ``exporting`` first: the formats, what each engine holds exactly, and the comparison of counts. ``source`` reads
-and counts; ``inverted`` writes CIFF and PISA, ``servers`` OpenSearch and Elasticsearch, ``tables`` Seismic, Qdrant,
+Read ``exporting`` first: the formats, and what each engine holds exactly. ``documents`` reads and counts documents;
+``inverted`` writes CIFF and PISA, ``servers`` OpenSearch and Elasticsearch, ``tables`` Seismic, Qdrant,
 pgvector and Parquet, ``embeddings`` lsr-benchmark, which it also reads. The command is
 ``python -m learned_sparse.export``.
 """

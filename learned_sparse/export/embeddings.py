@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import zipfile
 from array import array
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from learned_sparse.core import LearnedSparseError, SparseBatch, unfit_id_reason
-from learned_sparse.export.source import Layout, Source, Written
-from learned_sparse.export.tables import VOCABULARY, known_terms, numbered
+from learned_sparse.export.documents import Documents, Vector, numbered
+from learned_sparse.export.tables import VOCABULARY
 
 LSR_BENCHMARK_USAGE = """\
 The folder is an embedding of lsr-benchmark: give it as --embedding to its retrieval systems (step 3), with the folder
@@ -28,15 +27,14 @@ a segment is a document of its own here.
 """
 
 
-def export_lsr_benchmark(source: Source, folder: Path, layout: Layout) -> Written:
+def export_lsr_benchmark(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
     """Write ``doc/doc-embeddings.npz`` and ``doc/doc-ids.txt``. Memory: 16 bytes per posting."""
-    return _write_arrays(folder / "doc", numbered(source.documents(), layout.terms))
+    return _write_arrays(folder / "doc", documents.numbered())
 
 
-def lsr_benchmark_queries(source: Source, folder: Path, layout: Layout) -> Written:
+def lsr_benchmark_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
     """Write ``query/query-embeddings.npz`` and ``query/query-ids.txt``."""
-    known, unknown = known_terms(source.queries, layout.terms)
-    return replace(_write_arrays(folder / "query", numbered(known.items(), layout.terms)), unknown_terms=unknown)
+    return _write_arrays(folder / "query", numbered(queries.items(), terms))
 
 
 def read_embeddings(folder: Path, side: Literal["doc", "query"]) -> tuple[list[str], SparseBatch]:
@@ -90,7 +88,7 @@ def _checked(
     return SparseBatch(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, terms)
 
 
-def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> Written:
+def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> dict[str, Any]:
     ids: list[str] = []
     columns, values, bounds = array("i"), array("f"), array("q", [0])
     for name, numbers, impacts in rows:
@@ -102,4 +100,4 @@ def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]
     path = folder / f"{folder.name}-embeddings.npz"
     np.savez_compressed(path, data=np.array(values), indices=np.array(columns), indptr=np.array(bounds))
     (folder / f"{folder.name}-ids.txt").write_bytes("".join(f"{name}\n" for name in ids).encode())
-    return Written(len(ids), len(values))
+    return {}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core import LearnedSparseError, SparseBatch
-from learned_sparse.export.source import Layout, Source, Written
+from learned_sparse.export.documents import Documents, Vector
 
 INT32 = 2**31 - 1
 CIFF_FILE = "documents.ciff"
@@ -37,41 +36,36 @@ With PISA's own tools, in this folder:
   evaluate_queries --encoding block_simdbp --index inv.block_simdbp --wand inv.bmw --algorithm maxscore \\
     --scorer quantized --weighted -k 1000 --documents fwd.doclex --queries queries.txt
 queries.txt: "id:NUMBER NUMBER ...", where a term is its line number in fwd.terms (from 0), repeated as often as its
-impact. Scores are exact up to 16,777,216 (32-bit floats). Documents that tie at the last rank may be others.
+impact. Scores are exact up to 16,777,216 (32-bit floats). At the last rank, PISA may
+return another document with the same score.
 """
 
 
-def export_ciff(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
-    """Write ``documents.ciff`` and ``vocabulary.txt``. Memory: as the exact searcher, 5 to 8 bytes per posting."""
-    ids, impacts = source.arrays()
-    written = write_ciff(folder / CIFF_FILE, ids, impacts)
-    (folder / "vocabulary.txt").write_bytes(_lines(written.terms or ()))
-    return written
+def export_ciff(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+    """Write ``documents.ciff``. Memory: as the exact searcher, 5 to 8 bytes per posting."""
+    write_ciff(folder / CIFF_FILE, *documents.arrays())
+    return {}
 
 
-def export_pisa(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
-    """Write an index folder of PISA; memory as for CIFF. Its record has the number of terms with capitals."""
-    written = write_pisa(folder, *source.arrays())
-    return replace(written, facts={"terms_with_capitals": sum(term != term.lower() for term in written.terms or ())})
+def export_pisa(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+    """Write an index folder of PISA; memory as for CIFF. The record has the number of terms with capitals."""
+    write_pisa(folder, *documents.arrays())
+    return {"terms_with_capitals": sum(term != term.lower() for term in documents.terms)}
 
 
-def export_queries(source: Source, folder: Path, layout: Layout) -> Written:
-    """Write ``queries.txt``: term numbers, each as often as its impact; terms of no document are left out."""
-    number_of = {term: str(number) for number, term in enumerate(layout.terms)}
-    postings = 0
+def export_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
+    """Write ``queries.txt``: term numbers, each as often as its impact."""
+    number_of = {term: str(number) for number, term in enumerate(terms)}
     with (folder / QUERIES).open("xb") as file:
-        for name, query in source.queries.items():
+        for name, query in queries.items():
             if ":" in name:
                 raise LearnedSparseError(f"query {name!r}: PISA reads the id up to the first colon; rename it")
-            known = {number_of[term]: impact for term, impact in query.items() if term in number_of}
-            postings += len(known)
-            numbers = " ".join(number for number, impact in known.items() for _ in range(impact))
+            numbers = " ".join(" ".join([number_of[term]] * impact) for term, impact in query.items())
             file.write(f"{name}:{numbers}\n".encode())
-    unknown = sum(term not in number_of for query in source.queries.values() for term in query)
-    return Written(len(source.queries), postings, unknown)
+    return {}
 
 
-def write_ciff(path: Path, ids: Sequence[str], impacts: SparseBatch) -> Written:
+def write_ciff(path: Path, ids: Sequence[str], impacts: SparseBatch) -> None:
     """Write impacts as a Common Index File Format file.
 
     The file is a Header, a PostingsList for each term (in the order of the terms) and a DocRecord for each document,
@@ -81,25 +75,20 @@ def write_ciff(path: Path, ids: Sequence[str], impacts: SparseBatch) -> Written:
     """
     lengths = _lengths(ids, impacts)
     total = int(lengths.sum())
-    terms: list[str] = []
-    postings = 0
     filled = len(np.unique(impacts.indices))
     with path.open("xb") as file:
         header = _numbers((1, 1), (2, filled), (3, len(ids)), (4, filled), (5, len(ids)), (6, total))
         average = b"\x39" + np.array([total / max(len(ids), 1)], "<f8").tobytes()  # field 7, 64-bit
         _write_message(file, header + average + _text(8, "impacts of learned_sparse"))
         for term, documents, values in postings_lists(impacts):
-            terms.append(term)
-            postings += len(documents)
             gaps = np.diff(documents, prepend=0)
             counts = _numbers((2, len(documents)), (3, int(values.sum(dtype=np.int64))))
             _write_message(file, _text(1, term) + counts + _postings(gaps, values))
         for number, (name, length) in enumerate(zip(ids, lengths.tolist(), strict=True)):
             _write_message(file, _numbers((1, number)) + _text(2, name) + _numbers((3, length)))
-    return Written(len(ids), postings, terms=terms)
 
 
-def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> Written:
+def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> None:
     """Write impacts as an uncompressed collection of PISA, with lexicons, as pyterrier-pisa lays an index out.
 
     ``inv.docs``, ``inv.freqs`` and ``inv.sizes`` are sequences of 32-bit integers, each after its length; the first
@@ -107,12 +96,10 @@ def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> Writte
     offsets (64-bit), and the texts (PISA's guide, "Inverted index" and "Lexicon").
     """
     terms: list[str] = []
-    postings = 0
     with (folder / "inv.docs").open("xb") as documents_file, (folder / "inv.freqs").open("xb") as impacts_file:
         documents_file.write(_sequence(np.array([len(ids)])))
         for term, documents, values in postings_lists(impacts):
             terms.append(term)
-            postings += len(documents)
             documents_file.write(_sequence(documents))
             impacts_file.write(_sequence(values))
     (folder / "inv.sizes").write_bytes(_sequence(_lengths(ids, impacts)))
@@ -121,7 +108,6 @@ def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> Writte
         (folder / lexicon).write_bytes(_payload_vector(texts))
     meta = {"type": "sparse_index", "format": "pisa", "package_hint": "pyterrier-pisa", "stemmer": "none"}
     (folder / "pt_meta.json").write_text(json.dumps(meta), encoding="utf-8", newline="")
-    return Written(len(ids), postings, terms=terms)
 
 
 def postings_lists(impacts: SparseBatch) -> Iterator[tuple[str, Array, Array]]:

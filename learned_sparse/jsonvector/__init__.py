@@ -1,13 +1,12 @@
 """Encoded documents and queries as files: Anserini's JsonVectorCollection, topics, and their manifest.
 
 ``read_vectors`` iterates documents, ``load_vectors`` reads them into arrays, and ``write_part`` writes a file. A
-``Manifest`` beside the files records their origin, counts and checksums. ``weights`` reads vectors of other tools. Read
-``manifest`` first, then ``reader``, ``writer`` and ``queries``; ``prune`` is a command.
+``Manifest`` beside the files records their origin, counts and checksums. Read ``manifest`` first, then ``reader``,
+``writer`` and ``queries``; ``weights`` quantises documents of other tools, ``pruning`` removes frequent terms.
 """
 
 from __future__ import annotations
 
-from learned_sparse.jsonvector.ciff import convert_ciff, read_ciff
 from learned_sparse.jsonvector.manifest import (
     EXACT_FLOATS,
     MANIFEST,
@@ -19,16 +18,19 @@ from learned_sparse.jsonvector.manifest import (
     Part,
     anserini_files,
     check_together,
+    as_text,
     differences,
     load_manifests,
     parts_sha256,
     same_vectors,
     versions,
 )
+from learned_sparse.jsonvector.pruning import prune
 from learned_sparse.jsonvector.queries import (
     ENCODED,
     TOPICS,
     check_queries,
+    read_query_vectors,
     read_topics,
     renamed_ids,
     topic_text,
@@ -43,8 +45,8 @@ from learned_sparse.jsonvector.reader import (
     read_vectors,
     vector_files,
 )
-from learned_sparse.jsonvector.weights import WeightReader, quantize_vectors, read_query_vectors
-from learned_sparse.jsonvector.writer import PartFile, open_part, write_part
+from learned_sparse.jsonvector.weights import quantize_vectors
+from learned_sparse.jsonvector.writer import PartFile, new_output, open_part, write_part
 
 __all__ = [
     "ENCODED",
@@ -60,20 +62,19 @@ __all__ = [
     "Manifest",
     "Part",
     "PartFile",
-    "WeightReader",
     "anserini_files",
+    "as_text",
     "check_queries",
-    "check_together",
-    "convert_ciff",
     "differences",
     "frequent_terms",
     "load_manifests",
     "load_vectors",
+    "new_output",
     "numbered_lines",
     "open_part",
     "parts_sha256",
+    "prune",
     "quantize_vectors",
-    "read_ciff",
     "read_query_vectors",
     "read_topics",
     "read_vectors",

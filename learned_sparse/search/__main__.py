@@ -27,7 +27,7 @@ from learned_sparse.core import (
     run_main,
 )
 from learned_sparse.encode import ALPHA
-from learned_sparse.index import IndexNote, encoded_files
+from learned_sparse.index import IndexNote
 from learned_sparse.jsonvector import (
     MANIFEST,
     UNVERIFIED,
@@ -238,8 +238,8 @@ def _target(options: argparse.Namespace, collection: str) -> tuple[Path, IndexNo
         return index, index_note, None
     folders = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
     encoded = [folder for folder in folders if (folder / MANIFEST).is_file()]
-    manifests = encoded_files(encoded).manifests if encoded else ()
-    return folders[0], IndexNote("impact", manifests, {}), load_backend(options, folders)
+    searcher = load_backend(options, folders)  # compares the files with their manifests
+    return folders[0], IndexNote("impact", tuple(map(Manifest.load, encoded)), {}), searcher
 
 
 def _check_current(index: Path, index_note: IndexNote, collection: str, options: argparse.Namespace) -> None:

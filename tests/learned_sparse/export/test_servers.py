@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learned_sparse.core import LearnedSparseError
 from learned_sparse.export import export_vectors
 from learned_sparse.lucene import start_jvm
-from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
+from tests.learned_sparse.encoded_folder import Vectors, dot_products
 from tests.learned_sparse.export.collection import QUERIES, VECTORS, random_vectors
 
 Hits = list[tuple[str, float]]
@@ -137,31 +136,13 @@ def test_elasticsearch_scores_are_exact_without_a_divisor(encoded: tuple[Path, P
 
 
 @pytest.mark.jvm
-def test_feature_field_truncates_above_512_and_rescaled_impacts_are_exact(tmp_path: Path) -> None:
-    vectors = random_vectors(60, 1000, random.Random(3))
-    folder = write_folder(tmp_path / "vectors", {**vectors, "largest": {"t1": 1000, "t2": 1, "t3": 513}})
-    with pytest.raises(LearnedSparseError, match=r"largest impact is 1,000, and opensearch .* up to 512 exactly"):
-        export_vectors("opensearch", tmp_path / "refused", vectors=[folder])
-    record = export_vectors("opensearch", tmp_path / "o", vectors=[folder], rescale=True)
-    exported = {document["id"]: document.get("impacts", {}) for document in bulk_documents(tmp_path / "o")}
-    assert exported["largest"] == {"t1": 512, "t2": 1, "t3": 263}
-    assert record["factor"] == 0.512
-    assert record["dropped"] == 0
-    assert record["largest_error"] == pytest.approx(1 / 0.512 - 1)  # an impact of 1 stays 1
-    features, query = Features(tmp_path / "o"), {"t1": 3, "t3": 5}
-    assert features.hits(query, features.linear) == dot_products(query, exported)
-    plain = {name: dict(vector) for name, vector in vectors.items() if vector}
-    (tmp_path / "plain").mkdir()
+def test_feature_field_truncates_above_512(tmp_path: Path) -> None:
+    vectors = {name: dict(vector) for name, vector in random_vectors(60, 1000, random.Random(3)).items() if vector}
     lines = [
-        line for name, vector in plain.items() for line in ({"index": {"_id": name}}, {"id": name, "impacts": vector})
+        line for name, vector in vectors.items() for line in ({"index": {"_id": name}}, {"id": name, "impacts": vector})
     ]
-    (tmp_path / "plain/bulk-00000.ndjson").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    features = Features(tmp_path / "plain")
-    assert features.hits(query, features.linear) == dot_products(query, bits(plain, 9)) != dot_products(query, plain)
-
-
-def test_terms_that_would_be_written_alike_are_refused(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "vectors", {"d1": {"u.s": 1, "u__s": 2}})
-    with pytest.raises(LearnedSparseError, match=r"'u\.s' and 'u__s' are both 'u__s' without dots"):
-        export_vectors("elasticsearch", tmp_path / "e", vectors=[folder])
-    assert not (tmp_path / "e").exists()
+    (tmp_path / "bulk-00000.ndjson").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    features, query = Features(tmp_path), {"t1": 3, "t3": 5}
+    assert (
+        features.hits(query, features.linear) == dot_products(query, bits(vectors, 9)) != dot_products(query, vectors)
+    )

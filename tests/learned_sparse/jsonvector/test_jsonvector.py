@@ -23,7 +23,7 @@ from learned_sparse.core import (
     unfit_id_reason,
     unfit_reason,
 )
-from learned_sparse.jsonvector import Counts, load_vectors, read_vectors, vector_files, write_part
+from learned_sparse.jsonvector import load_vectors, read_vectors, vector_files, write_part
 from learned_sparse.jsonvector.__main__ import main as check
 from tests.learned_sparse.encoded_folder import write_folder
 
@@ -165,8 +165,7 @@ def test_invalid_utf8_and_broken_gzip(tmp_path: Path) -> None:
             reader()
 
 
-def test_files_of_other_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learned_sparse.jsonvector.reader.CHUNK_LINES", 2)
+def test_files_of_other_tools(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     lines = [
         '{"id": 7, "content": "true", "vector": {"##ing": 2, "日本": 1}}',
@@ -200,30 +199,28 @@ def test_line_separators_in_texts_do_not_end_a_line(tmp_path: Path) -> None:
         ({"complete": False}, "not complete; run learned_sparse.encode with --resume"),
         ({"kind": "queries"}, "encoded queries, not documents"),
         ({"scoring": "bm25"}, "scored by BM25"),
-        (
-            {"counts": Counts(written=5, postings=6)},
-            r"manifest.json: 5 documents and 6 impacts in the manifest, 5 and 5 read",
-        ),
     ],
 )
-def test_load_vectors_compares_counts_with_the_manifest(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_load_vectors_refuses_what_cannot_be_searched(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         load_vectors([write_folder(tmp_path, VECTORS, **changes)])
 
 
-def test_load_vectors_compares_files_with_the_manifest(tmp_path: Path) -> None:
+def test_files_are_those_of_the_manifest(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, VECTORS, parts=2)
-    assert loaded(folder) == list(VECTORS.items())
+    assert loaded(folder) == list(read_vectors(folder)) == list(VECTORS.items())
     part = folder / "vectors" / "part-00001.jsonl"
     lines = part.read_text().splitlines(keepends=True)
     part.write_text("".join(lines[:-1]))
-    with pytest.raises(
-        LearnedSparseError, match=r"manifest.json: 5 documents and 5 impacts in the manifest, 4 and 4 read"
-    ):
+    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: not the bytes the manifest records"):
         load_vectors([folder])
     part.unlink()
-    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: missing"):
-        load_vectors([folder])
-    (folder / "vectors" / "part-00007.jsonl").write_text("".join(lines))
-    with pytest.raises(LearnedSparseError, match=r"part-0000[17].jsonl: (missing|not in the manifest)"):
-        load_vectors([folder])
+    for read in (lambda: load_vectors([folder]), lambda: read_vectors(folder)):
+        with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: missing"):
+            read()
+
+
+def test_the_checker_reports_keys_that_are_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{GOOD}\n{{"id": "d2", "vector": {{"a": 1, "b": 2, "a": 3}}}}\n')
+    assert check(["check", str(tmp_path)]) == 1
+    assert "a.jsonl:2: the key 'a' is given twice" in capsys.readouterr().out

@@ -14,9 +14,8 @@ import pytest
 from learned_sparse.collections import read_run
 from learned_sparse.core import LearnedSparseError, Quantizer
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import read_query_vectors, read_vectors
+from learned_sparse.jsonvector import quantize_vectors, read_query_vectors, read_vectors
 from learned_sparse.jsonvector.__main__ import main as jsonvector
-from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import exact, query_encoder
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learned_sparse import lucene
-from learned_sparse.core import locked
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.encode import __main__ as encode
+from learned_sparse.export import export_vectors
 from learned_sparse.index import IndexNote, encoded_files
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import Manifest, frequent_terms, parts_sha256, prune, read_vectors, vector_files
-from tests.fake_encoder import install_loader
+from learned_sparse.jsonvector import (
+    Manifest,
+    frequent_terms,
+    parts_sha256,
+    prune,
+    quantize_vectors,
+    read_vectors,
+    vector_files,
+)
+from learned_sparse.jsonvector.__main__ import main
 from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
 
 VECTORS: dict[str, dict[str, int]] = {
@@ -53,39 +61,29 @@ def pruned_by_definition(
     return remaining, sum(counts[term] for term in removed)
 
 
-def check(folder: Path, vectors: Vectors, expected: Vectors, postings_removed: int, **rule: Any) -> None:
-    source, target = write_folder(folder / "in", vectors, parts=3), folder / "out"
-    if vectors != expected and not any(expected.values()):
-        with pytest.raises(LearnedSparseError, match="removes every term"):
-            prune.prune([source], [target], **rule)
-        assert not target.exists()
-        return
-    (manifest,) = prune.prune([source], [target], **rule)
-    assert dict(read_vectors(target)) == expected
-    before, after = Manifest.load(source).counts, Manifest.load(target).counts
-    assert postings_removed == sum(manifest.options["pruning"]["removed"].values())
-    assert after.postings + postings_removed == before.postings
+@settings(max_examples=30)
+@given(vectors=collections, limit=st.integers(0, 9), by_share=st.booleans())
+def test_pruning_follows_the_definition(vectors: Vectors, limit: int, by_share: bool) -> None:
+    """The share equals a document frequency exactly, where rounding errors are most likely."""
+    share = Fraction(min(limit or 1, len(vectors)), len(vectors))
+    rule: dict[str, Any] = {"max_document_frequency": float(share)} if by_share else {"top_dimensions": limit}
+    expected, removed = pruned_by_definition(vectors, *((share, None) if by_share else (None, limit)))
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = write_folder(Path(folder) / "in", vectors, parts=3), Path(folder) / "out"
+        if vectors != expected and not any(expected.values()):
+            with pytest.raises(LearnedSparseError, match="removes every term"):
+                prune([source], [target], **rule)
+            assert not target.exists()
+            return
+        (manifest,) = prune([source], [target], **rule)
+        assert dict(read_vectors(target)) == expected
+        before, after = Manifest.load(source).counts, Manifest.load(target).counts
+        encoded_files([target])  # all files match the manifest
+    assert sum(manifest.options["pruning"]["removed"].values()) == removed == before.postings - after.postings
     assert after.written == before.written == len(vectors)
     assert after.empty_vectors == sum(not vector for vector in expected.values())
     assert after.largest_sum == max(sum(vector.values()) for vector in expected.values())
     assert after.largest_impact == max(max(vector.values(), default=0) for vector in expected.values())
-    encoded_files([target])  # all files match the manifest
-
-
-@settings(max_examples=20)
-@given(vectors=collections, limit=st.integers(1, 9))
-def test_shares_follow_the_definition(vectors: Vectors, limit: int) -> None:
-    """The share equals a document frequency exactly, where rounding errors are most likely."""
-    share = Fraction(min(limit, len(vectors)), len(vectors))
-    with tempfile.TemporaryDirectory() as folder:
-        check(Path(folder), vectors, *pruned_by_definition(vectors, share, None), max_document_frequency=float(share))
-
-
-@settings(max_examples=20)
-@given(vectors=collections, top=st.integers(0, 5))
-def test_most_frequent_terms_follow_the_definition(vectors: Vectors, top: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        check(Path(folder), vectors, *pruned_by_definition(vectors, None, top), top_dimensions=top)
 
 
 def test_a_decimal_share_is_exact() -> None:
@@ -95,36 +93,25 @@ def test_a_decimal_share_is_exact() -> None:
 
 def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
     source = write_folder(tmp_path / "in", VECTORS, options={"gzip": False})
-    prune.prune([source], [tmp_path / "once"], max_document_frequency=0.5)
+    (source / "bm25.json").write_text("statistics of a hybrid model")
+    prune([source], [tmp_path / "once"], max_document_frequency=0.5)
     before, first = Manifest.load(source), Manifest.load(tmp_path / "once")
     record: dict[str, Any] = {"rule": {"max_document_frequency": 0.5}, "documents": 5, "removed": {"the": 4}}
     record["source_sha256"] = parts_sha256([before])
     assert first.options == {"gzip": False, "pruning": record}
     unchanged = {field.name for field in dataclasses.fields(Manifest)} - {"options", "counts", "parts"}
     assert {name: getattr(first, name) for name in unchanged} == {name: getattr(before, name) for name in unchanged}
-    prune.prune([tmp_path / "once"], [tmp_path / "twice"], top_dimensions=1)
+    assert (tmp_path / "once" / "bm25.json").read_text() == "statistics of a hybrid model"
+    prune([tmp_path / "once"], [tmp_path / "twice"], top_dimensions=1)
     second_options = Manifest.load(tmp_path / "twice").options["pruning"]
     assert (second_options["before"], second_options["removed"]) == (record, {"hives": 2})
 
 
-def test_a_rule_that_removes_nothing_keeps_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_loader(monkeypatch)
-    texts = [f"one two-{number % 3} é{number}" for number in range(11)] + ["empty"]
-    (tmp_path / "corpus.tsv").write_text("".join(f"d{number}\t{text}\n" for number, text in enumerate(texts)))
-    words = ["--model", "m", "--checkpoint", "c", "--input", str(tmp_path / "corpus.tsv"), "--part-size", "5"]
-    source = tmp_path / "in"
-    assert encode.main([*words, "--output", str(source), "--gzip"]) == 0
-    prune.prune([source], [tmp_path / "out"], top_dimensions=0)
-    names = [file.relative_to(source) for file in vector_files(source)]
-    assert len(names) == 3
-    assert [(tmp_path / "out" / name).read_bytes() for name in names] == [
-        (source / name).read_bytes() for name in names
-    ]
-    before, after = Manifest.load(source), Manifest.load(tmp_path / "out")
-    assert dataclasses.replace(after, options=before.options) == before
-    (repeated,) = prune.prune([source], [tmp_path / "again"], max_document_frequency=0.5)
-    assert all(file.suffix == ".gz" for file in vector_files(tmp_path / "again"))
-    assert repeated.counts.postings < before.counts.postings
+def test_a_rule_that_removes_nothing_keeps_the_bytes(tmp_path: Path) -> None:
+    source, target = write_folder(tmp_path / "in", VECTORS, parts=3), tmp_path / "out"
+    prune([source], [target], top_dimensions=0)
+    assert len(vector_files(target)) == 3
+    assert parts_sha256([Manifest.load(target)]) == parts_sha256([Manifest.load(source)])
 
 
 def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +121,7 @@ def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: py
         for number in (0, 1)
     ]
     words = ["--vectors", *map(str, reversed(shards)), "--output", str(tmp_path / "out")]
-    assert prune.main([*words, "--max-document-frequency", "0.5"]) == 0  # half of the second shard has "hives"
+    assert main(["prune", *words, "--max-document-frequency", "0.5"]) == 0  # half of the second shard has "hives"
     folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
     remaining = {name: vector for folder in folders for name, vector in read_vectors(folder)}
     assert remaining == pruned_by_definition(VECTORS, Fraction(1, 2), None)[0]
@@ -145,42 +132,73 @@ def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: py
         encoded_files([folders[0], shards[0]])
 
 
-def test_earlier_output_needs_overwrite(tmp_path: Path) -> None:
-    write_folder(tmp_path / "in", VECTORS)
-    words = ["--vectors", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-    assert prune.main([*words, "--top-dimensions", "1"]) == 0
-    with pytest.raises(LearnedSparseError, match="--overwrite"):
-        prune.main([*words, "--top-dimensions", "2"])
-    assert prune.main([*words, "--top-dimensions", "2", "--overwrite"]) == 0
-    assert dict(read_vectors(tmp_path / "out")) == pruned_by_definition(VECTORS, None, 2)[0]
+def test_a_shard_that_cannot_be_written_leaves_all_earlier_targets(tmp_path: Path) -> None:
+    sources = [write_folder(tmp_path / name, {f"{name}{i}": {"a": 1, "b": 2} for i in range(2)}) for name in "xy"]
+    targets = [tmp_path / "out-0", tmp_path / "out-1"]
+    prune(sources, targets, top_dimensions=0)
+    before = [dict(read_vectors(target)) for target in targets]
+    (targets[1] / "notes.md").touch()
+    with pytest.raises(LearnedSparseError, match=r"out-1/notes\.md"):
+        prune(sources, targets, top_dimensions=1, overwrite=True)
+    assert [dict(read_vectors(target)) for target in targets] == before
+
+
+def _prune(folder: Path, **options: Any) -> None:
+    prune([write_folder(folder / "in", VECTORS)], [folder / "out"], top_dimensions=1, **options)
+
+
+def _quantize(folder: Path, **options: Any) -> None:
+    (folder / "in.jsonl").write_text('{"id": "d1", "vector": {"a": 0.5}}')
+    quantize_vectors([folder / "in.jsonl"], folder / "out", **options)
+
+
+def _export(folder: Path, **options: Any) -> None:
+    export_vectors("lsr-benchmark", folder / "out", vectors=[write_folder(folder / "in", VECTORS)], **options)
+
+
+@pytest.mark.parametrize("write", [_prune, _quantize, _export])
+def test_overwrite_replaces_only_what_the_command_wrote(write: Callable[..., None], tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "thesis.tex").write_text("mine")
+    with pytest.raises(LearnedSparseError, match=r"out: exists and holds no .*json of an earlier run"):
+        write(tmp_path, overwrite=True)
+    (output / "thesis.tex").unlink()
+    write(tmp_path)
+    with pytest.raises(LearnedSparseError, match="replace it with --overwrite"):
+        write(tmp_path)
+    write(tmp_path, overwrite=True)
+    files = sorted(path for path in output.rglob("*") if path.is_file())
+    mine = files[0].parent / "notes.md"
+    mine.write_text("mine")
+    with pytest.raises(LearnedSparseError, match=r"notes\.md: not written by the earlier run"):
+        write(tmp_path, overwrite=True)
+    assert mine.read_text() == "mine"
+    assert sorted(path for path in output.rglob("*") if path.is_file() and path != mine) == files
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--vectors in --output out --max-document-frequency 1.5", "above 0 and at most 1"),
-        ("--vectors in --output out --max-document-frequency 0", "above 0 and at most 1"),
         ("--vectors in --output out --max-document-frequency nan", "above 0 and at most 1"),
         ("--vectors in --output out --top-dimensions -1", "give 0"),
         ("--vectors in --output out --top-dimensions 9", "--top-dimensions 9: removes every term"),
         ("--vectors in --output in --top-dimensions 1", "is the input"),
-        ("--vectors in --output mine --top-dimensions 1", "holds no encoded vectors"),
+        ("--vectors in --output encoded --top-dimensions 1 --overwrite", "written by learned_sparse.encode"),
         ("--vectors absent --output out --top-dimensions 1", "absent: no such folder"),
         ("--vectors changed --output out --top-dimensions 1", "not the bytes"),
-        ("--output out --top-dimensions 1", "which vectors"),
-        ("--vectors in --top-dimensions 1", "where to"),
         ("--model m --as n --top-dimensions 1", "no vectors yet"),
     ],
 )
 def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_home: Path) -> None:
     monkeypatch.chdir(tmp_path)
     write_folder(tmp_path / "in", VECTORS)
+    write_folder(tmp_path / "encoded", VECTORS)
     changed = vector_files(write_folder(tmp_path / "changed", VECTORS))[0]
     changed.write_bytes(changed.read_bytes() + b"\n")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").touch()
     with pytest.raises(LearnedSparseError) as error:
-        prune.main(words.split())
+        main(["prune", *words.split()])
     assert message in str(error.value)
     assert not (tmp_path / "out").exists()
 
@@ -188,7 +206,7 @@ def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_pruned_vectors_older_than_their_source_are_refused(tmp_home: Path) -> None:
     source = tmp_home / "vectors" / "pydoc" / "words"
     write_folder(source, VECTORS)
-    assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
+    assert main(["prune", "--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
     write_folder(source, {**VECTORS, "new": {"hives": 1}})
     with pytest.raises(LearnedSparseError, match=r"pruned from other vectors than .*words holds now; .*--overwrite"):
         index.main(["--model", "words-50"])
@@ -197,7 +215,7 @@ def test_pruned_vectors_older_than_their_source_are_refused(tmp_home: Path) -> N
 @pytest.mark.jvm
 def test_pruned_vectors_can_be_indexed(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_folder(tmp_home / "vectors" / "pydoc" / "words", VECTORS)
-    assert prune.main(["--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
+    assert main(["prune", "--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
     command = capsys.readouterr().out.splitlines()[-1].removeprefix("next: python -m learned_sparse.index ")
     assert index.main(command.split()) == 0
     folder = tmp_home / "indexes" / "pydoc" / "words-50"
@@ -206,27 +224,3 @@ def test_pruned_vectors_can_be_indexed(tmp_home: Path, capsys: pytest.CaptureFix
     assert dict(lucene.search_impacts(folder, {"q": {"the": 2, "hives": 1}})["q"]) == dict(
         dot_products({"the": 2, "hives": 1}, remaining)
     )
-
-
-def test_a_shard_that_cannot_be_written_leaves_all_earlier_targets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = [write_folder(tmp_path / name, {f"{name}{i}": {"a": 1, "b": 2} for i in range(2)}) for name in "xy"]
-    targets = [tmp_path / "out-0", tmp_path / "out-1"]
-    prune.prune(sources, targets, top_dimensions=0)
-    before = [dict(read_vectors(target)) for target in targets]
-    write, calls = prune._write_part, []
-
-    def write_once(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) > 1:
-            raise LearnedSparseError("no space")
-        return write(*arguments)
-
-    monkeypatch.setattr(prune, "_write_part", write_once)
-    with pytest.raises(LearnedSparseError, match="no space"):
-        prune.prune(sources, targets, top_dimensions=1, overwrite=True)
-    assert [dict(read_vectors(target)) for target in targets] == before
-    encoded_files(targets)
-    with locked(targets[1]), pytest.raises(LearnedSparseError, match="out-1: another command writes here"):
-        prune.prune(sources, targets, top_dimensions=1, overwrite=True)
