@@ -11,6 +11,8 @@ from typing import Any
 from learned_sparse.core import CommandParser, LearnedSparseError, counted, encoded_folders, queries_folder, run_main
 from learned_sparse.export.exporting import FORMATS, RECORD, USAGE, export_vectors
 
+FACTS = ("query_terms_of_no_document", "terms_with_capitals", "query_divisor", "queries_over_1024_terms")
+"""Entries of the record that are printed; ``USAGE.txt`` explains them."""
 EPILOG = """\
 formats:
 {formats}
@@ -51,15 +53,10 @@ def _report(output: Path, record: Mapping[str, Any]) -> None:
         counts.append(f"{counted(record['documents'], 'document')} with {record['postings']:,} impacts")
     if "queries" in record:
         counts.append(f"{counted(record['queries'], 'query')} with {record['query_terms']:,} terms")
-    print(f"{output}: {', '.join(counts)}; {len(record['files'])} files, see {RECORD}")
-    if record.get("query_terms_of_no_document"):
-        print(f"  {record['query_terms_of_no_document']:,} terms of queries are left out: no document has them")
-    if record.get("terms_with_capitals"):
-        print(f"  {record['terms_with_capitals']:,} terms have capitals, which pyterrier-pisa cannot find (USAGE.txt)")
-    if record.get("query_divisor", 1) != 1:
-        print(f"  query weights are divided by {record['query_divisor']}; multiply the scores of the engine by it")
-    if record.get("queries_over_1024_terms"):
-        print(f"  {record['queries_over_1024_terms']:,} queries have more than 1,024 terms; raise max_clause_count")
+    print(f"{output}: {', '.join(counts)}; {len(record['files'])} files, see {RECORD} and {USAGE}")
+    for fact in FACTS:
+        if record.get(fact):
+            print(f"  {fact.replace('_', ' ')}: {record[fact]:,}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,11 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from learned_sparse.core import LearnedSparseError, SparseBatch, progress_bar
 from learned_sparse.index import VectorFiles, open_vectors
 from learned_sparse.jsonvector import load_vectors, parts_sha256, read_vectors
 
 Vector = Mapping[str, int]
+FIELD = "impacts"
+"""Name of the field or column of vectors."""
+VOCABULARY = "vocabulary.txt"
+"""File with the terms, one a line, in formats that number them."""
+HITS = 1000
+"""Hits of each exported query."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,11 @@ def write_parts(
         size += len(record) + 1
     if part or not number:
         flush()
+
+
+def json_line(content: object) -> bytes:
+    """``content`` as JSON and a line end."""
+    return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _read(files: VectorFiles) -> Iterator[tuple[str, Vector]]:

@@ -16,23 +16,15 @@ from typing import Any, Literal
 import numpy as np
 
 from learned_sparse.core import LearnedSparseError, SparseBatch, unfit_id_reason
-from learned_sparse.export.documents import Documents, Vector, numbered
-from learned_sparse.export.tables import VOCABULARY
-
-LSR_BENCHMARK_USAGE = """\
-The folder is an embedding of lsr-benchmark: give it as --embedding to its retrieval systems (step 3), with the folder
-of a local data set as --dataset; python -m learned_sparse.search.lsr_benchmark is such a system too. The loader of
-lsr-benchmark reads term numbers as text; a term is its line number in vocabulary.txt (from 0). Encode whole documents:
-a segment is a document of its own here.
-"""
+from learned_sparse.export.documents import VOCABULARY, Documents, Vector, numbered
 
 
-def export_lsr_benchmark(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+def export_arrays(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
     """Write ``doc/doc-embeddings.npz`` and ``doc/doc-ids.txt``. Memory: 16 bytes per posting."""
     return _write_arrays(folder / "doc", documents.numbered())
 
 
-def lsr_benchmark_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
+def array_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
     """Write ``query/query-embeddings.npz`` and ``query/query-ids.txt``."""
     return _write_arrays(folder / "query", numbered(queries.items(), terms))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from learned_sparse.core import MAX_IMPACT, LearnedSparseError, read_json, sha256, write_json
 from learned_sparse.export import embeddings, inverted, servers, tables
-from learned_sparse.export.documents import Documents, Vector
-from learned_sparse.jsonvector import check_queries, new_output, read_topics
+from learned_sparse.export.documents import VOCABULARY, Documents, Vector
+from learned_sparse.jsonvector import EXACT_FLOATS, check_queries, new_output, read_topics
 
 RECORD = "export.json"
 USAGE = "USAGE.txt"
@@ -34,49 +34,27 @@ class Format:
     """Largest impact of a document up to which all integers are exact."""
     vocabulary: str | None
     """File with one term a line, whose line number (from 0) is its number; None if terms are text."""
-    usage: str
 
 
 FORMATS = {
-    "ciff": Format(
-        "Common Index File Format, for PISA, JASS, Terrier and others",
-        inverted.export_ciff, inverted.export_queries, MAX_IMPACT, tables.VOCABULARY, inverted.CIFF_USAGE,
-    ),
-    "pisa": Format(
-        "index folder of PISA and pyterrier-pisa",
-        inverted.export_pisa, inverted.export_queries, MAX_IMPACT, inverted.PISA_TERMS, inverted.PISA_USAGE,
-    ),
-    "seismic": Format(
-        "JSON lines of Seismic",
-        tables.export_seismic, tables.seismic_queries, tables.SEISMIC_LARGEST, None, tables.SEISMIC_USAGE,
-    ),
-    "opensearch": Format(
-        "mapping with rank_features, bulk files, queries",
-        servers.export_opensearch, servers.opensearch_queries, servers.MAX_FEATURE, None, servers.OPENSEARCH_USAGE,
-    ),
-    "elasticsearch": Format(
-        "mapping with sparse_vector, bulk files, queries",
-        servers.export_elasticsearch, servers.elasticsearch_queries, servers.MAX_FEATURE, None,
-        servers.ELASTICSEARCH_USAGE,
-    ),
-    "qdrant": Format(
-        "points with a sparse vector, queries",
-        tables.export_qdrant, tables.qdrant_queries, tables.FLOAT_LARGEST, tables.VOCABULARY, tables.QDRANT_USAGE,
-    ),
-    "pgvector": Format(
-        "table with a sparsevec, files for COPY, queries",
-        tables.export_pgvector, tables.pgvector_queries, tables.FLOAT_LARGEST, tables.VOCABULARY,
-        tables.PGVECTOR_USAGE,
-    ),
-    "parquet": Format(
-        "columns of Arrow: id, term numbers, impacts",
-        tables.export_parquet, tables.parquet_queries, MAX_IMPACT, tables.VOCABULARY, tables.PARQUET_USAGE,
-    ),
-    "lsr-benchmark": Format(
-        "embeddings of lsr-benchmark (its step 2)",
-        embeddings.export_lsr_benchmark, embeddings.lsr_benchmark_queries, tables.FLOAT_LARGEST, tables.VOCABULARY,
-        embeddings.LSR_BENCHMARK_USAGE,
-    ),
+    "ciff": Format("Common Index File Format, for PISA, JASS, Terrier and others",
+                   inverted.export_ciff, inverted.export_queries, MAX_IMPACT, VOCABULARY),
+    "pisa": Format("index folder of PISA and pyterrier-pisa",
+                   inverted.export_pisa, inverted.export_queries, MAX_IMPACT, inverted.PISA_TERMS),
+    "seismic": Format("JSON lines of Seismic",
+                      tables.export_seismic, tables.seismic_queries, tables.SEISMIC_LARGEST, None),
+    "opensearch": Format("mapping with rank_features, bulk files, queries",
+                         servers.export_opensearch, servers.opensearch_queries, servers.MAX_FEATURE, None),
+    "elasticsearch": Format("mapping with sparse_vector, bulk files, queries",
+                            servers.export_elasticsearch, servers.elasticsearch_queries, servers.MAX_FEATURE, None),
+    "qdrant": Format("points with a sparse vector, queries",
+                     tables.export_qdrant, tables.qdrant_queries, EXACT_FLOATS, VOCABULARY),
+    "pgvector": Format("table with a sparsevec, files for COPY, queries",
+                       tables.export_pgvector, tables.pgvector_queries, EXACT_FLOATS, VOCABULARY),
+    "parquet": Format("columns of Arrow: id, term numbers, impacts",
+                      tables.export_parquet, tables.parquet_queries, MAX_IMPACT, VOCABULARY),
+    "lsr-benchmark": Format("embeddings of lsr-benchmark (its step 2)",
+                            embeddings.export_arrays, embeddings.array_queries, EXACT_FLOATS, VOCABULARY),
 }  # fmt: skip
 """Formats by the name of the engine."""
 
@@ -133,7 +111,7 @@ def export_vectors(
                 record["query_terms_of_no_document"] = unknown
             record |= {"queries": len(rows), "query_terms": sum(map(len, rows.values()))}
             record |= target.queries(rows, folder, terms)
-        (folder / USAGE).write_bytes(target.usage.encode())
+        (folder / USAGE).write_bytes((Path(__file__).parent / "usage" / f"{name}.txt").read_bytes())
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         record["files"] = {path.relative_to(folder).as_posix(): sha256(path) for path in files}
         write_json(folder / RECORD, record)

@@ -10,35 +10,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import LearnedSparseError, SparseBatch
+from learned_sparse.core import MAX_IMPACT, LearnedSparseError, SparseBatch
 from learned_sparse.export.documents import Documents, Vector
 
-INT32 = 2**31 - 1
 CIFF_FILE = "documents.ciff"
 PISA_TERMS = "fwd.terms"
 QUERIES = "queries.txt"
 Array = npt.NDArray[Any]
-
-CIFF_USAGE = """\
-documents.ciff: impacts are the term frequencies, documents are numbered in the order of the encoded files.
-vocabulary.txt: the terms in the order of their postings lists.
-queries.txt: "id:NUMBER NUMBER ...", where a term is its line number in vocabulary.txt (from 0), repeated as often as
-its impact. This is the form that PISA reads without a lexicon.
-"""
-PISA_USAGE = """\
-In Python, with pip install pyterrier-pisa:
-  PisaIndex(FOLDER, stemmer="none").quantized(toks_scale=1.0)
-PISA looks up a term of a query in lower case there: terms with capitals ("terms_with_capitals" in export.json) match
-nothing. queries.txt below has no such limit.
-With PISA's own tools, in this folder:
-  compress_inverted_index --encoding block_simdbp --collection inv --output inv.block_simdbp
-  create_wand_data --collection inv --output inv.bmw --block-size 64 --scorer quantized
-  evaluate_queries --encoding block_simdbp --index inv.block_simdbp --wand inv.bmw --algorithm maxscore \\
-    --scorer quantized --weighted -k 1000 --documents fwd.doclex --queries queries.txt
-queries.txt: "id:NUMBER NUMBER ...", where a term is its line number in fwd.terms (from 0), repeated as often as its
-impact. Scores are exact up to 16,777,216 (32-bit floats). At the last rank, PISA may
-return another document with the same score.
-"""
 
 
 def export_ciff(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
@@ -112,10 +90,7 @@ def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> None:
 
 def postings_lists(impacts: SparseBatch) -> Iterator[tuple[str, Array, Array]]:
     """``(term, document numbers, impacts)`` of each term that a document has, terms ascending by code point."""
-    from scipy.sparse import csr_array
-
-    rows = csr_array((impacts.values, impacts.indices, impacts.indptr), shape=(len(impacts), len(impacts.terms)))
-    columns = rows.tocsc()  # document numbers ascend in each column
+    columns = impacts.to_scipy().tocsc()  # document numbers ascend in each column
     bounds = columns.indptr.tolist()
     for term, number in sorted((term, number) for number, term in enumerate(impacts.terms)):
         start, end = bounds[number], bounds[number + 1]
@@ -127,9 +102,9 @@ def _lengths(ids: Sequence[str], impacts: SparseBatch) -> npt.NDArray[np.int64]:
     """Sum of the impacts of each document."""
     sums = np.concatenate([[0], np.cumsum(impacts.values, dtype=np.int64)])
     lengths: npt.NDArray[np.int64] = np.diff(sums[impacts.indptr])
-    if len(lengths) and lengths.max() > INT32:
+    if len(lengths) and lengths.max() > MAX_IMPACT:
         name = ids[int(lengths.argmax())]
-        raise LearnedSparseError(f"{name!r}: its impacts add up to more than {INT32:,}; quantise with fewer bits")
+        raise LearnedSparseError(f"{name!r}: its impacts add up to more than {MAX_IMPACT:,}; quantise with fewer bits")
     return lengths
 
 
@@ -179,25 +154,18 @@ def _text(field: int, text: str) -> bytes:
 
 def _postings(gaps: Array, impacts: Array) -> bytes:
     """Field 4 of a PostingsList for each posting: a message of gap (field 1) and impact (field 2)."""
-    gap_sizes, impact_sizes = _varint_sizes(gaps), _varint_sizes(impacts)
-    sizes = 4 + gap_sizes + impact_sizes  # field, length, two fields; no message reaches 128 bytes
-    starts = np.cumsum(sizes) - sizes
-    content = np.zeros(int(sizes.sum()), np.uint8)
-    content[starts], content[starts + 1], content[starts + 2] = 4 << 3 | 2, sizes - 2, 1 << 3
-    _put_varints(content, starts + 3, gaps, gap_sizes)
-    content[starts + 3 + gap_sizes] = 2 << 3
-    _put_varints(content, starts + 4 + gap_sizes, impacts, impact_sizes)
-    return content.tobytes()
+    lists = [_varints(gaps), _varints(impacts)]
+    content = np.zeros((len(gaps), 14), np.uint8)
+    used = np.ones(content.shape, bool)
+    for start, field, (digits, in_use) in zip((3, 9), (1, 2), lists, strict=True):
+        content[:, start - 1], content[:, start : start + 5], used[:, start : start + 5] = field << 3, digits, in_use
+    content[:, 0], content[:, 1] = 4 << 3 | 2, used[:, 2:].sum(axis=1)  # field, length: below 128, one byte
+    return content[used].tobytes()
 
 
-def _varint_sizes(numbers: Array) -> Array:
-    """Bytes of each number below 2**35 as a varint."""
-    return 1 + np.searchsorted(np.array([1 << 7, 1 << 14, 1 << 21, 1 << 28]), numbers, side="right")
-
-
-def _put_varints(content: Array, starts: Array, numbers: Array, sizes: Array) -> None:
-    numbers = numbers.astype(np.int64)
-    for position in range(5):
-        rows = np.flatnonzero(sizes > position)
-        more = (sizes[rows] > position + 1) << 7
-        content[starts[rows] + position] = numbers[rows] >> 7 * position & 0x7F | more
+def _varints(numbers: Array) -> tuple[Array, Array]:
+    """``(numbers, 5)`` bytes of each number below 2**35 as a varint, and which of them are in use."""
+    shifted = numbers.astype(np.int64)[:, None] >> np.arange(0, 42, 7)
+    more = shifted[:, 1:] > 0
+    used = np.hstack([np.ones((len(numbers), 1), bool), more[:, :-1]])
+    return shifted[:, :-1] & 0x7F | more << 7, used

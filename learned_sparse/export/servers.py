@@ -9,40 +9,16 @@ from typing import Any
 import orjson
 
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.export.documents import Documents, Vector, write_parts
+from learned_sparse.export.documents import FIELD, HITS, Documents, Vector, json_line, write_parts
 
-FIELD = "impacts"
 MAX_FEATURE = 512
 """FeatureField keeps 9 significant bits of a weight and truncates the rest: integers up to 512 are exact."""
 MAX_QUERY_WEIGHT = 64
 """Largest weight of FeatureField.newLinearQuery, which OpenSearch's neural_sparse calls."""
 DIVISOR = 16
-MAX_ID_BYTES = 512
-"""Longest ``_id`` of both engines."""
 MAX_CLAUSES = 1024
 """indices.query.bool.max_clause_count."""
-HITS = 1000
-OPENSEARCH_USAGE = """\
-curl -X PUT SERVER/INDEX -H 'Content-Type: application/json' --data-binary @mapping.json
-for FILE in bulk-*.ndjson; do
-  curl -X POST SERVER/INDEX/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$FILE
-done
-queries.jsonl: {"id", "body"}; send each body to SERVER/INDEX/_search (neural_sparse, from the neural-search plug-in).
-queries-rank-feature.jsonl: the same queries without a plug-in.
-Scores of queries.jsonl are the dot products divided by "query_divisor" in export.json: neural_sparse refuses weights
-over 64. The terms of a query must not be more than indices.query.bool.max_clause_count (1,024).
-A dot in a term is written as two underscores, in documents and queries.
-"""
-ELASTICSEARCH_USAGE = """\
-curl -X PUT SERVER/INDEX -H 'Content-Type: application/json' --data-binary @mapping.json
-for FILE in bulk-*.ndjson; do
-  curl -X POST SERVER/INDEX/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$FILE
-done
-queries.jsonl: {"id", "body"}; send each body to SERVER/INDEX/_search. Scores are the dot products.
-mapping.json switches pruning off, which is on by default from 8.19 and 9.1; older versions refuse "index_options":
-delete it there.
-A dot in a term is written as two underscores, in documents and queries.
-"""
+
 
 Body = Callable[[Mapping[str, float]], dict[str, Any]]
 
@@ -68,12 +44,8 @@ def _write_documents(
 
     def lines() -> Iterator[bytes]:
         for name, vector in documents:
-            if len(name.encode()) > MAX_ID_BYTES:
-                raise LearnedSparseError(
-                    f"the document id {name[:60]!r}... is longer than {MAX_ID_BYTES} bytes; shorten it"
-                )
             impacts = {FIELD: {spelling[term]: impact for term, impact in vector.items()}} if vector else {}
-            yield _line({"index": {"_id": name}}) + _line({"id": name, **impacts})
+            yield json_line({"index": {"_id": name}}) + json_line({"id": name, **impacts})
 
     write_parts(folder, "bulk.ndjson", lines(), max_bytes)
     return {}
@@ -144,10 +116,6 @@ def _write_queries(queries: Mapping[str, Vector], path: Path, terms: Sequence[st
             matched = body({spelling[term]: impact for term, impact in query.items()}) if query else {"match_none": {}}
             ordered = [{"_score": "desc"}, {"id": "asc"}]
             file.write(
-                _line({"id": name, "body": {"size": HITS, "_source": ["id"], "sort": ordered, "query": matched}})
+                json_line({"id": name, "body": {"size": HITS, "_source": ["id"], "sort": ordered, "query": matched}})
             )
     return {f"queries_over_{MAX_CLAUSES}_terms": sum(len(query) > MAX_CLAUSES for query in queries.values())}
-
-
-def _line(content: object) -> bytes:
-    return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)

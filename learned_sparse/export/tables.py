@@ -10,19 +10,14 @@ from typing import Any
 import orjson
 
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.export.documents import Documents, Vector, numbered, write_parts
+from learned_sparse.export.documents import FIELD, HITS, Documents, Vector, json_line, numbered, write_parts
 
-FIELD = "impacts"
-VOCABULARY = "vocabulary.txt"
-HITS = 1000
 SEISMIC_LARGEST = 2048
 """Seismic holds weights as 16-bit floats, in which integers up to 2**11 are exact."""
 SEISMIC_TERM = 100
 """Characters of a term of Seismic (``get_seismic_string()`` is U100); it cuts longer ones."""
 SEISMIC_DIMENSIONS = 65_535
 """Distinct terms of ``SeismicIndex``; ``SeismicIndexLV`` takes more."""
-FLOAT_LARGEST = 2**24
-"""Integers up to this one are exact as 32-bit floats."""
 PGVECTOR_NONZEROS, PGVECTOR_INDEXED = 16_000, 1_000
 """Non-zeros that a sparsevec takes (SPARSEVEC_MAX_NNZ), and that its HNSW index takes (pgvector's README)."""
 PGVECTOR_SEARCH = b"""\
@@ -31,34 +26,6 @@ SELECT id, -(impacts <#> $1) AS score FROM documents WHERE impacts <#> $1 < 0
 ORDER BY impacts <#> $1, id COLLATE "C" LIMIT 1000;
 """
 ROW_GROUP = 10_000
-
-SEISMIC_USAGE = """\
-In Python, with pip install pyseismic-lsr:
-  seismic.SeismicIndex.build("documents.jsonl")    SeismicIndexLV if "index" in export.json says so
-documents.jsonl, queries.jsonl: {"id", "content", "vector"}. Seismic's ids are integers: line N of ids.txt has the id of
-document N, line N of query-ids.txt that of query N (from 0). Seismic is approximate: state its recall with its speed.
-"""
-QDRANT_USAGE = """\
-curl -X PUT SERVER/collections/NAME -H 'Content-Type: application/json' --data-binary @collection.json
-for FILE in points-*.json; do
-  curl -X PUT "SERVER/collections/NAME/points?wait=true" -H 'Content-Type: application/json' --data-binary @$FILE
-done
-queries.jsonl: {"id", "body"}; send each body to SERVER/collections/NAME/points/query. The payload has the id of the
-document. Indices are line numbers in vocabulary.txt (from 0).
-"""
-PGVECTOR_USAGE = """\
-psql --file schema.sql
-for FILE in documents-*.tsv; do
-  psql --command "\\\\copy documents FROM '$FILE'"
-done
-psql --file index.sql    approximate (HNSW); without it, PostgreSQL compares all rows and results are exact
-queries.sql: PREPARE search (sparsevec), then EXECUTE search (...) for each query. Indices of a sparsevec are line
-numbers in vocabulary.txt, from 1.
-"""
-PARQUET_USAGE = """\
-documents.parquet, queries.parquet: id (string), terms (list of int32, ascending), impacts (list of int32).
-A term is its line number in vocabulary.txt (from 0).
-"""
 
 
 def export_seismic(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
@@ -78,13 +45,13 @@ def seismic_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence
 def _write_seismic(vectors: Iterable[tuple[str, Vector]], path: Path, ids_path: Path) -> None:
     with path.open("xb") as lines, ids_path.open("xb") as ids:
         for number, (name, vector) in enumerate(vectors):
-            lines.write(_line({"id": number, "content": "", "vector": vector}))
+            lines.write(json_line({"id": number, "content": "", "vector": vector}))
             ids.write(f"{name}\n".encode())
 
 
 def export_qdrant(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:
     """Write ``collection.json`` and ``points-*.json``."""
-    (folder / "collection.json").write_bytes(_line({"vectors": {}, "sparse_vectors": {FIELD: {}}}))
+    (folder / "collection.json").write_bytes(json_line({"vectors": {}, "sparse_vectors": {FIELD: {}}}))
     points = (
         orjson.dumps(
             {
@@ -105,7 +72,7 @@ def qdrant_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[
         for name, numbers, impacts in numbered(queries.items(), terms):
             query = {"indices": numbers, "values": impacts}
             body = {"query": query, "using": FIELD, "limit": HITS, "with_payload": True}
-            file.write(_line({"id": name, "body": body}))
+            file.write(json_line({"id": name, "body": body}))
     return {}
 
 
@@ -171,7 +138,3 @@ def _write_parquet(path: Path, rows: Iterator[tuple[str, list[int], list[int]]])
         while chunk := list(itertools.islice(rows, ROW_GROUP)):
             file.write_batch(pa.record_batch(list(map(list, zip(*chunk, strict=True))), schema=schema))
     return {}
-
-
-def _line(content: object) -> bytes:
-    return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)

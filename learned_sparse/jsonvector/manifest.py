@@ -230,8 +230,7 @@ def load_manifests(folders: Sequence[Path]) -> list[Manifest]:
     for folder, manifest in zip(folders, manifests, strict=True):
         if manifest.kind != "documents":
             raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; name encoded documents")
-        for problem in manifest.problems(folder):
-            raise LearnedSparseError(f"{problem}; encode again, or index plain vectors with --no-manifest")
+        manifest.check(folder)
     check_together(folders, manifests)
     return manifests
 

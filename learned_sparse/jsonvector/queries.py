@@ -18,7 +18,6 @@ from learned_sparse.core import (
     Query,
     SparseBatch,
     atomic_write,
-    not_found,
     unfit_id_reason,
     unfit_reason,
     wrong_path,
@@ -31,6 +30,8 @@ TOPICS = "queries.tsv"
 ENCODED = "queries.jsonl"
 MAX_TERMS = 1024
 """Lucene's default limit of clauses; in stock Pyserini one longer query ends the whole batch."""
+MAX_WORDS = 2**22
+"""Maximum sum of the impacts of a query in a topics file, about 30 MB of text."""
 _JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 
 
@@ -62,6 +63,11 @@ def topic_text(vector: Mapping[str, int]) -> str:
     >>> topic_text({"hives": 2, "itch": 1}), topic_text({})
     ('hives hives itch', '[no-terms]')
     """
+    if (words := sum(vector.values())) > MAX_WORDS:
+        raise LearnedSparseError(
+            f"a topics file repeats a term as often as its impact: {words:,} words for one query, at most "
+            f"{MAX_WORDS:,}; quantise with a smaller factor or fewer bits"
+        )
     return " ".join(" ".join([term] * impact) for term, impact in vector.items()) or NO_TERMS
 
 
@@ -74,12 +80,10 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
     path = Path(path, TOPICS) if Path(path).is_dir() else Path(path)
     if path.name == TOPICS and (path.parent / MANIFEST).is_file():
         Manifest.load(path.parent).check(path.parent)
-    if not path.exists():
-        if path.name == TOPICS and path.parent.is_dir():
-            raise wrong_path(
-                path.parent, f"encoded queries ({TOPICS} is missing)", "learned_sparse.encode --queries writes it"
-            )
-        raise not_found(path, way_out="learned_sparse.encode --queries writes such a file")
+    if path.name == TOPICS and path.parent.is_dir() and not path.exists():
+        raise wrong_path(
+            path.parent, f"encoded queries ({TOPICS} is missing)", "learned_sparse.encode --queries writes it"
+        )
     topics: dict[str, dict[str, int]] = {}
     for number, line in numbered_lines(path):
         where = f"{path}:{number}"

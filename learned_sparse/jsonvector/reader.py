@@ -29,8 +29,6 @@ from learned_sparse.core import (
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, anserini_files, load_manifests
 
 BYTE_ORDER_MARK = "\ufeff"
-MAX_REPEATED_CHARACTERS = 2**30
-"""Maximum length of a vector as text: Anserini repeats each term as often as its impact, in one Java string."""
 
 
 class BadLineError(ValueError):
@@ -44,7 +42,6 @@ class LineReader:
         """With ``weights``, values may also be floats and 0, and vectors may be empty."""
         self._weights = weights
         self._fit: set[str] = set()
-        self._longest = 0
 
     def parse(self, line: bytes) -> tuple[str, dict[str, Any]]:
         """``(id, {term: impact})`` of a line; a ``BadLineError`` says what Anserini would do with a bad line.
@@ -91,13 +88,9 @@ class LineReader:
         if vector == {EMPTY_TERM: 1} and type(vector[EMPTY_TERM]) is int:
             return {}
         impacts = vector.values()
-        if set(map(type, impacts)) != {int} or min(impacts) < 1 or (largest := max(impacts)) > MAX_IMPACT:
+        if set(map(type, impacts)) != {int} or min(impacts) < 1 or max(impacts) > MAX_IMPACT:
             raise BadLineError(_wrong_impact(vector))
         self._check_terms(vector)
-        if largest * len(vector) * (self._longest + 1) > MAX_REPEATED_CHARACTERS:
-            characters = sum(impact * (len(term) + 1) for term, impact in vector.items())
-            if characters > MAX_REPEATED_CHARACTERS:
-                raise BadLineError(too_long("the vector", characters))
         return vector
 
     def _check_terms(self, vector: Mapping[str, Any]) -> None:
@@ -107,7 +100,6 @@ class LineReader:
             if reason := unfit_reason(term):
                 raise BadLineError(f"Lucene cannot hold the term {term!r}: {reason}")
             self._fit.add(term)
-            self._longest = max(self._longest, len(term))
 
 
 def read_vectors(*paths: str | Path) -> Iterator[tuple[str, dict[str, int]]]:
@@ -203,14 +195,6 @@ def _wrong_impact(vector: dict[str, Any]) -> str:
     return (
         f"{term!r} has the impact {value!r}, not an integer from 1 to {MAX_IMPACT}; Anserini would cut or drop it"
         f"{way_out}"
-    )
-
-
-def too_long(name: str, characters: int) -> str:
-    """Error message for a vector with too many ``characters``."""
-    return (
-        f"{name}: Anserini would write this vector as {characters:,} characters, more than the "
-        f"{MAX_REPEATED_CHARACTERS:,} it can index; quantise with a smaller factor or fewer bits"
     )
 
 

@@ -22,7 +22,6 @@ from learned_sparse.core import (
     new_folder,
     unfit_id_reason,
 )
-from learned_sparse.jsonvector.reader import MAX_REPEATED_CHARACTERS, too_long
 
 
 def write_part(
@@ -122,12 +121,6 @@ def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) ->
         impact = batch.values[position]
         raise LearnedSparseError(f"{ids[row]!r}: term {term!r} has the impact {impact}, not 1 to {MAX_IMPACT}")
     terms.check(batch, ids)
-    filled = np.flatnonzero(np.diff(batch.indptr))
-    if len(filled):
-        characters = batch.values.astype(np.int64) * (terms.lengths[batch.indices] + 1)
-        repeated = np.add.reduceat(characters, batch.indptr[filled])
-        if repeated.max() > MAX_REPEATED_CHARACTERS:
-            raise LearnedSparseError(too_long(repr(ids[filled[int(np.argmax(repeated))]]), int(repeated.max())))
 
 
 def _lines(ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> Iterator[bytes]:
