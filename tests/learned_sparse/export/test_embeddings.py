@@ -23,14 +23,6 @@ def embedding(encoded: tuple[Path, Path], tmp_path: Path) -> Path:
     return tmp_path / "l"
 
 
-def check_arrays(rows: list[tuple[str, Any, Any]], terms: list[str], vectors: Vectors) -> None:
-    """Rows of lsr-benchmark: id, term numbers as text, impacts."""
-    read = {
-        name: {terms[int(t)]: int(i) for t, i in zip(numbers, impacts, strict=True)} for name, numbers, impacts in rows
-    }
-    assert read == vectors
-
-
 @pytest.mark.parametrize(("side", "vectors"), SIDES)
 def test_it_is_read_back(side: Literal["doc", "query"], vectors: Vectors, embedding: Path) -> None:
     ids, batch = read_embeddings(embedding, side)
@@ -43,21 +35,13 @@ def test_it_is_read_back(side: Literal["doc", "query"], vectors: Vectors, embedd
     assert named == list(vectors.values())
 
 
-@pytest.mark.parametrize(("side", "vectors"), SIDES)
-def test_arrays(side: str, vectors: Vectors, embedding: Path) -> None:
-    arrays, ids = np.load(embedding / side / f"{side}-embeddings.npz"), lines(embedding / side / f"{side}-ids.txt")
-    bounds = arrays["indptr"]
-    rows = [
-        (name, arrays["indices"].astype("U30")[start:end], arrays["data"][start:end])
-        for name, start, end in zip(ids, bounds[:-1], bounds[1:], strict=True)
-    ]
-    check_arrays(rows, lines(embedding / "vocabulary.txt"), vectors)
-
-
 def test_its_own_loader(embedding: Path) -> None:
     irds: Any = pytest.importorskip("lsr_benchmark.irds", reason="lsr-benchmark is not installed")
+    terms = lines(embedding / "vocabulary.txt")
     for side, vectors in SIDES:
-        check_arrays(irds.embeddings("local", str(embedding), side), lines(embedding / "vocabulary.txt"), vectors)
+        rows = irds.embeddings("local", str(embedding), side)  # id, term numbers as text, impacts
+        read = {name: {terms[int(t)]: int(i) for t, i in zip(*row, strict=True)} for name, *row in rows}
+        assert read == vectors
 
 
 def save(folder: Path, ids: str = "d1\nd2\n", **changes: Any) -> Path:

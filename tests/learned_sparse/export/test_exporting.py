@@ -74,7 +74,6 @@ def test_plain_vectors_are_exported_and_an_id_in_two_files_is_refused(tmp_path: 
         ("opensearch", {"d1": {"a": 513}}, r"513, and opensearch .* up to 512 exactly; encode with --bits 9"),
         ("seismic", {"d1": {"x" * 101: 1}}, "more than 100 characters"),
         ("elasticsearch", {"d1": {"u.s": 1, "u__s": 2}}, r"'u\.s' and 'u__s' are both 'u__s' without dots"),
-        ("elasticsearch", {"d" * 513: {"a": 1}}, "longer than 512 bytes"),
         ("pgvector", {"d1": {f"t{n}": 1 for n in range(16_001)}}, r"16,001 terms, a sparsevec at most 16,000"),
     ],
 )

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learned_sparse.export import export_vectors, tables
+from learned_sparse.export import export_vectors
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
-from tests.learned_sparse.export.collection import KNOWN, QUERIES, TERMS, VECTORS, lines
+from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, lines
 
 
 def test_seismic_by_its_library(encoded: tuple[Path, Path], tmp_path: Path) -> None:
@@ -35,13 +35,6 @@ def test_seismic_by_its_library(encoded: tuple[Path, Path], tmp_path: Path) -> N
         total += len(best)
     assert total > 100
     assert found / total > 0.9  # approximate: measured 0.985
-
-
-def test_seismic_names_the_index_for_large_vocabularies(
-    encoded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "SEISMIC_DIMENSIONS", len(TERMS) - 1)
-    assert export_vectors("seismic", tmp_path / "s", vectors=[encoded[0]])["index"] == "SeismicIndexLV"
 
 
 def test_parquet_by_pyarrow(encoded: tuple[Path, Path], tmp_path: Path) -> None:
