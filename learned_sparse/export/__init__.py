@@ -12,14 +12,3 @@ from learned_sparse.export.embeddings import read_embeddings
 from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
 from learned_sparse.export.inverted import write_pisa
 from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM
-
-__all__ = [
-    "FORMATS",
-    "RECORD",
-    "SEISMIC_DIMENSIONS",
-    "SEISMIC_LARGEST",
-    "SEISMIC_TERM",
-    "export_vectors",
-    "read_embeddings",
-    "write_pisa",
-]

@@ -11,7 +11,7 @@ import zipfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from learned_sparse.core import LearnedSparseError, SparseBatch, unfit_id_reason
 from learned_sparse.export.documents import VOCABULARY, Documents, Vector, numbered
 
 
-def export_arrays(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+def export_arrays(documents: Documents, folder: Path, max_bytes: int) -> None:  # noqa: ARG001
     """Write ``doc/doc-embeddings.npz`` and ``doc/doc-ids.txt``. Memory: 16 bytes per posting."""
-    return _write_arrays(folder / "doc", documents.numbered())
+    _write_arrays(folder / "doc", documents.numbered())
 
 
-def array_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
+def array_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:
     """Write ``query/query-embeddings.npz`` and ``query/query-ids.txt``."""
-    return _write_arrays(folder / "query", numbered(queries.items(), terms))
+    _write_arrays(folder / "query", numbered(queries.items(), terms))
 
 
 def read_embeddings(folder: Path, side: Literal["doc", "query"]) -> tuple[list[str], SparseBatch]:
@@ -80,7 +80,7 @@ def _checked(
     return SparseBatch(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, terms)
 
 
-def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> dict[str, Any]:
+def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> None:
     ids: list[str] = []
     columns, values, bounds = array("i"), array("f"), array("q", [0])
     for name, numbers, impacts in rows:
@@ -92,4 +92,3 @@ def _write_arrays(folder: Path, rows: Iterator[tuple[str, list[int], list[int]]]
     path = folder / f"{folder.name}-embeddings.npz"
     np.savez_compressed(path, data=np.array(values), indices=np.array(columns), indptr=np.array(bounds))
     (folder / f"{folder.name}-ids.txt").write_bytes("".join(f"{name}\n" for name in ids).encode())
-    return {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import MAX_IMPACT, LearnedSparseError, read_json, sha256, write_json
+from learned_sparse.core import MAX_IMPACT, LearnedSparseError, raw_lines, read_json, sha256, write_json
 from learned_sparse.export import embeddings, inverted, servers, tables
 from learned_sparse.export.documents import VOCABULARY, Documents, Vector
 from learned_sparse.jsonvector import EXACT_FLOATS, check_queries, new_output, read_topics
@@ -17,7 +17,7 @@ USAGE = "USAGE.txt"
 VERSION = 1
 MAX_BYTES = 10_000_000
 """Size of a file that is sent in one request; the smallest limit of managed OpenSearch."""
-Facts = dict[str, Any]
+Facts = dict[str, Any] | None
 """Further entries of the record."""
 
 
@@ -101,7 +101,7 @@ def export_vectors(
             if target.vocabulary:
                 (folder / target.vocabulary).write_bytes("".join(f"{term}\n" for term in terms).encode())
             counts = {"documents": documents.count, "postings": documents.postings, "source": documents.provenance()}
-            record |= counts | target.documents(documents, folder, max_bytes)
+            record |= counts | (target.documents(documents, folder, max_bytes) or {})
         if queries:
             rows: Mapping[str, Vector] = read_topics(queries)
             if target.vocabulary:
@@ -110,7 +110,7 @@ def export_vectors(
                 unknown = sum(map(len, read.values())) - sum(map(len, rows.values()))
                 record["query_terms_of_no_document"] = unknown
             record |= {"queries": len(rows), "query_terms": sum(map(len, rows.values()))}
-            record |= target.queries(rows, folder, terms)
+            record |= target.queries(rows, folder, terms) or {}
         (folder / USAGE).write_bytes((Path(__file__).parent / "usage" / f"{name}.txt").read_bytes())
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         record["files"] = {path.relative_to(folder).as_posix(): sha256(path) for path in files}
@@ -124,9 +124,6 @@ def _written(output: Path) -> list[Path]:
 
 def _read_vocabulary(path: Path) -> Sequence[str]:
     try:
-        terms = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LearnedSparseError(f"{path}: cannot be read ({error}); --vocabulary takes one term a line") from None
-    if "" in terms or len(set(terms)) < len(terms):
-        raise LearnedSparseError(f"{path}: an empty line, or a term twice; --vocabulary takes one term a line")
-    return terms
+        return [line.decode().removesuffix("\n") for _, line in raw_lines(path)]
+    except UnicodeDecodeError as error:
+        raise LearnedSparseError(f"{path}: not UTF-8 text: {error.reason}") from None

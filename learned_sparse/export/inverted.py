@@ -19,10 +19,9 @@ QUERIES = "queries.txt"
 Array = npt.NDArray[Any]
 
 
-def export_ciff(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+def export_ciff(documents: Documents, folder: Path, max_bytes: int) -> None:  # noqa: ARG001
     """Write ``documents.ciff``. Memory: as the exact searcher, 5 to 8 bytes per posting."""
     write_ciff(folder / CIFF_FILE, *documents.arrays())
-    return {}
 
 
 def export_pisa(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
@@ -31,7 +30,7 @@ def export_pisa(documents: Documents, folder: Path, max_bytes: int) -> dict[str,
     return {"terms_with_capitals": sum(term != term.lower() for term in documents.terms)}
 
 
-def export_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
+def export_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:
     """Write ``queries.txt``: term numbers, each as often as its impact."""
     number_of = {term: str(number) for number, term in enumerate(terms)}
     with (folder / QUERIES).open("xb") as file:
@@ -40,7 +39,6 @@ def export_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[
                 raise LearnedSparseError(f"query {name!r}: PISA reads the id up to the first colon; rename it")
             numbers = " ".join(" ".join([number_of[term]] * impact) for term, impact in query.items())
             file.write(f"{name}:{numbers}\n".encode())
-    return {}
 
 
 def write_ciff(path: Path, ids: Sequence[str], impacts: SparseBatch) -> None:

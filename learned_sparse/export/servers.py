@@ -23,19 +23,17 @@ MAX_CLAUSES = 1024
 Body = Callable[[Mapping[str, float]], dict[str, Any]]
 
 
-def export_opensearch(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:
+def export_opensearch(documents: Documents, folder: Path, max_bytes: int) -> None:
     """Documents as rank_features, a mapping type that OpenSearch has without a plug-in."""
-    return _write_documents(documents, folder, max_bytes, {"type": "rank_features"})
+    _write_documents(documents, folder, max_bytes, {"type": "rank_features"})
 
 
-def export_elasticsearch(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:
+def export_elasticsearch(documents: Documents, folder: Path, max_bytes: int) -> None:
     """Documents as sparse_vector, without pruning."""
-    return _write_documents(documents, folder, max_bytes, {"type": "sparse_vector", "index_options": {"prune": False}})
+    _write_documents(documents, folder, max_bytes, {"type": "sparse_vector", "index_options": {"prune": False}})
 
 
-def _write_documents(
-    documents: Documents, folder: Path, max_bytes: int, field_type: Mapping[str, Any]
-) -> dict[str, Any]:
+def _write_documents(documents: Documents, folder: Path, max_bytes: int, field_type: Mapping[str, Any]) -> None:
     """Write ``mapping.json`` and ``bulk-*.ndjson``: an action and a document for each vector."""
     properties = {"id": {"type": "keyword"}, FIELD: field_type}
     mapping = {"mappings": {"dynamic": "strict", "properties": properties}}
@@ -48,7 +46,6 @@ def _write_documents(
             yield json_line({"index": {"_id": name}}) + json_line({"id": name, **impacts})
 
     write_parts(folder, "bulk.ndjson", lines(), max_bytes)
-    return {}
 
 
 def opensearch_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:

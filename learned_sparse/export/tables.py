@@ -36,10 +36,9 @@ def export_seismic(documents: Documents, folder: Path, max_bytes: int) -> dict[s
     return {"index": "SeismicIndexLV" if len(documents.terms) > SEISMIC_DIMENSIONS else "SeismicIndex"}
 
 
-def seismic_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:  # noqa: ARG001
+def seismic_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:  # noqa: ARG001
     """Write ``queries.jsonl`` and ``query-ids.txt``."""
     _write_seismic(queries.items(), folder / "queries.jsonl", folder / "query-ids.txt")
-    return {}
 
 
 def _write_seismic(vectors: Iterable[tuple[str, Vector]], path: Path, ids_path: Path) -> None:
@@ -49,7 +48,7 @@ def _write_seismic(vectors: Iterable[tuple[str, Vector]], path: Path, ids_path: 
             ids.write(f"{name}\n".encode())
 
 
-def export_qdrant(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:
+def export_qdrant(documents: Documents, folder: Path, max_bytes: int) -> None:
     """Write ``collection.json`` and ``points-*.json``."""
     (folder / "collection.json").write_bytes(json_line({"vectors": {}, "sparse_vectors": {FIELD: {}}}))
     points = (
@@ -63,20 +62,18 @@ def export_qdrant(documents: Documents, folder: Path, max_bytes: int) -> dict[st
         for number, (name, terms, impacts) in enumerate(documents.numbered())
     )
     write_parts(folder, "points.json", points, max_bytes, before=b'{"points":[', after=b"]}\n")
-    return {}
 
 
-def qdrant_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
+def qdrant_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:
     """Write the bodies of Qdrant's universal query interface."""
     with (folder / "queries.jsonl").open("xb") as file:
         for name, numbers, impacts in numbered(queries.items(), terms):
             query = {"indices": numbers, "values": impacts}
             body = {"query": query, "using": FIELD, "limit": HITS, "with_payload": True}
             file.write(json_line({"id": name, "body": body}))
-    return {}
 
 
-def export_pgvector(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:
+def export_pgvector(documents: Documents, folder: Path, max_bytes: int) -> None:
     """Write ``schema.sql``, ``documents-*.tsv`` for COPY, and ``index.sql`` if all documents fit into an index."""
     most, dimensions = documents.most_terms, len(documents.terms)
     if most > PGVECTOR_NONZEROS:
@@ -92,16 +89,14 @@ def export_pgvector(documents: Documents, folder: Path, max_bytes: int) -> dict[
         for name, numbers, impacts in documents.numbered()
     )
     write_parts(folder, "documents.tsv", rows, max_bytes)
-    return {}
 
 
-def pgvector_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
+def pgvector_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:
     """Write ``queries.sql``. ``<#>`` is the negative inner product."""
     with (folder / "queries.sql").open("xb") as file:
         file.write(PGVECTOR_SEARCH)
         for name, numbers, impacts in numbered(queries.items(), terms):
             file.write(f"EXECUTE search ('{sparsevec(numbers, impacts, len(terms))}'); -- {name}\n".encode())
-    return {}
 
 
 def sparsevec(numbers: Sequence[int], impacts: Sequence[int], dimensions: int) -> str:
@@ -114,17 +109,17 @@ def sparsevec(numbers: Sequence[int], impacts: Sequence[int], dimensions: int) -
     return f"{{{entries}}}/{dimensions}"
 
 
-def export_parquet(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+def export_parquet(documents: Documents, folder: Path, max_bytes: int) -> None:  # noqa: ARG001
     """Write ``documents.parquet``."""
-    return _write_parquet(folder / "documents.parquet", documents.numbered())
+    _write_parquet(folder / "documents.parquet", documents.numbered())
 
 
-def parquet_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
+def parquet_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:
     """Write ``queries.parquet``."""
-    return _write_parquet(folder / "queries.parquet", numbered(queries.items(), terms))
+    _write_parquet(folder / "queries.parquet", numbered(queries.items(), terms))
 
 
-def _write_parquet(path: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> dict[str, Any]:
+def _write_parquet(path: Path, rows: Iterator[tuple[str, list[int], list[int]]]) -> None:
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -137,4 +132,3 @@ def _write_parquet(path: Path, rows: Iterator[tuple[str, list[int], list[int]]])
     with parquet.ParquetWriter(path, schema) as file:
         while chunk := list(itertools.islice(rows, ROW_GROUP)):
             file.write_batch(pa.record_batch(list(map(list, zip(*chunk, strict=True))), schema=schema))
-    return {}

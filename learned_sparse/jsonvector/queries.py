@@ -88,16 +88,15 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
     for number, line in numbered_lines(path):
         where = f"{path}:{number}"
         try:
-            name, tab, text = line.decode().lstrip(BYTE_ORDER_MARK).rstrip("\r\n").partition("\t")
+            name, _, text = line.decode().lstrip(BYTE_ORDER_MARK).rstrip("\r\n").partition("\t")
         except UnicodeDecodeError as error:
             raise LearnedSparseError(f"{where}: not UTF-8 text: {error.reason}") from None
-        if not tab or unfit_id_reason(name) or "\t" in text:
-            raise LearnedSparseError(f"{where}: expected an id without white space, a tab, terms; got {line[:60]!r}")
+        if not (tokens := text.split()) or unfit_id_reason(name) or "\t" in text:
+            raise LearnedSparseError(
+                f"{where}: expected an id without white space, a tab, terms ({NO_TERMS} for none); got {line[:60]!r}"
+            )
         if name in topics:
             raise LearnedSparseError(f"{where}: the query id {name!r} occurs twice; remove one of the two")
-        tokens = text.split()
-        if not tokens:
-            raise LearnedSparseError(f"{where}: no terms, which Pyserini cannot read; write {NO_TERMS} instead")
         topics[name] = {} if tokens == [NO_TERMS] else dict(Counter(tokens))
         for term in topics[name]:
             if reason := unfit_reason(term):

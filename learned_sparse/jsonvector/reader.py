@@ -205,6 +205,8 @@ def frequent_terms(frequencies: Mapping[str, int], documents: int, share: float)
 
     >>> frequent_terms({"hives": 2, "the": 10, "of": 7}, documents=10, share=0.6)
     {'the': 10, 'of': 7}
+    >>> frequent_terms({"a": 29, "b": 30}, documents=100, share=0.29)
+    {'b': 30}
     """
     # count / documents is the float nearest to the quotient, as is 0.29 in the source; 0.29 * 100 is below 29.
     return {term: count for term, count in by_frequency(frequencies) if count / documents > share}

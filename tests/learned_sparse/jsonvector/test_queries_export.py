@@ -89,7 +89,7 @@ def test_large_impacts_are_not_repeated(tmp_path: Path) -> None:
     [
         ("q1 a b\n", "1: expected an id"),
         ("q1\ta\nq1\tb\n", "2: the query id 'q1' occurs twice"),
-        ("q1\t \n", "1: no terms"),
+        ("q1\t \n", "1: expected an id"),
         ("q1\ta\tb\n", "1: expected an id"),
         ("q1\ta [empty-vector]\n", "1: term '.empty-vector.': this spelling is reserved"),
         ("q 1\ta\n", "1: expected an id"),
