@@ -88,7 +88,9 @@ class PartFolder:
                 "settings, write to another --output, or encode everything again with --overwrite"
             )
         if (changed := differences(stored.versions, manifest.versions)) and not stored.complete:
-            _log.warning("%s: continued with other versions, which may round differently: %s", self.folder, as_text(changed))
+            _log.warning(
+                "%s: continued with other versions, which may round differently: %s", self.folder, as_text(changed)
+            )
         return chosen
 
     def begin(self, manifest: Manifest) -> None:

@@ -38,7 +38,7 @@ UNVERIFIED = (
 )
 """What is unknown about vectors of other tools."""
 PRUNING = "pruning"
-"""Key of ``Manifest.options`` for the record that ``learned_sparse.jsonvector.prune`` adds."""
+"""Key of ``Manifest.options`` for the record that ``learned_sparse.jsonvector prune`` adds."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
