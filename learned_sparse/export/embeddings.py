@@ -45,7 +45,9 @@ def read_embeddings(folder: Path, side: Literal["doc", "query"]) -> tuple[list[s
         terms = _terms(folder / VOCABULARY, int(indices.max(initial=-1)) + 1)
         batch = _checked(data, indices, indptr, len(ids), terms)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise LearnedSparseError(f"{path}: no arrays of an embedding ({error}); write or download it again") from error
+        raise LearnedSparseError(
+            f"{path}: not the arrays of an embedding ({error}); write or download it again"
+        ) from error
     first: dict[str, int] = {}
     for number, name in enumerate(ids, start=1):
         if reason := unfit_id_reason(name):

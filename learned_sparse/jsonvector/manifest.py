@@ -33,8 +33,8 @@ FORMAT = 1
 EXACT_FLOATS = 2**24
 """Integers up to this one are exact in Lucene's scores, which are 32-bit floats."""
 UNVERIFIED = (
-    f"no {MANIFEST}, so nothing says which encoder made the vectors, whether all files are here and unchanged, and "
-    "whether one quantiser made all impacts"
+    f"no {MANIFEST}, so the encoder and the quantiser of the vectors are unknown, and missing or changed files are "
+    "not noticed"
 )
 """What is unknown about vectors of other tools."""
 PRUNING = "pruning"
@@ -59,7 +59,7 @@ class Counts:
     read: int = 0
     """Texts in the input, including bad lines. With segments: segments and bad documents."""
     segmented: int = 0
-    """Documents that were cut into segments; all other counts are counts of segments then."""
+    """Documents that were cut into segments. If there are any, all other counts are of segments."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Bad lines, by reason."""
     other_shards: int = 0
@@ -162,7 +162,7 @@ class Manifest:
     def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:
         """Fields that must be equal before vectors are added, without the options ``free``.
 
-        The outcome, versions and the locations of checkpoint and input are no settings: hashes compare the contents.
+        The outcome, versions, and the paths of checkpoint and input are not settings: hashes compare their contents.
         """
         other = {"complete", "counts", "parts", "warnings", "versions", "environment", "checkpoint", "input"}
         fields = {key: value for key, value in self.to_json().items() if key not in other}

@@ -64,11 +64,11 @@ def test_rows_are_put_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"indices": [3, 3, 3]}, r"doc-embeddings.npz: no arrays of an embedding \(a row has a term twice\)"),
+        ({"indices": [3, 3, 3]}, r"doc-embeddings.npz: not the arrays of an embedding \(a row has a term twice\)"),
         ({"indptr": [0, 1, 2, 3]}, "3 rows for 2 ids"),
-        ({"indptr": [0, 2, 9]}, "no arrays of an embedding"),
-        ({"indices": [-1, 3, 3]}, "no arrays of an embedding"),
-        ({"data": [[0.5]]}, "no arrays of an embedding"),
+        ({"indptr": [0, 2, 9]}, "not the arrays of an embedding"),
+        ({"indices": [-1, 3, 3]}, "not the arrays of an embedding"),
+        ({"data": [[0.5]]}, "not the arrays of an embedding"),
         ({"ids": "d1\nd1\n"}, r"doc-ids.txt:2: the id 'd1' is also in line 1; rename one"),
         ({"ids": "d1\nd 2\n"}, r"doc-ids.txt:2: the id 'd 2' is empty or holds white space"),
     ],
@@ -88,5 +88,5 @@ def test_missing_parts_of_embeddings(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"term 7 is not in vocabulary.txt"):
         read_embeddings(folder, "doc")
     (folder / "doc/doc-embeddings.npz").write_bytes(b"PK no zip file")
-    with pytest.raises(LearnedSparseError, match=r"doc-embeddings.npz: no arrays of an embedding"):
+    with pytest.raises(LearnedSparseError, match=r"doc-embeddings.npz: not the arrays of an embedding"):
         read_embeddings(folder, "doc")
