@@ -229,7 +229,9 @@ def load_manifests(folders: Sequence[Path]) -> list[Manifest]:
     manifests = [Manifest.load(folder) for folder in folders]
     for folder, manifest in zip(folders, manifests, strict=True):
         if manifest.kind != "documents":
-            raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed and searched")
+            raise LearnedSparseError(
+                f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed and searched"
+            )
         manifest.check(folder)
     check_together(folders, manifests)
     return manifests
