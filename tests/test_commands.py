@@ -117,8 +117,7 @@ READS = [
     ("learned_sparse.inspect", "--text word --checkpoint {input}"),
     ("learned_sparse.inspect", "--document d1 --index {input}"),
     ("learned_sparse.jsonvector", "check {input}"),
-    ("learned_sparse.jsonvector", "ciff {input} --output {output}"),
-    ("learned_sparse.jsonvector.prune", "--vectors {input} --output {output} --top-dimensions 1"),
+    ("learned_sparse.jsonvector", "prune --vectors {input} --output {output} --top-dimensions 1"),
     ("learned_sparse.search", "--index {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {input} --topics {topics} --output {output}"),
     ("learned_sparse.search", "--backend exact --vectors {vectors} --topics {input} --output {output}"),
@@ -192,7 +191,7 @@ def test_wrong_input(
     line = words.format(input=wrong[name], output=output, **files)
     status = end_of(command, line, monkeypatch)
     printed = capsys.readouterr()
-    if command == "learned_sparse.jsonvector":
+    if words.startswith("check"):
         assert status in {1, 2}  # 1: the problems are its output
     else:
         assert status == 2
@@ -207,7 +206,7 @@ WRITES = [
     ("learned_sparse.search", "--backend exact --vectors {vectors} --query-vectors {topics} --output {output}"),
     ("learned_sparse.export", "--format opensearch --vectors {vectors} --output {output}"),
     ("learned_sparse.index", "--input {vectors} --index {output}"),
-    ("learned_sparse.jsonvector.prune", "--vectors {vectors} --top-dimensions 1 --output {output}"),
+    ("learned_sparse.jsonvector", "prune --vectors {vectors} --top-dimensions 1 --output {output}"),
     ("eval.reproduce.prepare", "expand --collection {collection} --output {output}"),
     ("eval.reproduce.prepare", "export --collection {collection} --split test --output {output}"),
     ("eval.reproduce.prepare", "word-pieces --tokenizer {checkpoint} --output {output}"),

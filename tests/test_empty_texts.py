@@ -24,7 +24,8 @@ from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import IndexNote
 from learned_sparse.index import __main__ as index
 from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.jsonvector import Manifest, prune, read_topics, read_vectors, vector_files
+from learned_sparse.jsonvector import Manifest, read_topics, read_vectors, vector_files
+from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.search import QueryEncoder
 from learned_sparse.search import __main__ as search
 from tests.fake_encoder import FakeEncoder, install_loader
@@ -108,7 +109,7 @@ def test_index_search_and_measures(
     assert result["per_query"]["R@10"] == {"q1": 1.0, "q2": 0.0, "q3": 0.5}
     assert result["scores"]["R@10"] == 0.5
     vectors = tmp_home / "vectors" / "toy" / "m"
-    prune.main(["--vectors", str(vectors), "--output", str(tmp_path / "pruned"), "--top-dimensions", "1"])
+    jsonvector(["prune", "--vectors", str(vectors), "--output", str(tmp_path / "pruned"), "--top-dimensions", "1"])
     assert Manifest.load(tmp_path / "pruned").counts.empty_texts == 2
     capsys.readouterr()
     profile.main([str(vectors), "--json"])

@@ -35,7 +35,7 @@ PROGRAM = """if True:
     run("learned_sparse.search", "--index índice --topics tiny/queries.jsonl --output run.txt")
     exact = "--backend exact --vectors vectors --query-vectors queries/queries.tsv"
     run("learned_sparse.search", f"{exact} --output exact.txt")
-    run("learned_sparse.jsonvector.prune", "--vectors vectors --output pruned --top-dimensions 2")
+    run("learned_sparse.jsonvector", "prune --vectors vectors --output pruned --top-dimensions 2")
     run("learned_sparse.inspect", "--document d\\u00e9j\\u00e0 --index índice --collection tiny --json", "text.json")
     run("eval.evaluate", f"{judged} --per-query --output scores.json")
     run("eval.breakdown", f"{judged} --tokenizer checkpoint --json", "breakdown.json")

@@ -196,7 +196,7 @@ def _cuts_section(cuts: Sequence[Cut]) -> Section:
         [f"{cut.share:.0%}", cut.dimensions, 100 * cut.postings, None if cut.flops is None else 100 * cut.flops]
         for cut in cuts
     ]
-    remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector.prune would remove."
+    remark = "Dimensions in more than a share of the documents: what learned_sparse.jsonvector prune would remove."
     return Section("Stop-dimensions by share", remark, columns, rows)
 
 

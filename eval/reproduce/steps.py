@@ -29,7 +29,7 @@ from learned_sparse.core import (
     write_json,
     write_record,
 )
-from learned_sparse.jsonvector import MANIFEST, Manifest, differences, versions
+from learned_sparse.jsonvector import MANIFEST, Manifest, as_text, differences, versions
 
 Kind = Literal[
     "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "rerank",
@@ -270,13 +270,23 @@ def changes(marker: Marker, step: Step) -> list[str]:
     """Differences between the inputs of a marker and of a step, one line each."""
     before, now = dict(marker.inputs), dict(step.inputs)
     arguments = _changed_arguments(before.pop("arguments"), now.pop("arguments"))
-    return ([arguments] if arguments else []) + [_without_keys(line) for line in differences(before, now)]
+    return ([arguments] if arguments else []) + [
+        # keys are 64 hexadecimal digits: the name of the changed input says more
+        f"{field.removeprefix('needs.')} changed"
+        if field.startswith(("needs.", "reads."))
+        else as_text({field: values})
+        for field, values in differences(before, now).items()
+    ]
 
 
 def other_versions(steps: Sequence[Step]) -> list[str]:
     """Differences between the versions that some of ``steps`` were done with and the present ones."""
     known = [marker.provenance["versions"] for step in steps if (marker := marker_of(step)) and marker.provenance]
-    return list(dict.fromkeys(line for before in known for line in differences(before, _versions())))
+    return list(
+        dict.fromkeys(
+            as_text({name: values}) for before in known for name, values in differences(before, _versions()).items()
+        )
+    )
 
 
 def output_digest(step: Step) -> str:
@@ -380,12 +390,6 @@ def _changed_arguments(before: Sequence[str], now: Sequence[str]) -> str:
     """
     removed, added = [word for word in before if word not in now], [word for word in now if word not in before]
     return f"{' '.join(removed) or 'nothing'} before, {' '.join(added) or 'nothing'} now" if removed or added else ""
-
-
-def _without_keys(line: str) -> str:
-    """A difference of keys (64 hexadecimal digits) shortened to the name of the changed input."""
-    name = line.partition(":")[0]
-    return f"{name.removeprefix('needs.')} changed" if name.startswith(("needs.", "reads.")) else line
 
 
 def _path(kind: str, step: Step) -> Path:

@@ -21,6 +21,7 @@ from learned_sparse.jsonvector import (
     Part,
     PartFile,
     anserini_files,
+    as_text,
     check_together,
     differences,
     open_part,
@@ -81,13 +82,15 @@ class PartFolder:
         stored = self._stored = Manifest.load(self.folder)
         chosen = quantizer if isinstance(quantizer, Quantizer) else stored.quantizer
         wanted = dataclasses.replace(manifest, quantizer=chosen)
-        if lines := differences(stored.settings(_PATHS), wanted.settings(_PATHS)):
+        if changed := differences(stored.settings(_PATHS), wanted.settings(_PATHS)):
             raise LearnedSparseError(
-                f"{self.folder / MANIFEST}: made with other settings ({'; '.join(lines)}); resume with the same "
+                f"{self.folder / MANIFEST}: made with other settings ({as_text(changed)}); resume with the same "
                 "settings, write to another --output, or encode everything again with --overwrite"
             )
-        if (lines := differences(stored.versions, manifest.versions)) and not stored.complete:
-            _log.warning("%s: continued with other versions, which may round differently: %s", self.folder, lines)
+        if (changed := differences(stored.versions, manifest.versions)) and not stored.complete:
+            _log.warning(
+                "%s: continued with other versions, which may round differently: %s", self.folder, as_text(changed)
+            )
         return chosen
 
     def begin(self, manifest: Manifest) -> None:

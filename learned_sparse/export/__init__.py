@@ -1,25 +1,13 @@
 """Encoded documents and queries as files of other engines.
 
-Read ``exporting`` first: the formats, what each engine holds exactly, and the comparison of counts. ``source`` reads
-and counts; ``inverted`` writes CIFF and PISA, ``servers`` OpenSearch and Elasticsearch, ``tables`` Seismic, Qdrant,
+Read ``exporting`` first: the formats, and what each engine holds exactly. ``documents`` reads and counts documents;
+``inverted`` writes CIFF and PISA, ``servers`` OpenSearch and Elasticsearch, ``tables`` Seismic, Qdrant,
 pgvector and Parquet, ``embeddings`` lsr-benchmark, which it also reads. The command is
 ``python -m learned_sparse.export``.
 """
 
 from __future__ import annotations
 
-from learned_sparse.export.embeddings import read_embeddings
 from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
 from learned_sparse.export.inverted import write_pisa
 from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM
-
-__all__ = [
-    "FORMATS",
-    "RECORD",
-    "SEISMIC_DIMENSIONS",
-    "SEISMIC_LARGEST",
-    "SEISMIC_TERM",
-    "export_vectors",
-    "read_embeddings",
-    "write_pisa",
-]

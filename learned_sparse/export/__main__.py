@@ -8,18 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    counted,
-    encoded_folders,
-    positive,
-    queries_folder,
-    run_main,
-)
+from learned_sparse.core import CommandParser, LearnedSparseError, counted, encoded_folders, queries_folder, run_main
 from learned_sparse.export.exporting import FORMATS, RECORD, USAGE, export_vectors
 
-MEGABYTE = 1_000_000
+FACTS = ("query_terms_of_no_document", "terms_with_capitals", "query_divisor", "queries_over_1024_terms")
+"""Entries of the record that are printed; ``USAGE.txt`` explains them."""
 EPILOG = """\
 formats:
 {formats}
@@ -34,12 +27,8 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Export, and print the counts."""
     options = _parser().parse_args(argv)
-    if options.model and options.vectors:
-        raise LearnedSparseError("give --model NAME or --vectors DIR, not both")
     if (options.collection or options.split) and not options.model:
         raise LearnedSparseError("--collection and --split are for the vectors and queries of --model NAME")
-    if options.split and options.queries:
-        raise LearnedSparseError("give --split NAME or --queries DIR, not both")
     vectors, queries, collection = options.vectors or [], options.queries, options.collection or "pydoc"
     if options.model:
         vectors = encoded_folders(collection, options.model, "--vectors", options.collection)
@@ -51,8 +40,6 @@ def main(argv: list[str] | None = None) -> int:
         vectors=vectors,
         queries=queries,
         vocabulary=options.vocabulary,
-        rescale=options.rescale,
-        max_bytes=options.file_mb and options.file_mb * MEGABYTE,
         overwrite=options.overwrite,
     )
     _report(options.output, record)
@@ -66,20 +53,10 @@ def _report(output: Path, record: Mapping[str, Any]) -> None:
         counts.append(f"{counted(record['documents'], 'document')} with {record['postings']:,} impacts")
     if "queries" in record:
         counts.append(f"{counted(record['queries'], 'query')} with {record['query_terms']:,} terms")
-    print(f"{output}: {', '.join(counts)}, as many as were read; {len(record['files'])} files, see {RECORD}")
-    if "factor" in record:
-        print(
-            f"  impacts are multiplied by {record['factor']:.6f}: {record['dropped']:,} became 0 and are left out, "
-            f"others differ by at most {record['largest_error']:.2%}"
-        )
-    if record.get("query_terms_of_no_document"):
-        print(f"  {record['query_terms_of_no_document']:,} terms of queries are left out: no document has them")
-    if record.get("terms_with_capitals"):
-        print(f"  {record['terms_with_capitals']:,} terms have capitals, which pyterrier-pisa cannot find (USAGE.txt)")
-    if record.get("query_divisor", 1) != 1:
-        print(f"  query weights are divided by {record['query_divisor']}; multiply the scores of the engine by it")
-    if record.get("queries_over_1024_terms"):
-        print(f"  {record['queries_over_1024_terms']:,} queries have more than 1,024 terms; raise max_clause_count")
+    print(f"{output}: {', '.join(counts)}; {len(record['files'])} files, see {RECORD} and {USAGE}")
+    for fact in FACTS:
+        if record.get(fact):
+            print(f"  {fact.replace('_', ' ')}: {record[fact]:,}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,21 +69,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--format", choices=list(FORMATS), required=True, help="engine (see below)")
-    add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; or plain vectors")
-    add("--queries", type=Path, metavar="DIR", help="what learned_sparse.encode --queries wrote")
-    add("--model", metavar="NAME", help="instead of --vectors: model with vectors of --collection in the home folder")
+    vectors, queries = (parser.add_mutually_exclusive_group().add_argument for _ in range(2))
+    vectors("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; or plain vectors")
+    vectors("--model", metavar="NAME", help="instead: model with vectors of --collection in the home folder")
+    queries("--queries", type=Path, metavar="DIR", help="what learned_sparse.encode --queries wrote")
+    queries("--split", metavar="NAME", help="with --model, instead: split whose encoded queries to export")
     add("--collection", metavar="NAME", help="with --model: name of the collection (default pydoc)")
-    add("--split", metavar="NAME", help="with --model, instead of --queries: split whose encoded queries to export")
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the export")
-    add(
-        "--vocabulary", type=Path, metavar="FILE",
-        help="one term a line: numbers of terms (default: terms of the documents, sorted); needed for queries alone",
-    )  # fmt: skip
-    add(
-        "--rescale", action="store_true",
-        help="reduce impacts that the engine would round, and report the loss; without it they are an error",
-    )  # fmt: skip
-    add("--file-mb", type=positive, metavar="MB", help="largest file of documents of a request (default 10)")
+    add("--vocabulary", type=Path, metavar="FILE", help="for queries alone: terms of the export of their documents")
     add("--overwrite", action="store_true", help="replace an earlier export")
     return parser
 

@@ -3,75 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import LearnedSparseError, SparseBatch
-from learned_sparse.export.source import Layout, Source, Written
+from learned_sparse.core import MAX_IMPACT, LearnedSparseError, SparseBatch
+from learned_sparse.export.documents import Documents, Vector
 
-INT32 = 2**31 - 1
 CIFF_FILE = "documents.ciff"
 PISA_TERMS = "fwd.terms"
 QUERIES = "queries.txt"
 Array = npt.NDArray[Any]
 
-CIFF_USAGE = """\
-documents.ciff: impacts are the term frequencies, documents are numbered in the order of the encoded files.
-vocabulary.txt: the terms in the order of their postings lists.
-queries.txt: "id:NUMBER NUMBER ...", where a term is its line number in vocabulary.txt (from 0), repeated as often as
-its impact. This is the form that PISA reads without a lexicon.
-"""
-PISA_USAGE = """\
-In Python, with pip install pyterrier-pisa:
-  PisaIndex(FOLDER, stemmer="none").quantized(toks_scale=1.0)
-PISA looks up a term of a query in lower case there: terms with capitals ("terms_with_capitals" in export.json) match
-nothing. queries.txt below has no such limit.
-With PISA's own tools, in this folder:
-  compress_inverted_index --encoding block_simdbp --collection inv --output inv.block_simdbp
-  create_wand_data --collection inv --output inv.bmw --block-size 64 --scorer quantized
-  evaluate_queries --encoding block_simdbp --index inv.block_simdbp --wand inv.bmw --algorithm maxscore \\
-    --scorer quantized --weighted -k 1000 --documents fwd.doclex --queries queries.txt
-queries.txt: "id:NUMBER NUMBER ...", where a term is its line number in fwd.terms (from 0), repeated as often as its
-impact. Scores are exact up to 16,777,216 (32-bit floats). Documents that tie at the last rank may be others.
-"""
+
+def export_ciff(documents: Documents, folder: Path, max_bytes: int) -> None:  # noqa: ARG001
+    """Write ``documents.ciff``. Memory: as the exact searcher, 5 to 8 bytes per posting."""
+    write_ciff(folder / CIFF_FILE, *documents.arrays())
 
 
-def export_ciff(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
-    """Write ``documents.ciff`` and ``vocabulary.txt``. Memory: as the exact searcher, 5 to 8 bytes per posting."""
-    ids, impacts = source.arrays()
-    written = write_ciff(folder / CIFF_FILE, ids, impacts)
-    (folder / "vocabulary.txt").write_bytes(_lines(written.terms or ()))
-    return written
+def export_pisa(documents: Documents, folder: Path, max_bytes: int) -> dict[str, Any]:  # noqa: ARG001
+    """Write an index folder of PISA; memory as for CIFF. The record has the number of terms with capitals."""
+    write_pisa(folder, *documents.arrays())
+    return {"terms_with_capitals": sum(term != term.lower() for term in documents.terms)}
 
 
-def export_pisa(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
-    """Write an index folder of PISA; memory as for CIFF. Its record has the number of terms with capitals."""
-    written = write_pisa(folder, *source.arrays())
-    return replace(written, facts={"terms_with_capitals": sum(term != term.lower() for term in written.terms or ())})
-
-
-def export_queries(source: Source, folder: Path, layout: Layout) -> Written:
-    """Write ``queries.txt``: term numbers, each as often as its impact; terms of no document are left out."""
-    number_of = {term: str(number) for number, term in enumerate(layout.terms)}
-    postings = 0
+def export_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> None:
+    """Write ``queries.txt``: term numbers, each as often as its impact."""
+    number_of = {term: str(number) for number, term in enumerate(terms)}
     with (folder / QUERIES).open("xb") as file:
-        for name, query in source.queries.items():
+        for name, query in queries.items():
             if ":" in name:
                 raise LearnedSparseError(f"query {name!r}: PISA reads the id up to the first colon; rename it")
-            known = {number_of[term]: impact for term, impact in query.items() if term in number_of}
-            postings += len(known)
-            numbers = " ".join(number for number, impact in known.items() for _ in range(impact))
+            numbers = " ".join(" ".join([number_of[term]] * impact) for term, impact in query.items())
             file.write(f"{name}:{numbers}\n".encode())
-    unknown = sum(term not in number_of for query in source.queries.values() for term in query)
-    return Written(len(source.queries), postings, unknown)
 
 
-def write_ciff(path: Path, ids: Sequence[str], impacts: SparseBatch) -> Written:
+def write_ciff(path: Path, ids: Sequence[str], impacts: SparseBatch) -> None:
     """Write impacts as a Common Index File Format file.
 
     The file is a Header, a PostingsList for each term (in the order of the terms) and a DocRecord for each document,
@@ -81,25 +51,20 @@ def write_ciff(path: Path, ids: Sequence[str], impacts: SparseBatch) -> Written:
     """
     lengths = _lengths(ids, impacts)
     total = int(lengths.sum())
-    terms: list[str] = []
-    postings = 0
     filled = len(np.unique(impacts.indices))
     with path.open("xb") as file:
         header = _numbers((1, 1), (2, filled), (3, len(ids)), (4, filled), (5, len(ids)), (6, total))
         average = b"\x39" + np.array([total / max(len(ids), 1)], "<f8").tobytes()  # field 7, 64-bit
         _write_message(file, header + average + _text(8, "impacts of learned_sparse"))
         for term, documents, values in postings_lists(impacts):
-            terms.append(term)
-            postings += len(documents)
             gaps = np.diff(documents, prepend=0)
             counts = _numbers((2, len(documents)), (3, int(values.sum(dtype=np.int64))))
             _write_message(file, _text(1, term) + counts + _postings(gaps, values))
         for number, (name, length) in enumerate(zip(ids, lengths.tolist(), strict=True)):
             _write_message(file, _numbers((1, number)) + _text(2, name) + _numbers((3, length)))
-    return Written(len(ids), postings, terms=terms)
 
 
-def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> Written:
+def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> None:
     """Write impacts as an uncompressed collection of PISA, with lexicons, as pyterrier-pisa lays an index out.
 
     ``inv.docs``, ``inv.freqs`` and ``inv.sizes`` are sequences of 32-bit integers, each after its length; the first
@@ -107,12 +72,10 @@ def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> Writte
     offsets (64-bit), and the texts (PISA's guide, "Inverted index" and "Lexicon").
     """
     terms: list[str] = []
-    postings = 0
     with (folder / "inv.docs").open("xb") as documents_file, (folder / "inv.freqs").open("xb") as impacts_file:
         documents_file.write(_sequence(np.array([len(ids)])))
         for term, documents, values in postings_lists(impacts):
             terms.append(term)
-            postings += len(documents)
             documents_file.write(_sequence(documents))
             impacts_file.write(_sequence(values))
     (folder / "inv.sizes").write_bytes(_sequence(_lengths(ids, impacts)))
@@ -121,15 +84,11 @@ def write_pisa(folder: Path, ids: Sequence[str], impacts: SparseBatch) -> Writte
         (folder / lexicon).write_bytes(_payload_vector(texts))
     meta = {"type": "sparse_index", "format": "pisa", "package_hint": "pyterrier-pisa", "stemmer": "none"}
     (folder / "pt_meta.json").write_text(json.dumps(meta), encoding="utf-8", newline="")
-    return Written(len(ids), postings, terms=terms)
 
 
 def postings_lists(impacts: SparseBatch) -> Iterator[tuple[str, Array, Array]]:
     """``(term, document numbers, impacts)`` of each term that a document has, terms ascending by code point."""
-    from scipy.sparse import csr_array
-
-    rows = csr_array((impacts.values, impacts.indices, impacts.indptr), shape=(len(impacts), len(impacts.terms)))
-    columns = rows.tocsc()  # document numbers ascend in each column
+    columns = impacts.to_scipy().tocsc()  # document numbers ascend in each column
     bounds = columns.indptr.tolist()
     for term, number in sorted((term, number) for number, term in enumerate(impacts.terms)):
         start, end = bounds[number], bounds[number + 1]
@@ -141,9 +100,9 @@ def _lengths(ids: Sequence[str], impacts: SparseBatch) -> npt.NDArray[np.int64]:
     """Sum of the impacts of each document."""
     sums = np.concatenate([[0], np.cumsum(impacts.values, dtype=np.int64)])
     lengths: npt.NDArray[np.int64] = np.diff(sums[impacts.indptr])
-    if len(lengths) and lengths.max() > INT32:
+    if len(lengths) and lengths.max() > MAX_IMPACT:
         name = ids[int(lengths.argmax())]
-        raise LearnedSparseError(f"{name!r}: its impacts add up to more than {INT32:,}; quantise with fewer bits")
+        raise LearnedSparseError(f"{name!r}: its impacts add up to more than {MAX_IMPACT:,}; quantise with fewer bits")
     return lengths
 
 
@@ -193,25 +152,18 @@ def _text(field: int, text: str) -> bytes:
 
 def _postings(gaps: Array, impacts: Array) -> bytes:
     """Field 4 of a PostingsList for each posting: a message of gap (field 1) and impact (field 2)."""
-    gap_sizes, impact_sizes = _varint_sizes(gaps), _varint_sizes(impacts)
-    sizes = 4 + gap_sizes + impact_sizes  # field, length, two fields; no message reaches 128 bytes
-    starts = np.cumsum(sizes) - sizes
-    content = np.zeros(int(sizes.sum()), np.uint8)
-    content[starts], content[starts + 1], content[starts + 2] = 4 << 3 | 2, sizes - 2, 1 << 3
-    _put_varints(content, starts + 3, gaps, gap_sizes)
-    content[starts + 3 + gap_sizes] = 2 << 3
-    _put_varints(content, starts + 4 + gap_sizes, impacts, impact_sizes)
-    return content.tobytes()
+    lists = [_varints(gaps), _varints(impacts)]
+    content = np.zeros((len(gaps), 14), np.uint8)
+    used = np.ones(content.shape, bool)
+    for start, field, (digits, in_use) in zip((3, 9), (1, 2), lists, strict=True):
+        content[:, start - 1], content[:, start : start + 5], used[:, start : start + 5] = field << 3, digits, in_use
+    content[:, 0], content[:, 1] = 4 << 3 | 2, used[:, 2:].sum(axis=1)  # field, length: below 128, one byte
+    return content[used].tobytes()
 
 
-def _varint_sizes(numbers: Array) -> Array:
-    """Bytes of each number below 2**35 as a varint."""
-    return 1 + np.searchsorted(np.array([1 << 7, 1 << 14, 1 << 21, 1 << 28]), numbers, side="right")
-
-
-def _put_varints(content: Array, starts: Array, numbers: Array, sizes: Array) -> None:
-    numbers = numbers.astype(np.int64)
-    for position in range(5):
-        rows = np.flatnonzero(sizes > position)
-        more = (sizes[rows] > position + 1) << 7
-        content[starts[rows] + position] = numbers[rows] >> 7 * position & 0x7F | more
+def _varints(numbers: Array) -> tuple[Array, Array]:
+    """``(numbers, 5)`` bytes of each number below 2**35 as a varint, and which of them are in use."""
+    shifted = numbers.astype(np.int64)[:, None] >> np.arange(0, 42, 7)
+    more = shifted[:, 1:] > 0
+    used = np.hstack([np.ones((len(numbers), 1), bool), more[:, :-1]])
+    return shifted[:, :-1] & 0x7F | more << 7, used

@@ -2,85 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from learned_sparse.core import LearnedSparseError
-from learned_sparse.export.source import Layout, Parts, Source, Vector, Written
+from learned_sparse.export.documents import FIELD, HITS, Documents, Vector, json_line, write_parts
 
-FIELD = "impacts"
 MAX_FEATURE = 512
 """FeatureField keeps 9 significant bits of a weight and truncates the rest: integers up to 512 are exact."""
 MAX_QUERY_WEIGHT = 64
 """Largest weight of FeatureField.newLinearQuery, which OpenSearch's neural_sparse calls."""
 DIVISOR = 16
-MAX_ID_BYTES = 512
-"""Longest ``_id`` of both engines."""
 MAX_CLAUSES = 1024
 """indices.query.bool.max_clause_count."""
-HITS = 1000
-OPENSEARCH_USAGE = """\
-curl -X PUT SERVER/INDEX -H 'Content-Type: application/json' --data-binary @mapping.json
-for FILE in bulk-*.ndjson; do
-  curl -X POST SERVER/INDEX/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$FILE
-done
-queries.jsonl: {"id", "body"}; send each body to SERVER/INDEX/_search (neural_sparse, from the neural-search plug-in).
-queries-rank-feature.jsonl: the same queries without a plug-in.
-Scores of queries.jsonl are the dot products divided by "query_divisor" in export.json: neural_sparse refuses weights
-over 64. The terms of a query must not be more than indices.query.bool.max_clause_count (1,024).
-A dot in a term is written as two underscores, in documents and queries.
-"""
-ELASTICSEARCH_USAGE = """\
-curl -X PUT SERVER/INDEX -H 'Content-Type: application/json' --data-binary @mapping.json
-for FILE in bulk-*.ndjson; do
-  curl -X POST SERVER/INDEX/_bulk -H 'Content-Type: application/x-ndjson' --data-binary @$FILE
-done
-queries.jsonl: {"id", "body"}; send each body to SERVER/INDEX/_search. Scores are the dot products.
-mapping.json switches pruning off, which is on by default from 8.19 and 9.1; older versions refuse "index_options":
-delete it there.
-A dot in a term is written as two underscores, in documents and queries.
-"""
+
 
 Body = Callable[[Mapping[str, float]], dict[str, Any]]
 
 
-def _export_documents(source: Source, folder: Path, layout: Layout, field_type: Mapping[str, Any]) -> Written:
+def export_opensearch(documents: Documents, folder: Path, max_bytes: int) -> None:
+    """Documents as rank_features, a mapping type that OpenSearch has without a plug-in."""
+    _write_documents(documents, folder, max_bytes, {"type": "rank_features"})
+
+
+def export_elasticsearch(documents: Documents, folder: Path, max_bytes: int) -> None:
+    """Documents as sparse_vector, without pruning."""
+    _write_documents(documents, folder, max_bytes, {"type": "sparse_vector", "index_options": {"prune": False}})
+
+
+def _write_documents(documents: Documents, folder: Path, max_bytes: int, field_type: Mapping[str, Any]) -> None:
     """Write ``mapping.json`` and ``bulk-*.ndjson``: an action and a document for each vector."""
     properties = {"id": {"type": "keyword"}, FIELD: field_type}
-    (folder / "mapping.json").write_bytes(_json({"mappings": {"dynamic": "strict", "properties": properties}}))
-    spelling = undotted_terms(source)
-    documents = postings = 0
-    parts = Parts(folder, "bulk.ndjson", layout.max_bytes)
-    for name, vector in source.documents():
-        if len(name.encode()) > MAX_ID_BYTES:
-            raise LearnedSparseError(
-                f"the document id {name[:60]!r}... is longer than {MAX_ID_BYTES} bytes; shorten it"
-            )
-        impacts = {FIELD: {spelling[term]: impact for term, impact in vector.items()}} if vector else {}
-        parts.add(_line({"index": {"_id": name}}) + _line({"id": name, **impacts}))
-        documents += 1
-        postings += len(vector)
-    parts.close()
-    return Written(documents, postings)
+    mapping = {"mappings": {"dynamic": "strict", "properties": properties}}
+    (folder / "mapping.json").write_bytes(orjson.dumps(mapping, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    spelling = undotted(documents.terms)
+
+    def lines() -> Iterator[bytes]:
+        for name, vector in documents:
+            impacts = {FIELD: {spelling[term]: impact for term, impact in vector.items()}} if vector else {}
+            yield json_line({"index": {"_id": name}}) + json_line({"id": name, **impacts})
+
+    write_parts(folder, "bulk.ndjson", lines(), max_bytes)
 
 
-def export_opensearch(source: Source, folder: Path, layout: Layout) -> Written:
-    """Documents as rank_features, whose mapping type OpenSearch has without a plug-in."""
-    return _export_documents(source, folder, layout, {"type": "rank_features"})
-
-
-def export_elasticsearch(source: Source, folder: Path, layout: Layout) -> Written:
-    """Documents as sparse_vector, without pruning."""
-    return _export_documents(source, folder, layout, {"type": "sparse_vector", "index_options": {"prune": False}})
-
-
-def opensearch_queries(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
+def opensearch_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
     """Write both forms of the queries, and return the divisor of the first form."""
-    divisor = query_divisor(source.queries.values())
+    divisor = query_divisor(queries.values())
 
     def neural_sparse(query: Mapping[str, float]) -> dict[str, Any]:
         weights = {term: weight / divisor for term, weight in query.items()}
@@ -90,18 +60,17 @@ def opensearch_queries(source: Source, folder: Path, layout: Layout) -> Written:
         clauses = [{"field": f"{FIELD}.{term}", "linear": {}, "boost": weight} for term, weight in query.items()]
         return {"bool": {"should": [{"rank_feature": clause} for clause in clauses]}}
 
-    _write_queries(source, folder / "queries-rank-feature.jsonl", rank_feature)
-    written = _write_queries(source, folder / "queries.jsonl", neural_sparse)
-    return replace(written, facts={**written.facts, "query_divisor": divisor})
+    _write_queries(queries, folder / "queries-rank-feature.jsonl", terms, rank_feature)
+    return _write_queries(queries, folder / "queries.jsonl", terms, neural_sparse) | {"query_divisor": divisor}
 
 
-def elasticsearch_queries(source: Source, folder: Path, layout: Layout) -> Written:  # noqa: ARG001
+def elasticsearch_queries(queries: Mapping[str, Vector], folder: Path, terms: Sequence[str]) -> dict[str, Any]:
     """Write the queries as sparse_vector queries, without pruning."""
 
     def sparse_vector(query: Mapping[str, float]) -> dict[str, Any]:
         return {"sparse_vector": {"field": FIELD, "query_vector": dict(query), "prune": False}}
 
-    return _write_queries(source, folder / "queries.jsonl", sparse_vector)
+    return _write_queries(queries, folder / "queries.jsonl", terms, sparse_vector)
 
 
 def query_divisor(queries: Iterable[Vector]) -> int:
@@ -137,29 +106,13 @@ def undotted(terms: Iterable[str]) -> dict[str, str]:
     return spelling
 
 
-def undotted_terms(source: Source) -> dict[str, str]:
-    """``undotted`` of all terms of documents and queries."""
-    terms = dict.fromkeys(source.contents.terms if source.vectors else ())
-    return undotted(terms | dict.fromkeys(term for query in source.queries.values() for term in query))
-
-
-def _write_queries(source: Source, path: Path, body: Body) -> Written:
-    spelling, queries, postings = undotted_terms(source), source.queries, 0
+def _write_queries(queries: Mapping[str, Vector], path: Path, terms: Sequence[str], body: Body) -> dict[str, Any]:
+    spelling = undotted([*terms, *(term for query in queries.values() for term in query)])
     with path.open("xb") as file:
         for name, query in queries.items():
-            weights = {spelling[term]: impact for term, impact in query.items()}
-            matched = body(weights) if query else {"match_none": {}}
+            matched = body({spelling[term]: impact for term, impact in query.items()}) if query else {"match_none": {}}
             ordered = [{"_score": "desc"}, {"id": "asc"}]
-            content = {"size": HITS, "_source": ["id"], "sort": ordered, "query": matched}
-            file.write(_line({"id": name, "body": content}))
-            postings += len(weights)
-    long = sum(len(query) > MAX_CLAUSES for query in queries.values())
-    return Written(len(queries), postings, facts={f"queries_over_{MAX_CLAUSES}_terms": long})
-
-
-def _json(content: object) -> bytes:
-    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-def _line(content: object) -> bytes:
-    return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
+            file.write(
+                json_line({"id": name, "body": {"size": HITS, "_source": ["id"], "sort": ordered, "query": matched}})
+            )
+    return {f"queries_over_{MAX_CLAUSES}_terms": sum(len(query) > MAX_CLAUSES for query in queries.values())}

@@ -27,7 +27,7 @@ from learned_sparse.core import (
 from learned_sparse.encode import AnalyzedText, load_encoder
 from learned_sparse.index import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
-from learned_sparse.jsonvector import EXACT_FLOATS, Manifest, differences
+from learned_sparse.jsonvector import EXACT_FLOATS, Manifest, as_text, differences
 from learned_sparse.search import MaxP, QueryEncoder, find_checkpoint
 
 ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
@@ -236,9 +236,9 @@ class IndexInspector:
             options["statistics"] = str(self.index)
         checkpoint = self.checkpoint or find_checkpoint(manifest, self.index)
         encoder = (self.load or load_encoder)(checkpoint, "document", model=manifest.model, **options)
-        if lines := differences(recorded, dict(encoder.description)):
+        if changed := differences(recorded, dict(encoder.description)):
             raise LearnedSparseError(
-                f"{checkpoint}: not the encoder of these vectors: {'; '.join(lines)}; name that one with --checkpoint"
+                f"{checkpoint}: not the encoder of these vectors: {as_text(changed)}; name that one with --checkpoint"
             )
         return encoder
 

@@ -1,13 +1,12 @@
 """Encoded documents and queries as files: Anserini's JsonVectorCollection, topics, and their manifest.
 
 ``read_vectors`` iterates documents, ``load_vectors`` reads them into arrays, and ``write_part`` writes a file. A
-``Manifest`` beside the files records their origin, counts and checksums. ``weights`` reads vectors of other tools. Read
-``manifest`` first, then ``reader``, ``writer`` and ``queries``; ``prune`` is a command.
+``Manifest`` beside the files records their origin, counts and checksums. Read ``manifest`` first, then ``reader``,
+``writer`` and ``queries``; ``weights`` quantises documents of other tools, ``pruning`` removes frequent terms.
 """
 
 from __future__ import annotations
 
-from learned_sparse.jsonvector.ciff import convert_ciff, read_ciff
 from learned_sparse.jsonvector.manifest import (
     EXACT_FLOATS,
     MANIFEST,
@@ -18,6 +17,7 @@ from learned_sparse.jsonvector.manifest import (
     Manifest,
     Part,
     anserini_files,
+    as_text,
     check_together,
     differences,
     load_manifests,
@@ -25,10 +25,12 @@ from learned_sparse.jsonvector.manifest import (
     same_vectors,
     versions,
 )
+from learned_sparse.jsonvector.pruning import prune
 from learned_sparse.jsonvector.queries import (
     ENCODED,
     TOPICS,
     check_queries,
+    read_query_vectors,
     read_topics,
     renamed_ids,
     topic_text,
@@ -43,45 +45,5 @@ from learned_sparse.jsonvector.reader import (
     read_vectors,
     vector_files,
 )
-from learned_sparse.jsonvector.weights import WeightReader, quantize_vectors, read_query_vectors
-from learned_sparse.jsonvector.writer import PartFile, open_part, write_part
-
-__all__ = [
-    "ENCODED",
-    "EXACT_FLOATS",
-    "MANIFEST",
-    "PRUNING",
-    "STATISTICS",
-    "TOPICS",
-    "UNVERIFIED",
-    "BadLineError",
-    "Counts",
-    "LineReader",
-    "Manifest",
-    "Part",
-    "PartFile",
-    "WeightReader",
-    "anserini_files",
-    "check_queries",
-    "check_together",
-    "convert_ciff",
-    "differences",
-    "frequent_terms",
-    "load_manifests",
-    "load_vectors",
-    "numbered_lines",
-    "open_part",
-    "parts_sha256",
-    "quantize_vectors",
-    "read_ciff",
-    "read_query_vectors",
-    "read_topics",
-    "read_vectors",
-    "renamed_ids",
-    "same_vectors",
-    "topic_text",
-    "vector_files",
-    "versions",
-    "write_part",
-    "write_queries",
-]
+from learned_sparse.jsonvector.weights import quantize_vectors
+from learned_sparse.jsonvector.writer import PartFile, new_output, open_part, write_part

@@ -1,18 +1,33 @@
-"""``python -m learned_sparse.jsonvector``: check vectors for what Anserini would change, or read a CIFF file."""
+"""``python -m learned_sparse.jsonvector``: check vectors for what Anserini would change, or prune frequent terms."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from learned_sparse.core import CommandParser, LearnedSparseError, print_next
-from learned_sparse.jsonvector.ciff import convert_ciff
-from learned_sparse.jsonvector.manifest import MANIFEST, UNVERIFIED, Manifest
-from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines, vector_files
-from learned_sparse.jsonvector.weights import WeightReader
+from learned_sparse.collections import filed_under
+from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, print_next, vectors_folder
+from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, UNVERIFIED, Counts, Manifest
+from learned_sparse.jsonvector.pruning import prune
+from learned_sparse.jsonvector.reader import BadLineError, LineReader, by_frequency, numbered_lines, vector_files
+
+PRUNE = """\
+Terms of nearly every document cost the most time and separate documents the least. SpaDE trains without such terms (its
+gamma is 0.7); this command removes them from the vectors of any model, without encoding again. No query can match a
+removed term: measure again. `python -m eval.profile` shows what each share would remove.
+
+examples:
+  python -m learned_sparse.jsonvector prune --model splade --collection scifact --as splade-70 \\
+      --max-document-frequency 0.7
+  python -m learned_sparse.jsonvector prune --vectors VECTORS --output PRUNED --top-dimensions 50
+  python -m learned_sparse.jsonvector prune --vectors SHARD-0 SHARD-1 --output PRUNED --max-document-frequency 0.5
+"""
+SHOWN_TERMS = 10
 
 
 def find_problems(path: Path, counts: Counter[str], *, weights: bool = False) -> Iterator[str]:
@@ -22,12 +37,13 @@ def find_problems(path: Path, counts: Counter[str], *, weights: bool = False) ->
     valid documents to ``counts["documents"]``, and those with an empty vector also to ``counts["empty"]``.
     """
     first_lines: dict[str, str] = {}
-    reader = WeightReader() if weights else LineReader()
+    reader = LineReader(weights=weights)
     for file in vector_files(path):
         try:
             for number, line in numbered_lines(file):
                 try:
                     name, vector = reader.parse(line)
+                    json.loads(line, object_pairs_hook=_without_repeats)
                 except BadLineError as error:
                     yield f"{file}:{number}: {error}"
                     continue
@@ -42,8 +58,16 @@ def find_problems(path: Path, counts: Counter[str], *, weights: bool = False) ->
         yield from Manifest.load(path).problems(path)
 
 
+def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise BadLineError(f"the key {key!r} is given twice; Anserini would keep the last value only")
+    return content
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Check files for Anserini's JsonVectorCollection (exit status 1 if there are problems), or convert a CIFF file."""
+    """Check JsonVectorCollection files (exit status 1 if there are problems), or prune frequent terms."""
     parser = CommandParser(prog="python -m learned_sparse.jsonvector", description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="check every line, and compare with the manifest if there is one")
@@ -52,19 +76,26 @@ def main(argv: list[str] | None = None) -> int:
         "--quantize", action="store_true", help="accept weights that learned_sparse.index --quantize turns into impacts"
     )
     check.add_argument("--show", type=int, default=20, help="maximum number of problems to print (default: 20)")
-    ciff = commands.add_parser("ciff", help="write a CIFF file as JsonVectorCollection files")
-    ciff.add_argument("path", type=Path, metavar="FILE", help="CIFF file, gzipped or not; frequencies are impacts")
-    ciff.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the vectors")
+    check.set_defaults(run=_check)
+    pruning = commands.add_parser(
+        "prune",
+        help="copy encoded documents without the terms that most documents have",
+        epilog=PRUNE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    source, target, rule = (pruning.add_mutually_exclusive_group(required=True).add_argument for _ in range(3))
+    source("--model", help="name of a model with vectors of --collection in the home folder")
+    source("--vectors", type=Path, nargs="+", metavar="DIR", help="instead: an encoded folder, or all its shards")
+    pruning.add_argument("--collection", metavar="NAME|PATH", help="name of the collection (default pydoc)")
+    target("--as", dest="name", metavar="NAME", help="name of the result, beside the model in the home folder")
+    target("--output", type=Path, metavar="DIR", help="instead: folder of the result; each shard gets a folder")
+    rule("--max-document-frequency", type=float, metavar="SHARE", help="remove terms of more documents (gamma)")
+    rule("--top-dimensions", type=int, metavar="N", help="remove the N most frequent terms")
+    pruning.add_argument("--overwrite", action="store_true", help="replace an earlier result")
+    pruning.set_defaults(run=_prune)
     options = parser.parse_args(argv)
-    return _check(options) if options.command == "check" else _convert(options)
-
-
-def _convert(options: argparse.Namespace) -> int:
-    documents, postings = convert_ciff(options.path, options.output)
-    print(f"{options.output}: {documents:,} documents, {postings:,} postings")
-    output = str(options.output)
-    print_next(f"learned_sparse.index {shlex.join(['--input', output, '--index', f'{output}-index'])}")
-    return 0
+    status: int = options.run(options)
+    return status
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -77,6 +108,35 @@ def _check(options: argparse.Namespace) -> int:
         print(f"{options.path}: {UNVERIFIED}")
     print(f"{options.path}: {counts['documents']} documents ({counts['empty']} with an empty vector), {count} problems")
     return 1 if count else 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    collection = filed_under(options.collection or "pydoc")
+    sources = options.vectors or encoded_folders(collection, options.model, "--vectors", options.collection)
+    target, count = options.output or vectors_folder(collection, options.name), len(sources)
+    shards = [target.with_name(f"{target.name}-shard-{number}-of-{count}") for number in range(count)]
+    targets = [target] if count == 1 else shards
+    before = Counts.total(Manifest.load(source).counts for source in sources)
+    manifests = prune(
+        sources,
+        targets,
+        max_document_frequency=options.max_document_frequency,
+        top_dimensions=options.top_dimensions,
+        overwrite=options.overwrite,
+    )
+    after = Counts.total(manifest.counts for manifest in manifests)
+    removed = manifests[0].options[PRUNING]["removed"]
+    share = 1 - after.postings / max(before.postings, 1)
+    print(f"{after.written:,} documents, {after.postings:,} of {before.postings:,} postings")
+    print(f"{len(removed):,} terms with {share:.1%} of the postings removed; the most frequent:")
+    for term, frequency in by_frequency(removed)[:SHOWN_TERMS]:
+        print(f"  {term}: in {frequency / after.written:.1%} of the documents")
+    if after.empty_vectors > before.empty_vectors:
+        print(f"  {after.empty_vectors - before.empty_vectors:,} documents have an empty vector now (kept)")
+    named = f"--model {options.name}" + (f" --collection {options.collection}" if options.collection else "")
+    folders = shlex.join(["--input", *map(str, targets), "--index", f"{options.output}-index"])
+    print_next(f"learned_sparse.index {folders if options.output else named}")
+    return 0
 
 
 if __name__ == "__main__":

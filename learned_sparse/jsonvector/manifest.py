@@ -19,10 +19,10 @@ from learned_sparse.core import (
     Quantizer,
     is_name,
     parse,
-    read_record,
+    read_json,
     restore_folder,
     sha256,
-    write_record,
+    write_json,
     wrong_path,
 )
 
@@ -33,12 +33,12 @@ FORMAT = 1
 EXACT_FLOATS = 2**24
 """Integers up to this one are exact in Lucene's scores, which are 32-bit floats."""
 UNVERIFIED = (
-    f"no {MANIFEST}, so nothing says which encoder made the vectors, whether all files are here and unchanged, and "
-    "whether one quantiser made all impacts"
+    f"no {MANIFEST}, so the encoder and the quantiser of the vectors are unknown, and missing or changed files are "
+    "not noticed"
 )
 """What is unknown about vectors of other tools."""
 PRUNING = "pruning"
-"""Key of ``Manifest.options`` for the record that ``learned_sparse.jsonvector.prune`` adds."""
+"""Key of ``Manifest.options`` for the record that ``learned_sparse.jsonvector prune`` adds."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -59,7 +59,7 @@ class Counts:
     read: int = 0
     """Texts in the input, including bad lines. With segments: segments and bad documents."""
     segmented: int = 0
-    """Documents that were cut into segments; all other counts are counts of segments then."""
+    """Documents that were cut into segments. If there are any, all other counts are of segments."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Bad lines, by reason."""
     other_shards: int = 0
@@ -144,7 +144,7 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Write ``folder/manifest.json``, whole or not at all."""
-        write_record(folder / MANIFEST, self.to_json())
+        write_json(folder / MANIFEST, self.to_json())
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -153,12 +153,16 @@ class Manifest:
         restore_folder(folder)
         if not path.is_file():
             raise wrong_path(folder, f"encoded texts ({MANIFEST} is missing)", "name what learned_sparse.encode wrote")
-        return cls.from_json(read_record(path), str(path))
+        content = read_json(path)
+        if not isinstance(content, dict):
+            raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
+        content.pop("sha256", None)  # earlier versions added a checksum of the manifest itself
+        return cls.from_json(content, str(path))
 
     def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:
         """Fields that must be equal before vectors are added, without the options ``free``.
 
-        The outcome, versions and the locations of checkpoint and input are no settings: hashes compare the contents.
+        The outcome, versions, and the paths of checkpoint and input are not settings: hashes compare their contents.
         """
         other = {"complete", "counts", "parts", "warnings", "versions", "environment", "checkpoint", "input"}
         fields = {key: value for key, value in self.to_json().items() if key not in other}
@@ -191,38 +195,44 @@ class Manifest:
         if counts.written and counts.empty_vectors == counts.written:
             yield "every vector is empty: no query will find anything; is the checkpoint trained?"
 
-    def check(self, folder: Path) -> None:
+    def check(self, folder: Path, *, hashes: bool = True) -> None:
         """Raise at the first of ``problems``."""
-        for problem in self.problems(folder):
+        for problem in self.problems(folder, hashes=hashes):
             raise LearnedSparseError(f"{problem}; encode again")
 
-    def problems(self, folder: Path) -> Iterator[str]:
-        """Differences between ``folder`` and this manifest: missing, changed or unknown files, other counts."""
+    def problems(self, folder: Path, *, hashes: bool = True) -> Iterator[str]:
+        """Differences between ``folder`` and this manifest: missing, changed and unknown files.
+
+        Without ``hashes``, files are compared by name only and none is read.
+        """
         if not self.complete:
             yield f"{folder / MANIFEST}: not complete; run learned_sparse.encode with --resume"
         for part in self.parts:
             path = folder / part.file
             if not path.is_file():
                 yield f"{path}: missing"
-            elif sha256(path) != part.sha256:
+            elif hashes and sha256(path) != part.sha256:
                 yield f"{path}: not the bytes the manifest records"
         if self.kind == "documents" and self.complete:
             known = {folder / part.file for part in self.parts}
-            unknown = [path for path in anserini_files(folder / "vectors") if path not in known]
-            yield from (f"{path}: not in the manifest" for path in unknown)
+            yield from (
+                f"{path}: not in the manifest" for path in anserini_files(folder / "vectors") if path not in known
+            )
 
 
 def load_manifests(folders: Sequence[Path]) -> list[Manifest]:
     """Manifests of folders of encoded documents: one folder, or all shards of one collection.
 
-    ``LearnedSparseError``: a file differs from its manifest, or the shards were encoded with different settings.
+    All files are compared with their checksums. ``LearnedSparseError``: a file differs from its manifest, or the shards
+    were encoded with different settings.
     """
     manifests = [Manifest.load(folder) for folder in folders]
     for folder, manifest in zip(folders, manifests, strict=True):
         if manifest.kind != "documents":
-            raise LearnedSparseError(f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed")
-        for problem in manifest.problems(folder):
-            raise LearnedSparseError(f"{problem}; encode again, or index plain vectors with --no-manifest")
+            raise LearnedSparseError(
+                f"{folder}: encoded {manifest.kind}, not documents; only documents can be indexed and searched"
+            )
+        manifest.check(folder)
     check_together(folders, manifests)
     return manifests
 
@@ -230,9 +240,9 @@ def load_manifests(folders: Sequence[Path]) -> list[Manifest]:
 def check_together(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:
     """Raise if ``folders`` were not encoded alike, or are not all shards of one encoding, each once."""
     for (before, first), (folder, second) in pairwise(zip(folders, manifests, strict=True)):
-        if lines := differences(_vector_settings(first), _vector_settings(second)):
-            problem = f"{folder / MANIFEST}: not encoded as {before} was: {'; '.join(lines)}"
-            if all(line.startswith("quantizer.") for line in lines):
+        if changed := differences(_vector_settings(first), _vector_settings(second)):
+            problem = f"{folder / MANIFEST}: not encoded as {before} was: {as_text(changed)}"
+            if all(field.startswith("quantizer.") for field in changed):
                 factor, bits = first.quantizer.scale, first.quantizer.bits
                 options = f"--quantization-factor {factor!r}" + (f" --bits {bits}" if bits else "")
                 problem += f"; documents of one index need one quantiser: encode {folder} with {options} --overwrite"
@@ -278,20 +288,31 @@ def anserini_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix in {".json", ".jsonl", ".gz"} and not file.is_dir())
 
 
-def differences(stored: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Fields in which two JSON objects differ, one line each, with dots for nested fields.
+def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """``{field: (stored value, current value)}`` where two JSON objects differ, with dots for nested fields.
 
     >>> differences({"encoder": {"max_length": 128}, "top_k": 9}, {"encoder": {"max_length": 256}, "top_k": 9})
-    ['encoder.max_length: 128 before, 256 now']
+    {'encoder.max_length': (128, 256)}
     """
-    lines: list[str] = []
+    changed: dict[str, tuple[Any, Any]] = {}
     for key in sorted(stored.keys() | current.keys()):
         before, now = stored.get(key), current.get(key)
         if isinstance(before, Mapping) and isinstance(now, Mapping):
-            lines += differences(before, now, f"{prefix}{key}.")
+            changed |= {f"{key}.{name}": values for name, values in differences(before, now).items()}
         elif before != now:
-            lines.append(f"{prefix}{key}: {_short(before)} before, {_short(now)} now")
-    return lines
+            changed[key] = (before, now)
+    return changed
+
+
+def as_text(changed: Mapping[str, tuple[Any, Any]], stored: str = "before", current: str = "now") -> str:
+    """``differences`` as text; ``stored`` and ``current`` say where the values are.
+
+    >>> as_text({"max_length": (128, 256), "top_k": (None, 9)}, "in the index", "in the encoder")
+    'max_length: 128 in the index, 256 in the encoder; top_k: absent in the index, 9 in the encoder'
+    """
+    return "; ".join(
+        f"{field}: {_short(old)} {stored}, {_short(new)} {current}" for field, (old, new) in changed.items()
+    )
 
 
 def versions() -> dict[str, str]:

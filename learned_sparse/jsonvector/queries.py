@@ -14,22 +14,25 @@ from learned_sparse.core import (
     NO_TERMS,
     LearnedSparseError,
     LuceneTerms,
+    Quantizer,
     Query,
     SparseBatch,
     atomic_write,
-    not_found,
     unfit_id_reason,
     unfit_reason,
     wrong_path,
 )
-from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, differences
-from learned_sparse.jsonvector.reader import BYTE_ORDER_MARK, numbered_lines
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, as_text, differences
+from learned_sparse.jsonvector.reader import BYTE_ORDER_MARK, numbered_lines, read_objects
 from learned_sparse.jsonvector.writer import check_impacts
 
 TOPICS = "queries.tsv"
 ENCODED = "queries.jsonl"
 MAX_TERMS = 1024
 """Lucene's default limit of clauses; in stock Pyserini one longer query ends the whole batch."""
+MAX_WORDS = 2**22
+"""Maximum sum of the impacts of a query in a topics file, about 30 MB of text."""
+_JSON_LINES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 
 
 def write_queries(folder: Path, queries: Sequence[Query], impacts: SparseBatch, terms: LuceneTerms) -> list[str]:
@@ -60,6 +63,11 @@ def topic_text(vector: Mapping[str, int]) -> str:
     >>> topic_text({"hives": 2, "itch": 1}), topic_text({})
     ('hives hives itch', '[no-terms]')
     """
+    if (words := sum(vector.values())) > MAX_WORDS:
+        raise LearnedSparseError(
+            f"a topics file repeats a term as often as its impact: {words:,} words for one query, at most "
+            f"{MAX_WORDS:,}; quantise with a smaller factor or fewer bits"
+        )
     return " ".join(" ".join([term] * impact) for term, impact in vector.items()) or NO_TERMS
 
 
@@ -71,44 +79,62 @@ def read_topics(path: str | Path) -> dict[str, dict[str, int]]:
     """
     path = Path(path, TOPICS) if Path(path).is_dir() else Path(path)
     if path.name == TOPICS and (path.parent / MANIFEST).is_file():
-        for problem in Manifest.load(path.parent).problems(path.parent):
-            raise LearnedSparseError(f"{problem}; encode the queries again")
-    topics: dict[str, dict[str, int]] = {}
-    if not path.exists():
-        if path.name == TOPICS and path.parent.is_dir():
-            raise wrong_path(
-                path.parent, f"encoded queries ({TOPICS} is missing)", "learned_sparse.encode --queries writes it"
-            )
-        raise not_found(path, way_out="learned_sparse.encode --queries writes such a file")
-    if path.name == TOPICS and (path.parent / MANIFEST).is_file():
         Manifest.load(path.parent).check(path.parent)
+    if path.name == TOPICS and path.parent.is_dir() and not path.exists():
+        raise wrong_path(
+            path.parent, f"encoded queries ({TOPICS} is missing)", "learned_sparse.encode --queries writes it"
+        )
+    topics: dict[str, dict[str, int]] = {}
     for number, line in numbered_lines(path):
         where = f"{path}:{number}"
         try:
-            name, tab, text = line.decode().lstrip(BYTE_ORDER_MARK).rstrip("\r\n").partition("\t")
+            name, _, text = line.decode().lstrip(BYTE_ORDER_MARK).rstrip("\r\n").partition("\t")
         except UnicodeDecodeError as error:
             raise LearnedSparseError(f"{where}: not UTF-8 text: {error.reason}") from None
-        if not tab or unfit_id_reason(name) or "\t" in text:
-            raise LearnedSparseError(f"{where}: expected an id without white space, a tab, terms; got {line[:60]!r}")
+        if not (tokens := text.split()) or unfit_id_reason(name) or "\t" in text:
+            raise LearnedSparseError(
+                f"{where}: expected an id without white space, a tab, terms ({NO_TERMS} for none); got {line[:60]!r}"
+            )
         if name in topics:
             raise LearnedSparseError(f"{where}: the query id {name!r} occurs twice; remove one of the two")
-        tokens = text.split()
-        if not tokens:
-            raise LearnedSparseError(f"{where}: no terms, which Pyserini cannot read; write {NO_TERMS} instead")
-        counts = {} if tokens == [NO_TERMS] else dict(Counter(tokens))
-        for term in counts:
+        topics[name] = {} if tokens == [NO_TERMS] else dict(Counter(tokens))
+        for term in topics[name]:
             if reason := unfit_reason(term):
                 raise LearnedSparseError(f"{where}: term {term!r}: {reason}; encode the queries again")
-        topics[name] = counts
     if not topics:
         raise LearnedSparseError(f"{path}: no queries")
     return topics
 
 
+def read_query_vectors(path: Path, quantizer: Quantizer | None = None) -> dict[str, dict[str, int]]:
+    """``{query id: {term: impact}}`` of encoded queries.
+
+    ``path`` is what ``read_topics`` reads (terms repeated as often as their impacts), or JSON lines with ``"id"`` and
+    ``"vector"``. There, ``quantizer`` turns weights into impacts; without it they have to be integers.
+    """
+    if not path.name.endswith(_JSON_LINES):
+        if quantizer is not None:
+            raise LearnedSparseError(f"{path}: repeats terms as often as their impacts; omit --quantization-factor")
+        return read_topics(path)
+    queries = {name: weights for name, weights, _ in read_objects([path], weights=True)}
+    if not queries:
+        raise LearnedSparseError(f"{path}: no queries")
+    for name, weights in queries.items() if quantizer is None else ():
+        for term, weight in weights.items():
+            if type(weight) is not int:
+                raise LearnedSparseError(
+                    f"{path}: query {name!r}: {term!r} has the weight {weight!r}, not an integer; give "
+                    "--quantization-factor (100 keeps two decimals)"
+                )
+    quantizer = quantizer or Quantizer(1.0)
+    rows = {name: SparseBatch.from_dicts([weights], np.float64) for name, weights in queries.items()}
+    return {name: quantizer.quantize(row, [name])[0].row(0) for name, row in rows.items()}
+
+
 def check_queries(queries: Path, vectors: Path | Manifest) -> None:
     """Raise if encoded ``queries`` (a folder or its ``queries.tsv``) are of another model than ``vectors``.
 
-    Without both manifests nothing is known, and nothing raised.
+    Does nothing unless both have manifests.
     """
     queries = queries if queries.is_dir() else queries.parent
     if isinstance(vectors, Path):
@@ -117,9 +143,9 @@ def check_queries(queries: Path, vectors: Path | Manifest) -> None:
         vectors = Manifest.load(vectors)
     if vectors.query_encoder is None or not (queries / MANIFEST).is_file():
         return
-    if lines := differences(_model(vectors.query_encoder), _model(Manifest.load(queries).encoder)):
+    if changed := differences(_model(vectors.query_encoder), _model(Manifest.load(queries).encoder)):
         raise LearnedSparseError(
-            f"{queries}: not encoded by the model of the documents ({'; '.join(lines)}); encode the queries again"
+            f"{queries}: not encoded by the model of the documents ({as_text(changed)}); encode the queries again"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -19,9 +19,9 @@ from learned_sparse.core import (
     LuceneTerms,
     SparseBatch,
     atomic_write,
+    new_folder,
     unfit_id_reason,
 )
-from learned_sparse.jsonvector.reader import MAX_REPEATED_CHARACTERS, too_long
 
 
 def write_part(
@@ -80,6 +80,32 @@ def open_part(path: Path, *, compress: bool = False, wait: bool = False) -> Iter
             yield PartFile(lines, hashing.digest)
 
 
+@contextlib.contextmanager
+def new_output(
+    output: Path, record: str, written: Callable[[Path], Iterable[Path]], *, overwrite: bool
+) -> Iterator[Path]:
+    """A temporary folder that is renamed to ``output`` if the block ends without an exception.
+
+    A folder that is not empty is replaced only if ``overwrite`` is set and all its files are of an earlier run of the
+    same command: it has the file ``record``, and every other file is one of ``written(output)``.
+    """
+    with new_folder(output) as folder:
+        if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+            if not (output / record).is_file():
+                raise LearnedSparseError(
+                    f"{output}: exists and holds no {record} of an earlier run; name another folder"
+                )
+            if not overwrite:
+                raise LearnedSparseError(f"{output}: holds the output of an earlier run; replace it with --overwrite")
+            known = {output / record, *written(output)}
+            if others := sorted(path for path in output.rglob("*") if not path.is_dir() and path not in known):
+                raise LearnedSparseError(
+                    f"{others[0]}: not written by the earlier run that --overwrite replaces; move it away, or name "
+                    "another folder"
+                )
+        yield folder
+
+
 def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> None:
     """Raise if Anserini would drop, split or change an id, a term or an impact of ``batch``."""
     for name in ids:
@@ -95,12 +121,6 @@ def check_impacts(ids: Sequence[str], batch: SparseBatch, terms: LuceneTerms) ->
         impact = batch.values[position]
         raise LearnedSparseError(f"{ids[row]!r}: term {term!r} has the impact {impact}, not 1 to {MAX_IMPACT}")
     terms.check(batch, ids)
-    filled = np.flatnonzero(np.diff(batch.indptr))
-    if len(filled):
-        characters = batch.values.astype(np.int64) * (terms.lengths[batch.indices] + 1)
-        repeated = np.add.reduceat(characters, batch.indptr[filled])
-        if repeated.max() > MAX_REPEATED_CHARACTERS:
-            raise LearnedSparseError(too_long(repr(ids[filled[int(np.argmax(repeated))]]), int(repeated.max())))
 
 
 def _lines(ids: Sequence[str], texts: Sequence[str], batch: SparseBatch, terms: LuceneTerms) -> Iterator[bytes]:

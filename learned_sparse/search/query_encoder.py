@@ -22,7 +22,7 @@ from learned_sparse.core import (
 )
 from learned_sparse.encode import load_encoder, query_quantizer
 from learned_sparse.index import INDEX_MANIFEST, IndexNote, is_index_note
-from learned_sparse.jsonvector import Manifest, differences
+from learned_sparse.jsonvector import Manifest, as_text, differences
 
 PREFIX = "learned_sparse:"
 """``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means an encoder of this package."""
@@ -193,10 +193,8 @@ def _check_same(encoder: Encoder, manifest: Manifest, index: Path, changes: Mapp
             )
     if changes:
         recorded = {**recorded, "settings": {**recorded.get("settings", {}), **changes}}
-    if lines := differences(recorded, encoder.description):
-        fields = "; ".join(
-            line.replace(" before, ", " in the index, ").replace(" now", " in the encoder") for line in lines
-        )
+    if changed := differences(recorded, encoder.description):
+        fields = as_text(changed, "in the index", "in the encoder")
         raise LearnedSparseError(
             f"{index}: this encoder does not match the index: {fields}; "
             "name the checkpoint that encoded the documents with --checkpoint, or encode and index them again"

@@ -108,9 +108,9 @@ def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp
     vectors = encode_with(tiny_bert, corpus, tmp_path / "vectors")
 
     def step(name: str, source: Path, *needs: Step, kind: Any = "prepare") -> Step:
-        words = ("--vectors", str(source), "--output", str(tmp_home / name), "--top-dimensions", "1")
+        words = ("prune", "--vectors", str(source), "--output", str(tmp_home / name), "--top-dimensions", "1")
         return Step(
-            name=name, title=name, kind=kind, module="learned_sparse.jsonvector.prune", arguments=words, needs=needs,
+            name=name, title=name, kind=kind, module="learned_sparse.jsonvector", arguments=words, needs=needs,
             writes=(tmp_home / name,),
         )  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_steps_of_a_leaderboard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp
     assert "exit status 2" in failed[0]
     assert "manifest.json is missing" in failed[0]
     assert "no node of the cluster has what steps of kind train need" in failed[1]
-    assert log_of(first).read_text().startswith("$ python -m learned_sparse.jsonvector.prune")
+    assert log_of(first).read_text().startswith("$ python -m learned_sparse.jsonvector prune")
 
 
 @pytest.mark.jvm

@@ -258,9 +258,9 @@ class World:
         """Vectors without the most frequent terms."""
         arguments = ("--output", "out/pruned", "--top-dimensions", str(dimensions))
         return Case(
-            name=f"prune-{dimensions}", module="learned_sparse.jsonvector.prune", replace=("--overwrite",),
-            arguments=("--vectors", str(self.result(self.encode()) / "vectors"), *arguments), again=("--overwrite",),
-            before=self.prune(2) if dimensions == 3 else None,
+            name=f"prune-{dimensions}", module="learned_sparse.jsonvector", replace=("--overwrite",),
+            arguments=("prune", "--vectors", str(self.result(self.encode()) / "vectors"), *arguments),
+            again=("--overwrite",), before=self.prune(2) if dimensions == 3 else None,
         )  # fmt: skip
 
     def index(self, bits: int = 8) -> Case:

@@ -31,7 +31,7 @@ MODULES = (
     "eval.report.__main__", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
     "learned_sparse.encode.__main__", "learned_sparse.export.__main__", "learned_sparse.index.__main__",
-    "learned_sparse.jsonvector.prune",
+    "learned_sparse.jsonvector.__main__",
     "learned_sparse.search.__main__", "encodings.utf_8_sig", "jnius_config", "scipy.sparse", "tqdm",
     "eval.report", "matplotlib.backends.backend_svg", "matplotlib.font_manager",
     "transformers.models.bert.modeling_bert", "transformers.models.bert.tokenization_bert",

@@ -116,11 +116,9 @@ def work(tmp_path: Path) -> Path:
 
 def test_vectors(world: World, server: Server, work: Path, request: pytest.FixtureRequest) -> None:
     vectors = world.result(world.encode()) / "vectors"
-    arguments = ("--vectors", "vectors", "--output", "out/pruned", "--top-dimensions", "3")
-    case = Case(name="prune", module="learned_sparse.jsonvector.prune", arguments=arguments)
-    try_all(
-        Damaged(server, work, case, [vectors], ["vectors/manifest.json", "vectors/vectors/*1.*"]), request.node.nodeid
-    )
+    arguments = ("prune", "--vectors", "vectors", "--output", "out/pruned", "--top-dimensions", "3")
+    case = Case(name="prune", module="learned_sparse.jsonvector", arguments=arguments)
+    try_all(Damaged(server, work, case, [vectors], ["vectors/vectors/*1.*"]), request.node.nodeid)
 
 
 def test_vectors_and_queries_of_exact_search(
@@ -180,8 +178,8 @@ def test_index(world: World, server: Server, work: Path, request: pytest.Fixture
 
 def test_parts_of_another_run(world: World, server: Server, work: Path, request: pytest.FixtureRequest) -> None:
     mine, others = (world.result(world.encode(bits)) / "vectors" for bits in (8, 4))
-    arguments = ("--vectors", "vectors", "--output", "out/pruned", "--top-dimensions", "3")
-    case = Case(name="prune", module="learned_sparse.jsonvector.prune", arguments=arguments)
+    arguments = ("prune", "--vectors", "vectors", "--output", "out/pruned", "--top-dimensions", "3")
+    case = Case(name="prune", module="learned_sparse.jsonvector", arguments=arguments)
     damaged = Damaged(server, work, case, [mine], ["vectors/manifest.json"])
     parts = sorted(path.name for path in (mine / "vectors").iterdir())
 

@@ -24,7 +24,7 @@ from learned_sparse.core import (
     vectors_folder,
 )
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.jsonvector import prune
+from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.search.query_encoder import encoder_named
 from tests.reliability.scale import INPUTS, record
 
@@ -74,7 +74,7 @@ def test_commands_refuse_a_name_that_leaves_the_home_folder(tmp_home: Path) -> N
         encode.main(["--model", "../x", "--collection", "pydoc"])
     (tmp_home / "vectors" / "pydoc" / "splade").mkdir(parents=True)
     with pytest.raises(LearnedSparseError, match=r"^model: the name '\.\./\.\./x' "):
-        prune.main(["--model", "splade", "--as", "../../x", "--top-dimensions", "1"])
+        jsonvector(["prune", "--model", "splade", "--as", "../../x", "--top-dimensions", "1"])
     assert encoder_named("../x") is None
 
 

@@ -48,12 +48,6 @@ def save_marker(_: Path) -> Path:
     return home() / "reproduce" / "done" / "search.json"
 
 
-def save_manifest(folder: Path) -> Path:
-    """The manifest of encoded documents."""
-    MANIFEST.save(folder)
-    return folder / "manifest.json"
-
-
 def save_note(folder: Path) -> Path:
     """The note of an index."""
     IndexNote("impact", (MANIFEST,), {"documents": 2}).save(folder)
@@ -61,7 +55,6 @@ def save_note(folder: Path) -> Path:
 
 
 RECORDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
-    "manifest of vectors": (save_manifest, Manifest.load),
     "note of an index": (save_note, IndexNote.load),
     "state of training": (save_state, lambda folder: RunFolder(folder)._last_progress()),
     "marker of a step": (save_marker, lambda _: (marker_of(step()), is_done(step()))),
@@ -117,13 +110,12 @@ def test_a_record_written_by_hand_is_read_or_refused(name: str, tmp_path: Path) 
 
 
 def test_the_message_says_what_to_do(tmp_path: Path) -> None:
-    MANIFEST.save(tmp_path)
-    path = tmp_path / "manifest.json"
-    path.write_text(path.read_text().replace('"scale": 100.0', '"scale": 101.0'))
-    with pytest.raises(LearnedSparseError, match=r"manifest\.json: changed since it was written; restore it, or"):
-        Manifest.load(tmp_path)
+    path = save_note(tmp_path)
+    path.write_text(path.read_text().replace('"documents": 2', '"documents": 3'))
+    with pytest.raises(LearnedSparseError, match=r"learned_sparse\.json: changed since it was written; restore it, or"):
+        IndexNote.load(tmp_path)
     path.write_text(json.dumps({key: value for key, value in read_json(path).items() if key != "sha256"}))
-    assert Manifest.load(tmp_path).quantizer == Quantizer(101.0)
+    assert IndexNote.load(tmp_path).facts["documents"] == 3
 
 
 @pytest.mark.parametrize("file", ["../x.jsonl", "/etc/passwd", "vectors/../../x", "", "vectors\\x"])

@@ -14,18 +14,13 @@ DRAW = random.Random(7)
 TERMS = ["##ing", "[CLS]", "u.s", "...", "日本", "😀", '"', "\\", ":", *(f"t{number}" for number in range(60))]
 
 
-def random_vectors(count: int, largest: int, draw: random.Random = DRAW) -> Vectors:
-    """``count`` documents with ids that sort differently as text and by position; every tenth is empty."""
-    return {
-        f"d\\é{number}": {
-            term: draw.randint(1, largest)
-            for term in draw.sample(TERMS, 0 if number % 10 == 3 else draw.randint(1, 25))
-        }
-        for number in range(count)
+VECTORS: Vectors = {
+    f"d\\é{number}": {
+        term: DRAW.randint(1, 255) for term in DRAW.sample(TERMS, 0 if number % 10 == 3 else DRAW.randint(1, 25))
     }
-
-
-VECTORS = random_vectors(200, 255)
+    for number in range(200)
+}
+"""Ids sort differently as text and by position; every tenth vector is empty."""
 QUERIES: dict[str, dict[str, int]] = {
     **{f"q{number}": {term: DRAW.randint(1, 255) for term in DRAW.sample(TERMS, 9)} for number in range(12)},
     "unknown": {"nowhere": 3, "t1": 7},

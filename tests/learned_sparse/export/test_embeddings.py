@@ -1,20 +1,19 @@
-"""Embeddings of lsr-benchmark: what is read is what was exported, by our reader, by numpy and by its own loader."""
+"""Embeddings of lsr-benchmark: what is read is what was exported, by numpy and by its own loader."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.export import export_vectors, read_embeddings
+from learned_sparse.export import export_vectors
 from tests.learned_sparse.encoded_folder import Vectors
 from tests.learned_sparse.export.collection import KNOWN, VECTORS, lines
 
-SIDES: tuple[tuple[Literal["doc", "query"], Vectors], ...] = (("doc", VECTORS), ("query", KNOWN))
+SIDES: tuple[tuple[str, Vectors], ...] = (("doc", VECTORS), ("query", KNOWN))
 
 
 @pytest.fixture
@@ -23,86 +22,20 @@ def embedding(encoded: tuple[Path, Path], tmp_path: Path) -> Path:
     return tmp_path / "l"
 
 
-def check_arrays(rows: list[tuple[str, Any, Any]], terms: list[str], vectors: Vectors) -> None:
-    """Rows of lsr-benchmark: id, term numbers as text, impacts."""
-    read = {
-        name: {terms[int(t)]: int(i) for t, i in zip(numbers, impacts, strict=True)} for name, numbers, impacts in rows
-    }
-    assert read == vectors
-
-
 @pytest.mark.parametrize(("side", "vectors"), SIDES)
-def test_it_is_read_back(side: Literal["doc", "query"], vectors: Vectors, embedding: Path) -> None:
-    ids, batch = read_embeddings(embedding, side)
-    assert {name: batch.row(row) for row, name in enumerate(ids)} == vectors
-    assert ids == list(vectors)
-    (embedding / "vocabulary.txt").rename(embedding / "terms.txt")  # as in embeddings of other models
-    _, numbered = read_embeddings(embedding, side)
-    terms = lines(embedding / "terms.txt")
-    named = [{terms[int(number)]: weight for number, weight in numbered.row(row).items()} for row in range(len(ids))]
-    assert named == list(vectors.values())
-
-
-@pytest.mark.parametrize(("side", "vectors"), SIDES)
-def test_arrays(side: str, vectors: Vectors, embedding: Path) -> None:
-    arrays, ids = np.load(embedding / side / f"{side}-embeddings.npz"), lines(embedding / side / f"{side}-ids.txt")
-    bounds = arrays["indptr"]
-    rows = [
-        (name, arrays["indices"].astype("U30")[start:end], arrays["data"][start:end])
-        for name, start, end in zip(ids, bounds[:-1], bounds[1:], strict=True)
-    ]
-    check_arrays(rows, lines(embedding / "vocabulary.txt"), vectors)
+def test_arrays_and_ids(side: str, vectors: Vectors, embedding: Path) -> None:
+    terms, ids = lines(embedding / "vocabulary.txt"), lines(embedding / side / f"{side}-ids.txt")
+    arrays = np.load(embedding / side / f"{side}-embeddings.npz", allow_pickle=False)
+    matrix = csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(len(ids), len(terms)))
+    rows = [matrix[[row]].tocoo() for row in range(len(ids))]
+    read = [{terms[t]: int(i) for t, i in zip(row.col, row.data, strict=True)} for row in rows]
+    assert dict(zip(ids, read, strict=True)) == vectors
 
 
 def test_its_own_loader(embedding: Path) -> None:
     irds: Any = pytest.importorskip("lsr_benchmark.irds", reason="lsr-benchmark is not installed")
+    terms = lines(embedding / "vocabulary.txt")
     for side, vectors in SIDES:
-        check_arrays(irds.embeddings("local", str(embedding), side), lines(embedding / "vocabulary.txt"), vectors)
-
-
-def save(folder: Path, ids: str = "d1\nd2\n", **changes: Any) -> Path:
-    """An embedding of two documents, whose terms are not in order."""
-    arrays: dict[str, Any] = {"data": [0.5, 1.5, 2.5], "indices": [7, 3, 3], "indptr": [0, 2, 3], **changes}
-    (folder / "doc").mkdir(parents=True)
-    np.savez(folder / "doc/doc-embeddings.npz", **arrays)
-    (folder / "doc/doc-ids.txt").write_text(ids)
-    return folder
-
-
-def test_rows_are_put_in_order(tmp_path: Path) -> None:
-    _, batch = read_embeddings(save(tmp_path / "l"), "doc")
-    assert batch.indices.tolist() == [3, 7, 3]
-    assert batch.row(0) == {"3": 1.5, "7": 0.5}
-    expected = csr_array([[0, 0, 0, 1.5, 0, 0, 0, 0.5], [0, 0, 0, 2.5, 0, 0, 0, 0]])
-    assert (batch.to_scipy() != expected).nnz == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"indices": [3, 3, 3]}, r"doc-embeddings.npz: no arrays of an embedding \(a row has a term twice\)"),
-        ({"indptr": [0, 1, 2, 3]}, "3 rows for 2 ids"),
-        ({"indptr": [0, 2, 9]}, "no arrays of an embedding"),
-        ({"indices": [-1, 3, 3]}, "no arrays of an embedding"),
-        ({"data": [[0.5]]}, "no arrays of an embedding"),
-        ({"ids": "d1\nd1\n"}, r"doc-ids.txt:2: the id 'd1' is also in line 1; rename one"),
-        ({"ids": "d1\nd 2\n"}, r"doc-ids.txt:2: the id 'd 2' is empty or holds white space"),
-    ],
-)
-def test_damaged_embeddings(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match=message):
-        read_embeddings(save(tmp_path / "l", **changes), "doc")
-
-
-def test_missing_parts_of_embeddings(tmp_path: Path) -> None:
-    folder = save(tmp_path / "l")
-    with pytest.raises(
-        LearnedSparseError, match=r"query-embeddings.npz: no such file; give the folder of an embedding"
-    ):
-        read_embeddings(folder, "query")
-    (folder / "vocabulary.txt").write_text("one\n")
-    with pytest.raises(LearnedSparseError, match=r"term 7 is not in vocabulary.txt"):
-        read_embeddings(folder, "doc")
-    (folder / "doc/doc-embeddings.npz").write_bytes(b"PK no zip file")
-    with pytest.raises(LearnedSparseError, match=r"doc-embeddings.npz: no arrays of an embedding"):
-        read_embeddings(folder, "doc")
+        rows = irds.embeddings("local", str(embedding), side)  # id, term numbers as text, impacts
+        read = {name: {terms[int(t)]: int(i) for t, i in zip(*row, strict=True)} for name, *row in rows}
+        assert read == vectors

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from learned_sparse.core import LearnedSparseError
 from learned_sparse.export import export_vectors
 from learned_sparse.lucene import start_jvm
-from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
-from tests.learned_sparse.export.collection import QUERIES, VECTORS, random_vectors
+from tests.learned_sparse.encoded_folder import dot_products
+from tests.learned_sparse.export.collection import QUERIES, VECTORS
 
 Hits = list[tuple[str, float]]
 Clause = Callable[[str, float], Any]
@@ -23,9 +20,9 @@ Clause = Callable[[str, float], Any]
 
 
 class Features:
-    """Documents of bulk files in Lucene, each impact as a ``FeatureField``, as both engines store them."""
+    """Documents in Lucene, each impact as a ``FeatureField``, as both engines store them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, documents: list[dict[str, Any]]) -> None:
         start_jvm()
         from jnius import autoclass, cast
 
@@ -36,7 +33,7 @@ class Features:
         config = autoclass(f"{lucene}index.IndexWriterConfig")()
         writer = autoclass(f"{lucene}index.IndexWriter")(directory, config)
         stored = autoclass(f"{lucene}document.Field$Store").YES
-        self.documents = bulk_documents(folder)
+        self.documents = documents
         for document in self.documents:
             record = autoclass(f"{lucene}document.Document")()
             record.add(autoclass(f"{lucene}document.StringField")("id", document["id"], stored))
@@ -81,22 +78,10 @@ def bodies(path: Path) -> dict[str, dict[str, Any]]:
     return {line["id"]: line["body"]["query"] for line in map(json.loads, path.read_bytes().splitlines())}
 
 
-def bits(vectors: Vectors, count: int) -> Vectors:
-    """Impacts truncated to ``count`` significant bits."""
-    mantissa = {value: np.frexp(value) for vector in vectors.values() for value in vector.values()}
-    return {
-        name: {
-            term: int(np.ldexp(np.floor(mantissa[value][0] * 2**count), int(mantissa[value][1]) - count))
-            for term, value in vector.items()
-        }
-        for name, vector in vectors.items()
-    }
-
-
 @pytest.mark.jvm
 def test_opensearch_scores_are_exact(encoded: tuple[Path, Path], tmp_path: Path) -> None:
     record = export_vectors("opensearch", tmp_path / "o", vectors=[encoded[0]], queries=encoded[1], max_bytes=9_000)
-    features = Features(tmp_path / "o")
+    features = Features(bulk_documents(tmp_path / "o"))
     assert [document["id"] for document in features.documents] == list(VECTORS)
     sizes = [file.stat().st_size for file in (tmp_path / "o").glob("bulk-*.ndjson")]
     assert len(sizes) > 2
@@ -126,7 +111,7 @@ def test_opensearch_scores_are_exact(encoded: tuple[Path, Path], tmp_path: Path)
 def test_elasticsearch_scores_are_exact_without_a_divisor(encoded: tuple[Path, Path], tmp_path: Path) -> None:
     record = export_vectors("elasticsearch", tmp_path / "e", vectors=[encoded[0]], queries=encoded[1])
     assert "query_divisor" not in record
-    features = Features(tmp_path / "e")
+    features = Features(bulk_documents(tmp_path / "e"))
     for name, clause in bodies(tmp_path / "e/queries.jsonl").items():
         if QUERIES[name]:
             assert clause["sparse_vector"] == {**clause["sparse_vector"], "field": "impacts", "prune": False}
@@ -137,31 +122,9 @@ def test_elasticsearch_scores_are_exact_without_a_divisor(encoded: tuple[Path, P
 
 
 @pytest.mark.jvm
-def test_feature_field_truncates_above_512_and_rescaled_impacts_are_exact(tmp_path: Path) -> None:
-    vectors = random_vectors(60, 1000, random.Random(3))
-    folder = write_folder(tmp_path / "vectors", {**vectors, "largest": {"t1": 1000, "t2": 1, "t3": 513}})
-    with pytest.raises(LearnedSparseError, match=r"largest impact is 1,000, and opensearch .* up to 512 exactly"):
-        export_vectors("opensearch", tmp_path / "refused", vectors=[folder])
-    record = export_vectors("opensearch", tmp_path / "o", vectors=[folder], rescale=True)
-    exported = {document["id"]: document.get("impacts", {}) for document in bulk_documents(tmp_path / "o")}
-    assert exported["largest"] == {"t1": 512, "t2": 1, "t3": 263}
-    assert record["factor"] == 0.512
-    assert record["dropped"] == 0
-    assert record["largest_error"] == pytest.approx(1 / 0.512 - 1)  # an impact of 1 stays 1
-    features, query = Features(tmp_path / "o"), {"t1": 3, "t3": 5}
-    assert features.hits(query, features.linear) == dot_products(query, exported)
-    plain = {name: dict(vector) for name, vector in vectors.items() if vector}
-    (tmp_path / "plain").mkdir()
-    lines = [
-        line for name, vector in plain.items() for line in ({"index": {"_id": name}}, {"id": name, "impacts": vector})
-    ]
-    (tmp_path / "plain/bulk-00000.ndjson").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    features = Features(tmp_path / "plain")
-    assert features.hits(query, features.linear) == dot_products(query, bits(plain, 9)) != dot_products(query, plain)
-
-
-def test_terms_that_would_be_written_alike_are_refused(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "vectors", {"d1": {"u.s": 1, "u__s": 2}})
-    with pytest.raises(LearnedSparseError, match=r"'u\.s' and 'u__s' are both 'u__s' without dots"):
-        export_vectors("elasticsearch", tmp_path / "e", vectors=[folder])
-    assert not (tmp_path / "e").exists()
+def test_feature_field_holds_integers_up_to_512() -> None:
+    """Of larger ones it keeps nine significant bits: 513 becomes 512, 1,023 becomes 1,022."""
+    impacts = [*range(1, 516), 1022, 1023]
+    features = Features([{"id": f"d{impact}", "impacts": {"t": impact}} for impact in impacts])
+    stored = {int(name[1:]): int(score) for name, score in features.hits({"t": 1}, features.linear)}
+    assert stored == {impact: impact if impact <= 512 else impact & ~1 for impact in impacts}

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.export import export_vectors, tables
+from learned_sparse.export import export_vectors
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
-from tests.learned_sparse.export.collection import KNOWN, QUERIES, TERMS, VECTORS, lines
+from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, lines
 
 
 def test_seismic_by_its_library(encoded: tuple[Path, Path], tmp_path: Path) -> None:
@@ -36,22 +35,6 @@ def test_seismic_by_its_library(encoded: tuple[Path, Path], tmp_path: Path) -> N
         total += len(best)
     assert total > 100
     assert found / total > 0.9  # approximate: measured 0.985
-
-
-def test_seismic_names_the_index_for_large_vocabularies(
-    encoded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "SEISMIC_DIMENSIONS", len(TERMS) - 1)
-    assert export_vectors("seismic", tmp_path / "s", vectors=[encoded[0]])["index"] == "SeismicIndexLV"
-
-
-def test_seismic_refuses_what_it_would_round_or_cut(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "large", {"d1": {"a": 2049}})
-    with pytest.raises(LearnedSparseError, match=r"2,049, and seismic .* up to 2,048 exactly; encode with --bits 11"):
-        export_vectors("seismic", tmp_path / "s", vectors=[folder])
-    folder = write_folder(tmp_path / "long", {"d1": {"x" * 101: 1}})
-    with pytest.raises(LearnedSparseError, match="more than 100 characters"):
-        export_vectors("seismic", tmp_path / "s", vectors=[folder])
 
 
 def test_parquet_by_pyarrow(encoded: tuple[Path, Path], tmp_path: Path) -> None:
@@ -122,9 +105,3 @@ def test_pgvector_indexes_at_most_a_thousand_terms(count: int, indexed: bool, tm
     folder = write_folder(tmp_path / "v", {"d1": {f"t{number}": 1 for number in range(count)}})
     export_vectors("pgvector", tmp_path / "p", vectors=[folder])
     assert (tmp_path / "p/index.sql").is_file() == indexed
-
-
-def test_pgvector_refuses_more_terms_than_a_sparsevec_holds(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "v", {"d1": {f"t{number}": 1 for number in range(16_001)}})
-    with pytest.raises(LearnedSparseError, match=r"16,001 terms, a sparsevec at most 16,000; encode with --top-k"):
-        export_vectors("pgvector", tmp_path / "p", vectors=[folder])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,13 @@ from hypothesis import strategies as st
 from learned_sparse.core import (
     EMPTY_TERM,
     MAX_IMPACT,
-    NO_TERMS,
     LearnedSparseError,
     SparseBatch,
     sha256,
     unfit_id_reason,
     unfit_reason,
 )
-from learned_sparse.jsonvector import Counts, load_vectors, read_vectors, vector_files, write_part
+from learned_sparse.jsonvector import load_vectors, read_vectors, vector_files, write_part
 from learned_sparse.jsonvector.__main__ import main as check
 from tests.learned_sparse.encoded_folder import write_folder
 
@@ -67,29 +65,21 @@ def test_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "vector", "message"),
+    ("name", "text", "vector", "message"),
     [
-        ("d 1", {"a": 1}, "the id 'd 1' is empty or holds white space"),
-        ("", {"a": 1}, "the id '' is empty or"),
-        ("d1", {"a": 0}, "'d1': term 'a' has the impact 0, not 1 to"),
-        ("d1", {"a": -3}, "term 'a' has the impact -3"),
-        ("d1", {"a": MAX_IMPACT + 1}, "term 'a' has the impact 2147483648"),
-        ("d1", {"a": 1, "new york": 2}, "'d1': Lucene cannot hold the term 'new york'"),
-        ("d1", {EMPTY_TERM: 2}, "reserved"),
-        ("d1", {"a": 1, "abc": 2**29}, "'d1': Anserini would write this vector as 2,147,483,650 characters"),
+        ("d 1", "", {"a": 1}, "the id 'd 1' is empty or holds white space"),
+        ("d1", "", {"a": 0}, "'d1': term 'a' has the impact 0, not 1 to"),
+        ("d1", "", {"a": MAX_IMPACT + 1}, "term 'a' has the impact 2147483648"),
+        ("d1", "", {"a": 1, "new york": 2}, "'d1': Lucene cannot hold the term 'new york'"),
+        ("d1", "", {EMPTY_TERM: 2}, "reserved"),
+        ("d1", "\ud800", {"a": 1}, "document 'd1': not writable as UTF-8"),
+        ("d1", "", {"a": 0.5}, "impacts are integers, got float64"),
     ],
 )
-def test_bad_rows_are_not_written(tmp_path: Path, name: str, vector: dict[str, int], message: str) -> None:
+def test_bad_rows_are_not_written(tmp_path: Path, name: str, text: str, vector: dict[str, int], message: str) -> None:
+    rows = SparseBatch.from_dicts([{"b": 1}, vector], np.float64 if 0.5 in vector.values() else np.int64)
     with pytest.raises(LearnedSparseError, match=message):
-        write_part(tmp_path / "part.jsonl", ["ok", name], ["", ""], batch({"b": 1}, vector))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_floats_and_broken_texts_are_not_written(tmp_path: Path) -> None:
-    with pytest.raises(LearnedSparseError, match="impacts are integers, got float32"):
-        write_part(tmp_path / "part.jsonl", ["d1"], [""], SparseBatch.from_dicts([{"a": 0.5}]))
-    with pytest.raises(LearnedSparseError, match="document 'd1': not writable as UTF-8"):
-        write_part(tmp_path / "part.jsonl", ["d1"], ["\ud800"], batch({"a": 1}))
+        write_part(tmp_path / "part.jsonl", ["ok", name], ["", text], rows)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,29 +87,18 @@ GOOD = '{"id": "d1", "vector": {"hives": 3}}'
 BAD_LINES = [
     ('{"id": "x", "vector": {}}', "the vector is empty and Anserini would drop the document"),
     ('{"id": "x", "vector": null}', 'no "vector"'),
-    ('{"id": "x"}', 'no "vector"'),
     ('{"vector": {"a": 1}}', 'no "id"'),
-    ('{"id": null, "vector": {"a": 1}}', 'no "id"'),
-    ('{"id": "", "vector": {"a": 1}}', "the id '' is empty"),
     ('{"id": " a", "vector": {"a": 1}}', "holds white space"),
     ('{"id": 1.5, "vector": {"a": 1}}', '"id" is a float'),
-    ('{"id": true, "vector": {"a": 1}}', '"id" is a bool'),
     ('{"id": "x", "vector": {"a": 0}}', "'a' has the impact 0"),
-    ('{"id": "x", "vector": {"a": -1}}', "'a' has the impact -1"),
     ('{"id": "x", "vector": {"b": 1, "a": 2.9}}', "'a' has the impact 2.9"),
-    ('{"id": "x", "vector": {"a": 1e2}}', "'a' has the impact 100.0"),
     ('{"id": "x", "vector": {"a": "3"}}', "'a' has the impact '3'"),
     ('{"id": "x", "vector": {"a": true}}', "'a' has the impact True"),
-    ('{"id": "x", "vector": {"a": null}}', "'a' has the impact None"),
     ('{"id": "x", "vector": {"a": 3000000000}}', "'a' has the impact 3000000000"),
-    ('{"id": "x", "vector": {"a": 99999999999999999999}}', "'a' has the impact 1e+20"),
     ('{"id": "x", "vector": {"new york": 2}}', "cannot hold the term 'new york'"),
-    ('{"id": "x", "vector": {"é\\u00a0b": 2}}', "white space"),
     ('{"id": "x", "vector": {"": 2}}', "it is empty"),
     (f'{{"id": "x", "vector": {{"{EMPTY_TERM}": 2}}}}', "reserved"),
-    (f'{{"id": "x", "vector": {{"{NO_TERMS}": 1}}}}', "reserved"),
     ('{"id": "x", "vector": {"' + "a" * 256 + '": 2}}', "longer than 254"),
-    ('{"id": "x", "vector": {"aaaaaaaa": 119304648}}', "1,073,741,832 characters"),  # just above 2**30
     ('{"id": "x", "vector": [1, 2]}', '"vector" is a list'),
     ('{"id": "x", "vector": {"a": NaN}}', "not JSON"),
     ('{"id": "x", "vector": {"a": 1}} {"id": "y", "vector": {"a": 1}}', "not JSON"),
@@ -147,13 +126,6 @@ def test_every_reader_names_file_and_line_of_a_bad_line(
     assert f"{tmp_path}: 2 documents (0 with an empty vector), 1 problems" in output
 
 
-def test_vectors_at_the_limit_of_characters(tmp_path: Path) -> None:
-    rows = {"x": {"aaaaaaaa": 119_304_647}, "y": {"hives": 3, "itch": 1}, "z": {"aaaaaaaa": 119_304_647}}
-    lines = [json.dumps({"id": name, "vector": row}) for name, row in rows.items()]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    assert loaded(tmp_path) == list(read_vectors(tmp_path)) == list(rows.items())
-
-
 def test_invalid_utf8_and_broken_gzip(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"id": "x", "vector": {"\xff": 1}}\n')
     with pytest.raises(LearnedSparseError, match=r"a.jsonl:1: not JSON"):
@@ -165,8 +137,7 @@ def test_invalid_utf8_and_broken_gzip(tmp_path: Path) -> None:
             reader()
 
 
-def test_files_of_other_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learned_sparse.jsonvector.reader.CHUNK_LINES", 2)
+def test_files_of_other_tools(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     lines = [
         '{"id": 7, "content": "true", "vector": {"##ing": 2, "日本": 1}}',
@@ -188,42 +159,34 @@ def test_missing_files(tmp_path: Path) -> None:
         vector_files(tmp_path)
 
 
-def test_line_separators_in_texts_do_not_end_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "part.jsonl"
-    write_part(path, ["d1", "d2"], ["\u2028\x85\x00", "x"], batch({"a": 1}, {"b": 2}))
-    assert [json.loads(line)["contents"] for line in path.read_bytes().split(b"\n")[:-1]] == ["\u2028\x85\x00", "x"]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"complete": False}, "not complete; run learned_sparse.encode with --resume"),
         ({"kind": "queries"}, "encoded queries, not documents"),
         ({"scoring": "bm25"}, "scored by BM25"),
-        (
-            {"counts": Counts(written=5, postings=6)},
-            r"manifest.json: 5 documents and 6 impacts in the manifest, 5 and 5 read",
-        ),
     ],
 )
-def test_load_vectors_compares_counts_with_the_manifest(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_load_vectors_refuses_what_cannot_be_searched(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         load_vectors([write_folder(tmp_path, VECTORS, **changes)])
 
 
-def test_load_vectors_compares_files_with_the_manifest(tmp_path: Path) -> None:
+def test_files_are_those_of_the_manifest(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, VECTORS, parts=2)
-    assert loaded(folder) == list(VECTORS.items())
+    assert loaded(folder) == list(read_vectors(folder)) == list(VECTORS.items())
     part = folder / "vectors" / "part-00001.jsonl"
     lines = part.read_text().splitlines(keepends=True)
     part.write_text("".join(lines[:-1]))
-    with pytest.raises(
-        LearnedSparseError, match=r"manifest.json: 5 documents and 5 impacts in the manifest, 4 and 4 read"
-    ):
+    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: not the bytes the manifest records"):
         load_vectors([folder])
     part.unlink()
-    with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: missing"):
-        load_vectors([folder])
-    (folder / "vectors" / "part-00007.jsonl").write_text("".join(lines))
-    with pytest.raises(LearnedSparseError, match=r"part-0000[17].jsonl: (missing|not in the manifest)"):
-        load_vectors([folder])
+    for read in (lambda: load_vectors([folder]), lambda: read_vectors(folder)):
+        with pytest.raises(LearnedSparseError, match=r"part-00001.jsonl: missing"):
+            read()
+
+
+def test_the_checker_reports_keys_that_are_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{GOOD}\n{{"id": "d2", "vector": {{"a": 1, "b": 2, "a": 3}}}}\n')
+    assert check(["check", str(tmp_path)]) == 1
+    assert "a.jsonl:2: the key 'a' is given twice" in capsys.readouterr().out

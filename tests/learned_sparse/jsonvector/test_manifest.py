@@ -3,45 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
 
-from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import sha256, write_json
-from learned_sparse.core.quantize import Quantizer
-from learned_sparse.jsonvector import Counts, Manifest, Part, differences, versions
+from learned_sparse.core import LearnedSparseError, Quantizer, write_json, write_record
+from learned_sparse.jsonvector import Counts, Manifest, differences
+from tests.learned_sparse.encoded_folder import write_folder
+
+VECTORS = {f"d{number}": {"a": 1} for number in range(3)}
 
 
-def manifest(**changes: object) -> Manifest:
-    result = Manifest(
-        kind="documents",
-        complete=True,
-        collection="pydoc",
-        model="splade",
-        checkpoint="somewhere",
-        architecture="splade",
-        scoring="impact",
-        encoder={"settings": {"pooling": "max"}, "max_length": 256},
-        query_encoder={"settings": {"pooling": "max"}},
-        quantizer=Quantizer(100.0),
-        query_quantizer=Quantizer(12.5, 8),
-        input=({"file": "corpus.jsonl", "bytes": 7},),
-        options={"top_k": None},
-        counts=Counts(read=3, written=2, skipped={"empty text": 1}),
-        parts=(Part(file="vectors/part-00000.jsonl", documents=2, sha256="00"),),
-        versions=versions(),
-    )
-    return dataclasses.replace(result, **changes)  # type: ignore[arg-type]
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    """Manifest of ``tmp_path``, with three files; impacts of queries are at most 255."""
+    write_folder(tmp_path, VECTORS, parts=3, input=({"file": "corpus.jsonl"},), query_quantizer=Quantizer(12.5, 8))
+    return Manifest.load(tmp_path)
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    manifest().save(tmp_path)
-    assert Manifest.load(tmp_path) == manifest()
-    rewritten = (tmp_path / "manifest.json").read_bytes()
-    Manifest.load(tmp_path).save(tmp_path)
-    assert (tmp_path / "manifest.json").read_bytes() == rewritten
+def test_round_trip(manifest: Manifest, tmp_path: Path) -> None:
+    content = (tmp_path / "manifest.json").read_bytes()
+    manifest.save(tmp_path)
+    assert (tmp_path / "manifest.json").read_bytes() == content
+    write_record(tmp_path / "manifest.json", manifest.to_json())  # earlier versions added a checksum
+    assert Manifest.load(tmp_path) == manifest
 
 
 @pytest.mark.parametrize(
@@ -52,60 +37,53 @@ def test_round_trip(tmp_path: Path) -> None:
         ({"modell": "x"}, "unknown key 'modell'; did you mean 'model'"),
         ({"quantizer": {"scale": -1.0, "bits": None}}, "quantisation factor -1.0"),
         ({"parts": [{"file": "x", "documents": "two", "sha256": ""}]}, r"parts\[0\]: documents: expected int"),
+        (None, "expected an object, got list"),
     ],
 )
-def test_invalid_manifests(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    write_json(tmp_path / "manifest.json", {**json.loads(json.dumps(manifest().to_json())), **change})
+def test_invalid_manifests(change: dict[str, object] | None, message: str, manifest: Manifest, tmp_path: Path) -> None:
+    write_json(tmp_path / "manifest.json", [] if change is None else {**manifest.to_json(), **change})
     with pytest.raises(LearnedSparseError, match=message):
         Manifest.load(tmp_path)
 
 
-def test_missing_or_not_an_object(tmp_path: Path) -> None:
+def test_a_folder_without_manifest(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match=r"an empty folder, not encoded texts \(manifest.json is missing\)"):
         Manifest.load(tmp_path)
-    (tmp_path / "manifest.json").write_text("[]")
-    with pytest.raises(LearnedSparseError, match="expected an object, got list"):
-        Manifest.load(tmp_path)
 
 
-def test_settings_exclude_outcome_versions_and_locations() -> None:
-    other = manifest(complete=False, counts=Counts(), parts=(), warnings=("w",), checkpoint="elsewhere")
-    other = dataclasses.replace(other, input=({"file": "moved", "bytes": 1},), versions={"torch": "99"})
-    assert differences(manifest().settings(), other.settings()) == []
-    other = manifest(encoder={"settings": {"pooling": "sum"}}, quantizer=Quantizer(10.0), model="x")
-    assert differences(manifest().settings(), other.settings()) == [
-        "encoder.max_length: 256 before, absent now",
-        "encoder.settings.pooling: 'max' before, 'sum' now",
-        "model: 'splade' before, 'x' now",
-        "quantizer.scale: 100.0 before, 10.0 now",
-    ]
+def test_settings_exclude_outcome_versions_and_locations(manifest: Manifest) -> None:
+    other = dataclasses.replace(
+        manifest, complete=False, counts=Counts(), parts=(), warnings=("w",), checkpoint="elsewhere",
+        input=({"file": "moved"},), versions={"torch": "99"},
+    )  # fmt: skip
+    assert differences(manifest.settings(), other.settings()) == {}
+    other = dataclasses.replace(manifest, encoder={**manifest.encoder, "dtype": "bf16", "top_k": 9}, model="x")
+    assert differences(manifest.settings(), other.settings()) == {
+        "encoder.dtype": ("fp32", "bf16"),
+        "encoder.top_k": (None, 9),
+        "model": ("words", "x"),
+    }
 
 
-def test_problems(tmp_path: Path) -> None:
-    (tmp_path / "vectors").mkdir()
-    for number in range(3):
-        (tmp_path / "vectors" / f"part-{number:05d}.jsonl").write_text("{}")
-    digest = sha256(tmp_path / "vectors" / "part-00000.jsonl")
-    parts = tuple(Part(file=f"vectors/part-{n:05d}.jsonl", documents=1, sha256=digest) for n in range(3))
-    complete = manifest(parts=parts, counts=Counts(written=3))
-    assert list(complete.problems(tmp_path)) == []
+def test_problems(manifest: Manifest, tmp_path: Path) -> None:
+    assert list(manifest.problems(tmp_path)) == []
     (tmp_path / "vectors" / "part-00001.jsonl").unlink()
     (tmp_path / "vectors" / "part-00002.jsonl").write_text("{ }")
     (tmp_path / "vectors" / "more.jsonl").write_text("{}")
-    problems = [problem.replace(str(tmp_path), "") for problem in complete.problems(tmp_path)]
+    problems = [problem.replace(str(tmp_path), "") for problem in manifest.problems(tmp_path)]
     assert problems == [
         "/vectors/part-00001.jsonl: missing",
         "/vectors/part-00002.jsonl: not the bytes the manifest records",
         "/vectors/more.jsonl: not in the manifest",
     ]
-    assert "not complete" in next(iter(dataclasses.replace(complete, complete=False).problems(tmp_path)))
+    assert "not complete" in next(iter(dataclasses.replace(manifest, complete=False).problems(tmp_path)))
 
 
-def test_warning_about_scores_beyond_exact_floats() -> None:
-    binary = manifest(query_quantizer=Quantizer(1.0, 1))  # impacts of queries are 1
+def test_warning_about_scores_beyond_exact_floats(manifest: Manifest) -> None:
+    binary = dataclasses.replace(manifest, query_quantizer=Quantizer(1.0, 1))  # impacts of queries are 1
     assert list(binary.document_warnings(Counts(largest_sum=2**24))) == []
     assert "16,777,217" in next(binary.document_warnings(Counts(largest_sum=2**24 + 1)))
-    assert "4,278,190,080" in next(manifest().document_warnings(Counts(largest_sum=2**24)))  # 255 times as much
+    assert "4,278,190,080" in next(manifest.document_warnings(Counts(largest_sum=2**24)))  # 255 times as much
 
 
 def test_total_of_counts() -> None:

@@ -1,0 +1,117 @@
+"""Encoded documents to be exported: read strictly, with their counts, and numbered terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from learned_sparse.core import LearnedSparseError, SparseBatch, progress_bar
+from learned_sparse.index import VectorFiles, open_vectors
+from learned_sparse.jsonvector import load_vectors, parts_sha256, read_vectors
+
+Vector = Mapping[str, int]
+FIELD = "impacts"
+"""Name of the field or column of vectors."""
+VOCABULARY = "vocabulary.txt"
+"""File with the terms, one a line, in formats that number them."""
+HITS = 1000
+"""Hits of each exported query."""
+
+
+@dataclass(frozen=True)
+class Documents:
+    """``(id, {term: impact})`` of documents, read from their files at each iteration, and their counts."""
+
+    vectors: VectorFiles
+    count: int
+    postings: int
+    largest_impact: int
+    most_terms: int
+    """Maximum number of terms of a document."""
+    terms: tuple[str, ...]
+    """All terms, ascending by code point; the number of a term is its position."""
+
+    @classmethod
+    def open(cls, folders: Sequence[Path]) -> Documents:
+        """Check manifests as ``learned_sparse.index`` does, and count in one pass over all documents."""
+        files = open_vectors(folders)
+        if files.scoring != "impact":
+            raise LearnedSparseError(f"{folders[0]}: scored by BM25, not by a sum of impacts; exports are dot products")
+        count = postings = largest = most = 0
+        terms: set[str] = set()
+        for _, vector in _read(files):
+            count += 1
+            postings += len(vector)
+            most = max(most, len(vector))
+            largest = max(largest, *vector.values(), 0)
+            terms.update(vector)
+        return cls(files, count, postings, largest, most, tuple(sorted(terms)))
+
+    def __iter__(self) -> Iterator[tuple[str, Vector]]:
+        """Documents in the order of the files; an empty dict for an empty vector."""
+        return _read(self.vectors)
+
+    def numbered(self) -> Iterator[tuple[str, list[int], list[int]]]:
+        """``(id, term numbers, impacts)`` of each document, numbers ascending."""
+        return numbered(self, self.terms)
+
+    def arrays(self) -> tuple[list[str], SparseBatch]:
+        """Ids and impacts of all documents in memory, in the order of the files."""
+        return load_vectors(self.vectors.files)
+
+    def provenance(self) -> dict[str, object]:
+        """Collection, model and checksums, as far as a manifest records them."""
+        return {
+            "collection": manifest.collection, "model": manifest.model, "checkpoint": manifest.checkpoint,
+            "parts_sha256": parts_sha256(self.vectors.manifests),
+        } if (manifest := next(iter(self.vectors.manifests), None)) else {}  # fmt: skip
+
+
+def numbered(vectors: Iterable[tuple[str, Vector]], terms: Sequence[str]) -> Iterator[tuple[str, list[int], list[int]]]:
+    """``(id, term numbers, impacts)`` of each vector, numbers ascending. All terms must be in ``terms``.
+
+    >>> list(numbered([("d1", {"itch": 2, "hives": 3})], ["hives", "itch"]))
+    [('d1', [0, 1], [3, 2])]
+    """
+    number_of = {term: number for number, term in enumerate(terms)}
+    for name, vector in vectors:
+        pairs = sorted((number_of[term], impact) for term, impact in vector.items())
+        yield name, [number for number, _ in pairs], [impact for _, impact in pairs]
+
+
+def write_parts(
+    folder: Path, name: str, records: Iterable[bytes], max_bytes: int, *, before: bytes = b"", after: bytes = b""
+) -> None:
+    """Write ``records`` to files of at most ``max_bytes``, unless one record is longer; at least one file.
+
+    ``points.json`` becomes ``points-00000.json``, ... ``before`` and ``after`` open and close each file, with commas
+    between records.
+    """
+    stem, _, suffix = name.partition(".")
+    part: list[bytes] = []
+    size = number = 0
+
+    def flush() -> None:
+        content = before + (b"," if before else b"").join(part) + after
+        (folder / f"{stem}-{number:05d}.{suffix}").write_bytes(content)
+
+    for record in records:
+        if part and size + len(record) + 1 + len(before) + len(after) > max_bytes:
+            flush()
+            part, size, number = [], 0, number + 1
+        part.append(record)
+        size += len(record) + 1
+    if part or not number:
+        flush()
+
+
+def json_line(content: object) -> bytes:
+    """``content`` as JSON and a line end."""
+    return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _read(files: VectorFiles) -> Iterator[tuple[str, Vector]]:
+    return iter(progress_bar(read_vectors(*files.files), "vectors", "documents", sum(files.documents)))

@@ -1,0 +1,209 @@
+"""Pruning compared with its definition on plain dicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learned_sparse import lucene
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.export import export_vectors
+from learned_sparse.index import __main__ as index
+from learned_sparse.index import encoded_files
+from learned_sparse.jsonvector import (
+    Manifest,
+    parts_sha256,
+    prune,
+    quantize_vectors,
+    read_vectors,
+    vector_files,
+)
+from learned_sparse.jsonvector.__main__ import main
+from tests.learned_sparse.encoded_folder import Vectors, dot_products, write_folder
+
+VECTORS: dict[str, dict[str, int]] = {
+    "d1": {"the": 5, "hives": 3, "of": 2},
+    "d2": {"the": 1, "日本": 40, "of": 1},
+    "d3": {"the": 9},
+    "d4": {"##ing": 1, "the": 2, "hives": 7},
+    "e": {},
+}
+
+collections = st.dictionaries(
+    st.sampled_from([f"d{number}" for number in range(9)]),
+    st.dictionaries(st.sampled_from(["a", "b", "c", "##d", "é"]), st.integers(1, 300)),
+    min_size=1,
+)
+
+
+def pruned_by_definition(
+    vectors: Vectors, share: Fraction | None, top: int | None
+) -> tuple[dict[str, dict[str, int]], int]:
+    """Remaining vectors, and the number of removed postings."""
+    terms = sorted({term for vector in vectors.values() for term in vector})
+    counts = {term: sum(term in vector for vector in vectors.values()) for term in terms}
+    if share is not None:
+        removed = [term for term in terms if counts[term] > share * len(vectors)]
+    else:
+        removed = sorted(terms, key=lambda term: -counts[term])[:top]  # stable: ties by code point
+    remaining = {
+        name: {t: impact for t, impact in vector.items() if t not in removed} for name, vector in vectors.items()
+    }
+    return remaining, sum(counts[term] for term in removed)
+
+
+@settings(max_examples=30)
+@given(vectors=collections, limit=st.integers(0, 9), by_share=st.booleans())
+def test_pruning_follows_the_definition(vectors: Vectors, limit: int, by_share: bool) -> None:
+    """The share equals a document frequency exactly, where rounding errors are most likely."""
+    share = Fraction(min(limit or 1, len(vectors)), len(vectors))
+    rule: dict[str, Any] = {"max_document_frequency": float(share)} if by_share else {"top_dimensions": limit}
+    expected, removed = pruned_by_definition(vectors, *((share, None) if by_share else (None, limit)))
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = write_folder(Path(folder) / "in", vectors, parts=3), Path(folder) / "out"
+        if vectors != expected and not any(expected.values()):
+            with pytest.raises(LearnedSparseError, match="removes every term"):
+                prune([source], [target], **rule)
+            assert not target.exists()
+            return
+        (manifest,) = prune([source], [target], **rule)
+        assert dict(read_vectors(target)) == expected
+        before, after = Manifest.load(source).counts, Manifest.load(target).counts
+        encoded_files([target])  # all files match the manifest
+    assert sum(manifest.options["pruning"]["removed"].values()) == removed == before.postings - after.postings
+    assert after.written == before.written == len(vectors)
+    assert after.empty_vectors == sum(not vector for vector in expected.values())
+    assert after.largest_sum == max(sum(vector.values()) for vector in expected.values())
+    assert after.largest_impact == max(max(vector.values(), default=0) for vector in expected.values())
+
+
+def test_the_manifest_records_the_pruning(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "in", VECTORS, options={"gzip": False})
+    (source / "bm25.json").write_text("statistics of a hybrid model")
+    prune([source], [tmp_path / "once"], max_document_frequency=0.5)
+    before, first = Manifest.load(source), Manifest.load(tmp_path / "once")
+    record: dict[str, Any] = {"rule": {"max_document_frequency": 0.5}, "documents": 5, "removed": {"the": 4}}
+    record["source_sha256"] = parts_sha256([before])
+    assert first.options == {"gzip": False, "pruning": record}
+    unchanged = {field.name for field in dataclasses.fields(Manifest)} - {"options", "counts", "parts"}
+    assert {name: getattr(first, name) for name in unchanged} == {name: getattr(before, name) for name in unchanged}
+    assert (tmp_path / "once" / "bm25.json").read_text() == "statistics of a hybrid model"
+    prune([tmp_path / "once"], [tmp_path / "twice"], top_dimensions=1)
+    second_options = Manifest.load(tmp_path / "twice").options["pruning"]
+    assert (second_options["before"], second_options["removed"]) == (record, {"hives": 2})
+
+
+def test_a_rule_that_removes_nothing_keeps_the_bytes(tmp_path: Path) -> None:
+    source = write_folder(tmp_path / "in", VECTORS, parts=3)
+    prune([source], [tmp_path / "out"], top_dimensions=0)
+    assert parts_sha256([Manifest.load(tmp_path / "out")]) == parts_sha256([Manifest.load(source)])
+
+
+def test_document_frequencies_are_those_of_all_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = list(VECTORS)
+    shards = [
+        write_folder(tmp_path / f"in-shard-{number}-of-2", {name: VECTORS[name] for name in names[number::2]})
+        for number in (0, 1)
+    ]
+    words = ["--vectors", *map(str, reversed(shards)), "--output", str(tmp_path / "out")]
+    assert main(["prune", *words, "--max-document-frequency", "0.5"]) == 0  # half of the second shard has "hives"
+    folders = [tmp_path / f"out-shard-{number}-of-2" for number in (0, 1)]
+    remaining = {name: vector for folder in folders for name, vector in read_vectors(folder)}
+    assert remaining == pruned_by_definition(VECTORS, Fraction(1, 2), None)[0]
+    printed = capsys.readouterr().out
+    assert "5 documents, 6 of 10 postings\n1 terms with 40.0% of the postings removed" in printed
+    assert "  the: in 80.0% of the documents\n  1 documents have an empty vector now (kept)\n" in printed
+    with pytest.raises(LearnedSparseError, match=r"pruned dimensions: \['the'\] before, absent now"):
+        encoded_files([folders[0], shards[0]])
+
+
+def test_a_shard_that_cannot_be_written_leaves_all_earlier_targets(tmp_path: Path) -> None:
+    sources = [write_folder(tmp_path / name, {f"{name}{i}": {"a": 1, "b": 2} for i in range(2)}) for name in "xy"]
+    targets = [tmp_path / "out-0", tmp_path / "out-1"]
+    prune(sources, targets, top_dimensions=0)
+    before = [dict(read_vectors(target)) for target in targets]
+    (targets[1] / "notes.md").touch()
+    with pytest.raises(LearnedSparseError, match=r"out-1/notes\.md"):
+        prune(sources, targets, top_dimensions=1, overwrite=True)
+    assert [dict(read_vectors(target)) for target in targets] == before
+
+
+def _prune(folder: Path, **options: Any) -> None:
+    prune([write_folder(folder / "in", VECTORS)], [folder / "out"], top_dimensions=1, **options)
+
+
+def _quantize(folder: Path, **options: Any) -> None:
+    (folder / "in.jsonl").write_text('{"id": "d1", "vector": {"a": 0.5}}')
+    quantize_vectors([folder / "in.jsonl"], folder / "out", **options)
+
+
+def _export(folder: Path, **options: Any) -> None:
+    export_vectors("lsr-benchmark", folder / "out", vectors=[write_folder(folder / "in", VECTORS)], **options)
+
+
+@pytest.mark.parametrize("write", [_prune, _quantize, _export])
+def test_overwrite_replaces_only_what_the_command_wrote(write: Callable[..., None], tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "thesis.tex").write_text("mine")
+    with pytest.raises(LearnedSparseError, match=r"out: exists and holds no .*json of an earlier run"):
+        write(tmp_path, overwrite=True)
+    (output / "thesis.tex").unlink()
+    write(tmp_path)
+    with pytest.raises(LearnedSparseError, match="replace it with --overwrite"):
+        write(tmp_path)
+    write(tmp_path, overwrite=True)
+    files = sorted(path for path in output.rglob("*") if path.is_file())
+    mine = files[0].parent / "notes.md"
+    mine.write_text("mine")
+    with pytest.raises(LearnedSparseError, match=r"notes\.md: not written by the earlier run"):
+        write(tmp_path, overwrite=True)
+    assert mine.read_text() == "mine"
+    assert sorted(path for path in output.rglob("*") if path.is_file() and path != mine) == files
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--vectors in --output out --max-document-frequency 1.5", "above 0 and at most 1"),
+        ("--vectors in --output out --top-dimensions -1", "give 0"),
+        ("--vectors in --output out --top-dimensions 9", "--top-dimensions 9: removes every term"),
+        ("--vectors in --output in --top-dimensions 1", "is the input"),
+        ("--vectors in --output encoded --top-dimensions 1 --overwrite", "written by learned_sparse.encode"),
+        ("--vectors changed --output out --top-dimensions 1", "not the bytes"),
+    ],
+)
+def test_errors(words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_home: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "in", VECTORS)
+    write_folder(tmp_path / "encoded", VECTORS)
+    changed = vector_files(write_folder(tmp_path / "changed", VECTORS))[0]
+    changed.write_bytes(changed.read_bytes() + b"\n")
+    with pytest.raises(LearnedSparseError) as error:
+        main(["prune", *words.split()])
+    assert message in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.jvm
+def test_pruned_vectors_can_be_indexed(tmp_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_folder(tmp_home / "vectors" / "pydoc" / "words", VECTORS)
+    assert main(["prune", "--model", "words", "--as", "words-50", "--max-document-frequency", "0.5"]) == 0
+    command = capsys.readouterr().out.splitlines()[-1].removeprefix("next: python -m learned_sparse.index ")
+    assert index.main(command.split()) == 0
+    folder = tmp_home / "indexes" / "pydoc" / "words-50"
+    remaining, _ = pruned_by_definition(VECTORS, Fraction(1, 2), None)
+    assert dict(lucene.search_impacts(folder, {"q": {"the": 2, "hives": 1}})["q"]) == dict(
+        dot_products({"the": 2, "hives": 1}, remaining)
+    )
+    write_folder(tmp_home / "vectors" / "pydoc" / "words", {**VECTORS, "new": {"hives": 1}})
+    with pytest.raises(LearnedSparseError, match=r"pruned from other vectors than .*words holds now; .*--overwrite"):
+        index.main(["--model", "words-50"])
