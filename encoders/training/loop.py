@@ -316,11 +316,13 @@ class _Run:
             Sampler(sizes, weights=weights, seed=recipe.seed * 1000 + stream),
             session.model.tokenizer,
             recipe.max_length,
-            batch_size=stage.batch_size if stage.cotraining is None else stage.cotraining.select_from,
-            micro_batch_size=session.micro_batch_size(stage),
+            batch_size=stage.batch_size,
+            select_from=None if stage.cotraining is None else stage.cotraining.select_from,
+            micro_batch_size=stage.micro_batch_size,
             seed=[recipe.seed, stream],
             process=session.process_index,
             processes=session.num_processes,
+            device=session.device,
         )
 
     def _save(self, learner: AnyLearner) -> None:
@@ -328,7 +330,7 @@ class _Run:
         seconds = round(self._progress.seconds + now - self._started, 3)
         self._progress, self._started = replace(self._progress, seconds=seconds), now
         counts = {} if self._pruner is None else self._pruner.tensors()
-        random_states = session.gather(random_state(session.device).unsqueeze(0).to(session.device)).cpu()
+        random_states = torch.cat(session.gather(random_state(session.device).unsqueeze(0).to(session.device))).cpu()
 
         def extra(state: Path) -> None:
             self._negatives.save(state)

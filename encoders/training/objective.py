@@ -1,10 +1,9 @@
-"""The ranking objective of a stage, its losses and sparsity regularisers, and the scalar that a step minimises."""
+"""The ranking objective of a stage, its losses, and the scalar that a step minimises."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch.nn import functional
 from encoders.encoding import LoadedModel, architecture_named
 from encoders.models import Labels, Objective, TermWeighers, Tokens
 from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
+from encoders.training.regularizers import REGULARIZERS
 from learned_sparse.core import LearnedSparseError
 
 
@@ -65,29 +65,36 @@ def make_objective(stage: Stage, model: LoadedModel, *, pairwise: bool = False) 
 
 
 def total_loss(
-    losses: Mapping[str, Tensor],
-    outputs: Mapping[str, Tensor],
-    regularizer: Regularizer,
-    ramp: float,
-    step_means: Mapping[str, Tensor] | None = None,
+    losses: Mapping[str, Tensor], outputs: Mapping[str, Tensor], regularizer: Regularizer, ramp: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The scalar to minimise, and its parts for the log: means of ``losses``, and the regularisers of the weights.
 
-    ``ramp``: the share of lambda in force. ``step_means``: ``mean_weights`` of the step that ``outputs`` is a part of;
-    None if the regulariser is computed over ``outputs`` alone.
+    ``ramp``: the share of lambda in force.
     """
     parts = {name: values.mean() for name, values in losses.items()}
     if "queries" in outputs and regularizer.kind != "none":
         if regularizer.lambda_query:
-            mean = None if step_means is None else step_means["queries"]
-            value = REGULARIZERS[regularizer.kind](outputs["queries"], mean)
+            value = REGULARIZERS[regularizer.kind](outputs["queries"])
             parts["query_regularizer"] = value * (regularizer.lambda_query * ramp)
         if regularizer.lambda_document:
-            value = document_regularizer(
-                regularizer.kind, outputs["positives"], outputs["negatives"], regularizer.documents, step_means
-            )
+            value = document_regularizer(regularizer, outputs["positives"], outputs["negatives"])
             parts["document_regularizer"] = value * (regularizer.lambda_document * ramp)
     return torch.stack(list(parts.values())).sum(), parts
+
+
+def document_regularizer(settings: Regularizer, positives: Tensor, negatives: Tensor) -> Tensor:
+    """The regulariser of the documents of a step, positives (n, dimensions) and negatives (m, dimensions).
+
+    ``concatenated`` (the default of every recipe) takes all n + m documents as one batch, the formula of the paper.
+    ``averaged`` is naver/splade's code: half the regulariser of the positives plus half that of the negatives. The two
+    agree for L1 when n = m. For FLOPS ``averaged`` is never smaller, so a lambda does not carry over.
+    """
+    regularizer = REGULARIZERS[settings.kind]
+    if not len(negatives):
+        return regularizer(positives)
+    if settings.documents == "averaged":
+        return (regularizer(positives) + regularizer(negatives)) / 2
+    return regularizer(torch.cat([positives, negatives]))
 
 
 def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tensor, known: Tensor) -> Tensor:
@@ -105,13 +112,23 @@ def rank_losses(rank: Rank, queries: Tensor, positives: Tensor, negatives: Tenso
 
 
 def excluded(rank: Rank, known: Tensor, count: int) -> Tensor:
-    """The mask of ``in_batch_nll``: (queries, queries + hard negatives scored), True where a pair is left out."""
-    hard = known[:, count:]
+    """The mask of ``in_batch_nll``: (queries, queries + hard negatives scored), True where a pair is left out.
+
+    Left out are documents that are known to be relevant, and those of queries in another group of ``negatives_from``.
+
+    >>> excluded(Rank(negatives_from=1), torch.zeros(2, 2, dtype=torch.bool), 2).tolist()
+    [[False, True], [True, False]]
+    """
+    mask = known if rank.mask_known_positives else torch.zeros_like(known)
+    if rank.negatives_from is not None:
+        groups = torch.arange(count, device=known.device) // rank.negatives_from
+        columns = torch.cat([groups, groups.repeat_interleave(known.shape[1] // count - 1)])
+        mask = mask | (groups.unsqueeze(1) != columns)
+    hard = mask[:, count:]
     if not rank.others_hard_negatives:
         rows = torch.arange(count, device=hard.device)
         hard = hard.view(count, count, hard.shape[1] // count)[rows, rows]  # the hard negatives of each query itself
-    mask = torch.cat([known[:, :count], hard], dim=1)
-    return mask if rank.mask_known_positives else torch.zeros_like(mask)
+    return torch.cat([mask[:, :count], hard], dim=1)
 
 
 def negatives_per_query(rank: Rank, known: Tensor) -> float:
@@ -205,64 +222,3 @@ def in_batch_hinge(in_batch: Tensor, excluded: Tensor, margin: float = 1.0) -> T
     diagonal = torch.eye(len(in_batch), dtype=torch.bool, device=in_batch.device)
     losses = functional.relu(margin - in_batch.diagonal().unsqueeze(1) + in_batch)
     return losses.masked_fill(diagonal | excluded, 0.0).sum(dim=1)
-
-
-def flops(weights: Tensor, step_mean: Tensor | None = None) -> Tensor:
-    """``sum_j (mean_i w_ij)^2`` (SPLADE, after Paria et al.), a scalar, of weights (texts, dimensions).
-
-    Not linear in the texts: the value of a batch is not the mean of the values of its parts. If ``weights`` is a part
-    of a step with the mean weights ``step_mean`` (dimensions,), the value is that of the step, and the gradients of
-    equal parts, ``2 sum_j step_mean_j d(mean_i w_ij)``, have the gradient of the step as their mean.
-    """
-    mean = weights.mean(dim=0)
-    if step_mean is None:
-        return mean.square().sum()
-    tangent = 2 * (step_mean * mean).sum()
-    return step_mean.square().sum() + tangent - tangent.detach()
-
-
-def l1(weights: Tensor, step_mean: Tensor | None = None) -> Tensor:
-    """``mean_i sum_j |w_ij|``, a scalar, of weights (texts, dimensions).
-
-    Linear in the texts: a part of a step needs nothing of the other parts.
-    """
-    del step_mean
-    return weights.abs().sum(dim=1).mean()
-
-
-REGULARIZERS: dict[str, Callable[[Tensor, Tensor | None], Tensor]] = {"flops": flops, "l1": l1}
-
-
-def mean_weights(outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Mean weights (dimensions,) of the queries, positives and negatives in ``outputs``; of no texts, 0."""
-    return {name: outputs[name].detach().sum(dim=0) / max(1, len(outputs[name])) for name in WEIGHTS}
-
-
-WEIGHTS = ("queries", "positives", "negatives")
-"""The outputs of a ranking objective that are weights of texts."""
-
-
-def document_regularizer(
-    kind: str,
-    positives: Tensor,
-    negatives: Tensor,
-    how: Literal["concatenated", "averaged"],
-    step_means: Mapping[str, Tensor] | None = None,
-) -> Tensor:
-    """The regulariser of the documents of a batch, positives (n, dimensions) and negatives (m, dimensions).
-
-    ``concatenated`` (the default of every recipe) takes all n + m documents as one batch, the formula of the paper.
-    ``averaged`` is naver/splade's code: half the regulariser of the positives plus half that of the negatives. The two
-    agree for L1 when n = m. For FLOPS ``averaged`` is never smaller, so a lambda does not carry over.
-    ``step_means``: as in ``total_loss``.
-    """
-    regularizer, means = REGULARIZERS[kind], step_means or {}
-    if not len(negatives):
-        return regularizer(positives, means.get("positives"))
-    if how == "averaged":
-        return (regularizer(positives, means.get("positives")) + regularizer(negatives, means.get("negatives"))) / 2
-    documents = torch.cat([positives, negatives])
-    if step_means is None:
-        return regularizer(documents, None)
-    share = len(positives) / len(documents)  # the same in every part of a step
-    return regularizer(documents, share * means["positives"] + (1 - share) * means["negatives"])

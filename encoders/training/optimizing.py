@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -141,14 +140,19 @@ def quadratic_ramp(step: int, ramp_steps: int) -> float:
 
 
 def over_batch(
-    forwards: Sequence[Forward], loss: Loss, gather: Callable[[Tensor], Tensor], process: int, device: torch.device
+    forwards: Sequence[Forward],
+    loss: Loss,
+    gather: Callable[[Tensor], list[Tensor]],
+    process: int,
+    device: torch.device,
 ) -> None:
     """Accumulate this process's share of the gradient of ``loss`` over all micro-batches of all processes.
 
     The result does not depend on how the batch is cut; the shares of the processes have to be summed. Several
     micro-batches are passed forward twice, with the same dropout: first for the outputs alone, then, with the gradient
     of the loss by these, for the gradient of the parameters (gradient caching). Memory is that of one micro-batch.
-    ``device``: that of the forward passes, whose random numbers are repeated.
+    ``gather`` gives the rows of each process; ``device``: that of the forward passes, whose random numbers are
+    repeated.
     """
     single = len(forwards) == 1
     states, parts = [], []
@@ -156,18 +160,21 @@ def over_batch(
         for forward in forwards:
             states.append(random_state(device))
             parts.append(forward())
-    local = {name: torch.cat([part[name].detach() for part in parts]) for name in parts[0]}
-    gathered = {name: gather(tensor) if tensor.numel() else tensor for name, tensor in local.items()}
-    for tensor in gathered.values():
-        tensor.requires_grad_()
-    loss(gathered).backward()
-    starts = {name: process * len(tensor) for name, tensor in local.items()}
+    local = {name: _joined([part[name].detach() for part in parts]) for name in parts[0]}
+    for name, tensor in local.items():
+        tensor.requires_grad_(parts[0][name].requires_grad or not single)
+    outputs = {}
+    for name, own in local.items():
+        shares = gather(own.detach())
+        outputs[name] = _joined([*shares[:process], own, *shares[process + 1 :]])
+    loss(outputs).backward()
+    starts = dict.fromkeys(local, 0)
     for number, forward in enumerate(forwards):
         if not single:
             set_random_state(states[number], device)
         live, tensors, gradients = parts[number] if single else forward(), [], []
         for name, output in live.items():
-            gradient = gathered[name].grad
+            gradient = local[name].grad
             if gradient is not None and output.requires_grad:
                 tensors.append(output)
                 gradients.append(gradient[starts[name] : starts[name] + len(output)])
@@ -176,39 +183,5 @@ def over_batch(
             torch.autograd.backward(tensors, gradients)
 
 
-def means_of_step(
-    forwards: Sequence[Forward],
-    sizes: Sequence[int],
-    means: Callable[[Outputs], Outputs],
-    reduce: Callable[[Tensor], Tensor],
-    device: torch.device,
-) -> tuple[Outputs, list[Forward]]:
-    """Means over all texts of a step, and forward passes that give the outputs which the means were computed from.
-
-    ``means`` gives those of one micro-batch by name. They are averaged over the micro-batches of ``sizes`` queries, and
-    by ``reduce`` over the processes. Several micro-batches are passed forward twice, with the same dropout: first
-    without gradient for the means alone, so that memory is that of one micro-batch. A single one is passed once.
-    """
-    single = len(forwards) == 1
-    parts: list[Outputs] = []
-    repeated: list[Forward] = []
-    with torch.set_grad_enabled(single):
-        for forward in forwards:
-            state = random_state(device)
-            outputs = forward()
-            parts.append(means(outputs))
-            repeated.append(functools.partial(_again, forward, state, device))
-    if single:
-        repeated = [lambda: outputs]
-    shares = [size / sum(sizes) for size in sizes]
-    averaged = {
-        name: reduce(torch.stack([part[name] * share for part, share in zip(parts, shares, strict=True)]).sum(dim=0))
-        for name in parts[0]
-    }
-    return averaged, repeated
-
-
-def _again(forward: Forward, state: Tensor, device: torch.device) -> Outputs:
-    """The forward pass with the random numbers of ``state``."""
-    set_random_state(state, device)
-    return forward()
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

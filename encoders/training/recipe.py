@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from encoders.training.regularizers import REGULARIZERS
 from learned_sparse.collections import OnBadLine
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core import LearnedSparseError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,7 @@ class Rank:
     weight: float = 1.0  # of this loss beside ``distillation``; 0: distillation alone
     margin: float = 1.0  # hinge: the score by which a relevant document should win (UHD-BERT Eq. 8)
     others_hard_negatives: bool = False  # in_batch: score against the hard negatives of other queries as well
+    negatives_from: int | None = None  # in_batch, hinge: queries that share their documents as negatives; None: all
     mask_known_positives: bool = True  # in_batch: leave out documents known to be relevant (the papers are silent)
     score_scale: float = 1.0  # factor of dot products in the loss; both papers: 1
 
@@ -153,13 +155,10 @@ class Gate:
 class Regularizer:
     """The sparsity regulariser and its lambdas, which grow quadratically from 0 until ``ramp_steps``.
 
-    ``scope: step`` computes it over the texts of a step on all processes, whatever the scope of in-batch negatives is,
-    as in naver/splade's trainer. ``micro_batch`` computes it over each forward pass: FLOPS is then larger by the
-    variance of the mean weights, so that rare terms cost more.
+    It is computed over the texts of a step on all processes, as in naver/splade's trainer.
     """
 
-    kind: Literal["none", "flops", "l1"] = "none"
-    scope: Literal["step", "micro_batch"] = "step"
+    kind: str = "none"  # or one of ``encoders.training.regularizers``
     lambda_query: float = 0.0
     lambda_document: float = 0.0
     ramp_steps: int = 50_000
@@ -229,8 +228,7 @@ class Stage:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, in this stage only: SpaDE's k
     steps: int
     batch_size: int  # queries of one step, over all processes
-    micro_batch_size: int | None = None  # queries of one forward pass; None: batch_size / processes
-    scope: Literal["micro_batch", "batch"] = "micro_batch"  # the texts that in-batch negatives are taken from
+    micro_batch_size: int | None = None  # at most so many queries in a forward pass: less memory, the same gradient
     optimizer: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
     learning_rate: float = 2e-5
@@ -255,9 +253,12 @@ class Stage:
         """Raise if the stage cannot be computed or cannot learn; ``where`` opens the message."""
         if self.steps < 1 or self.batch_size < 1:
             raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
-        part = self.micro_batch_size
-        if part is not None and (part < 1 or self.batch_size % part):
-            raise LearnedSparseError(f"{where}: micro_batch_size {part} must divide batch_size {self.batch_size}")
+        if self.micro_batch_size is not None and self.micro_batch_size < 1:
+            raise LearnedSparseError(f"{where}: micro_batch_size {self.micro_batch_size}; give at least 1")
+        kind = self.regularizer.kind
+        if kind != "none" and kind not in REGULARIZERS:
+            hint = did_you_mean(kind, ["none", *REGULARIZERS])
+            raise LearnedSparseError(f"{where}: regularizer: kind: {kind!r} is not a regulariser{hint}")
         if self.validate_every is not None and not self.validate:
             raise LearnedSparseError(f"{where}: 'validate_every' needs validate: true; leave one of them out")
         if self.objective == "rank":
@@ -272,8 +273,6 @@ class Stage:
             self.cotraining.check(where)
         if self.pruning is not None:
             self.pruning.check(where)
-        if self.scope == "batch" and self.regularizer.scope == "micro_batch":
-            raise LearnedSparseError(f"{where}: scope: batch needs a regularizer of the step; leave its scope out")
 
     def _check_ranking(self, where: str, hard_negatives: int) -> None:
         selects_by_pairs = self.cotraining is not None and self.cotraining.share < 1 and self.cotraining.loss != "stage"
@@ -283,8 +282,10 @@ class Stage:
             self.distillation.check(where, hard_negatives)
         if self.rank.weight < 0 or (self.rank.weight == 0 and self.distillation is None):
             raise LearnedSparseError(f"{where}: rank: weight {self.rank.weight:g}; without distillation it is above 0")
-        alone = (self.micro_batch_size or self.batch_size) == 1
-        if alone and (hard_negatives == 0 or self.rank.loss == "hinge"):
+        group = self.rank.negatives_from
+        if group is not None and (group < 1 or self.batch_size % group):
+            raise LearnedSparseError(f"{where}: rank: negatives_from {group} must divide batch_size {self.batch_size}")
+        if (group or self.batch_size) == 1 and (hard_negatives == 0 or self.rank.loss == "hinge"):
             raise LearnedSparseError(
                 f"{where}: a batch of one query without hard negatives has nothing to rank against"
             )

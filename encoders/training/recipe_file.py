@@ -32,7 +32,15 @@ def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] 
     ``data`` replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``.
     """
     path = _path(str(name), Path())
-    return parse(Recipe, recipe_values(name, changes=changes, data=data), str(path))
+    values = recipe_values(name, changes=changes, data=data)
+    for stage in values.get("stages") or ():
+        for part in (stage, stage.get("regularizer") if isinstance(stage, Mapping) else None):
+            if isinstance(part, Mapping) and "scope" in part:
+                raise LearnedSparseError(
+                    f"{path}: 'scope' is gone: a step has the same gradient in any micro-batches, and its regulariser "
+                    "is that of all its texts; rank: {negatives_from: N} takes in-batch negatives from N queries"
+                )
+    return parse(Recipe, values, str(path))
 
 
 def recipe_values(name: str | Path, *, changes: Changes = (), data: Sequence[str] = ()) -> dict[str, Any]:

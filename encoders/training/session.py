@@ -104,19 +104,21 @@ class Session:
         document = self.family.prunable(self.model.weighers.document)
         return Pruner(stage, document, lambda tensor: self.reduce(tensor) if self.num_processes > 1 else tensor)
 
-    def gather(self, tensor: Tensor) -> Tensor:
-        """The rows of all processes, in their order."""
-        gathered: Tensor = self.processes.gather(tensor) if self.num_processes > 1 else tensor
-        return gathered
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The rows of each process, in their order; processes may have different numbers of rows."""
+        if self.num_processes == 1:
+            return [tensor]
+        sizes: list[int] = self.processes.gather(torch.tensor([len(tensor)], device=self.device)).tolist()
+        padding = tensor.new_zeros((max(sizes) - len(tensor), *tensor.shape[1:]))
+        if max(sizes) == 0:
+            return [tensor] * len(sizes)
+        rows: Tensor = self.processes.gather(torch.cat([tensor, padding]))
+        return [part[:size] for part, size in zip(rows.split(max(sizes)), sizes, strict=True)]
 
-    def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor:
-        """The sum or mean over the processes."""
-        reduced: Tensor = self.processes.reduce(tensor, reduction=reduction)
+    def reduce(self, tensor: Tensor) -> Tensor:
+        """The sum over the processes."""
+        reduced: Tensor = self.processes.reduce(tensor, reduction="sum")
         return reduced
-
-    def mean(self, tensor: Tensor) -> Tensor:
-        """The mean over the processes."""
-        return self.reduce(tensor, "mean") if self.num_processes > 1 else tensor
 
     def if_main(self, action: Callable[[], object]) -> None:
         """Do ``action`` in the main process, while the others wait."""
@@ -145,21 +147,13 @@ class Session:
         track: Track = self.processes.log
         return track
 
-    def micro_batch_size(self, stage: Stage) -> int:
-        """Queries in one forward pass of one process."""
-        share, rest = divmod(stage.batch_size, self.num_processes)
-        micro = stage.micro_batch_size or share
-        if rest or share % micro:
+    def check_division(self, stage: Stage) -> None:
+        """Raise if a process would have no query of a step."""
+        if stage.batch_size < self.num_processes:
             raise LearnedSparseError(
-                f"stage {stage.name}: batch_size {stage.batch_size} is not a multiple of "
-                f"{self.num_processes} processes times micro_batch_size {micro}"
+                f"stage {stage.name}: batch_size {stage.batch_size} is less than the {self.num_processes} processes; "
+                "start fewer"
             )
-        if stage.cotraining is not None and stage.cotraining.select_from % self.num_processes:
-            raise LearnedSparseError(
-                f"stage {stage.name}: select_from {stage.cotraining.select_from} is not a multiple of "
-                f"{self.num_processes} processes"
-            )
-        return micro
 
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
@@ -197,7 +191,7 @@ class Session:
         )  # fmt: skip
 
     def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        gathered: npt.NDArray[Any] = self.gather(torch.from_numpy(array).to(self.device)).cpu().numpy()
+        gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(self.device))).cpu().numpy()
         return gathered
 
     def add_idf_bias(self, documents: Sequence[str]) -> None:

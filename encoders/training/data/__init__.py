@@ -5,7 +5,7 @@ Read ``examples`` first, then ``files`` and ``sources``, ``negatives`` and ``min
 
 from __future__ import annotations
 
-from encoders.training.data.batches import Batches, MicroBatch, Sampler, StepBatch, examples_in_order, labels_of
+from encoders.training.data.batches import Batches, MicroBatch, Sampler, StepBatch, Update, examples_in_order, labels_of
 from encoders.training.data.examples import Example, Judged
 from encoders.training.data.mining import (
     BLOCK,
@@ -46,6 +46,7 @@ __all__ = [
     "TeacherScores",
     "TextStore",
     "TextStores",
+    "Update",
     "Vectors",
     "best_documents",
     "bm25_run",

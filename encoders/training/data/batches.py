@@ -72,20 +72,28 @@ class MicroBatch:
     def __len__(self) -> int:
         return len(self.queries.input_ids)
 
-    def to(self, device: torch.device) -> MicroBatch:
-        """The same on ``device``."""
-        return MicroBatch(self.queries.to(device), self.documents.to(device))
+
+@dataclass(frozen=True)
+class Update:
+    """The examples that are ranked together: every process has all of them, but the tokens of its own share only."""
+
+    examples: Sequence[Example]
+    micro_batches: Sequence[MicroBatch]
 
 
 @dataclass(frozen=True)
 class StepBatch:
-    """One optimiser step: every process has all ``examples``, but the tokens of its own micro-batches only."""
+    """The examples of one step of a stage: one update, or in co-training the updates to select examples from."""
 
     step: int
-    examples: Sequence[Example]
-    micro_batches: Sequence[MicroBatch]
-    cut: Callable[[Sequence[Example]], Sequence[MicroBatch]]
-    """Makes this process's micro-batches of a selection of examples."""
+    updates: Sequence[Update]
+    cut: Callable[[Sequence[Example]], list[Update]]
+    """Makes the updates of a selection of examples."""
+
+    @property
+    def examples(self) -> list[Example]:
+        """All examples."""
+        return [example for update in self.updates for example in update.examples]
 
 
 class Batches:
@@ -99,33 +107,41 @@ class Batches:
         max_length: MaxLength,
         *,
         batch_size: int,
-        micro_batch_size: int,
+        select_from: int | None = None,
+        micro_batch_size: int | None = None,
         seed: Sequence[int],
         process: int = 0,
         processes: int = 1,
+        device: torch.device | None = None,
     ) -> None:
+        """``batch_size``: examples of an update; ``select_from``: of a step, by default those of one update."""
         self._sources, self._sampler, self._tokenizer, self._max_length = sources, sampler, tokenizer, max_length
         self._batch_size, self._micro, self._seed = batch_size, micro_batch_size, list(seed)
+        self._step_size, self._device = select_from or batch_size, device or torch.device("cpu")
         self._process, self._processes = process, processes
 
     def examples(self, step: int) -> list[Example]:
         """The examples of ``step``, over all processes."""
         examples = []
-        for position in range(step * self._batch_size, (step + 1) * self._batch_size):
+        for position in range(step * self._step_size, (step + 1) * self._step_size):
             source, index = self._sampler.at(position)
             examples.append(self._sources[source].get(index, np.random.default_rng([*self._seed, position])))
         return examples
 
     def batch(self, step: int) -> StepBatch:
         """The batch of ``step`` with the tokens of this process."""
-        examples = self.examples(step)
-        return StepBatch(step, examples, self.cut(examples), self.cut)
+        return StepBatch(step, self.cut(self.examples(step)), self.cut)
 
-    def cut(self, examples: Sequence[Example]) -> list[MicroBatch]:
-        """Micro-batches of this process's share of ``examples``; the last may be smaller."""
-        share = len(examples) // self._processes
-        local = examples[self._process * share : (self._process + 1) * share]
-        return [self._micro_batch(local[start : start + self._micro]) for start in range(0, share, self._micro)]
+    def cut(self, examples: Sequence[Example]) -> list[Update]:
+        """The updates of ``examples``; a last one with less than one example for each process is left out."""
+        parts = [examples[start : start + self._batch_size] for start in range(0, len(examples), self._batch_size)]
+        return [Update(part, self._micro_batches(part)) for part in parts if len(part) >= self._processes]
+
+    def _micro_batches(self, examples: Sequence[Example]) -> list[MicroBatch]:
+        """The share of ``examples`` that this process has, of sizes that differ by at most 1."""
+        first, end = (len(examples) * number // self._processes for number in (self._process, self._process + 1))
+        size = self._micro or end - first
+        return [self._micro_batch(examples[start : min(start + size, end)]) for start in range(first, end, size)]
 
     def stream(self, steps: range) -> Iterator[StepBatch]:
         """The batches of ``steps`` in order, two of them prepared ahead."""
@@ -140,7 +156,8 @@ class Batches:
         positives = [example.positive for example in examples]
         negatives = [text for example in examples for text in example.negatives]
         queries = tokenize(self._tokenizer, [example.query for example in examples], self._max_length.query)
-        return MicroBatch(queries, tokenize(self._tokenizer, positives + negatives, self._max_length.document))
+        documents = tokenize(self._tokenizer, positives + negatives, self._max_length.document)
+        return MicroBatch(queries.to(self._device), documents.to(self._device))
 
 
 def examples_in_order(

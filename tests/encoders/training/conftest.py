@@ -181,8 +181,9 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
             Sampler([len(examples)], seed=0),
             session.model.tokenizer,
             recipe.max_length,
-            batch_size=stage.batch_size if stage.cotraining is None else stage.cotraining.select_from,
-            micro_batch_size=session.micro_batch_size(stage),
+            batch_size=stage.batch_size,
+            select_from=None if stage.cotraining is None else stage.cotraining.select_from,
+            micro_batch_size=stage.micro_batch_size,
             seed=[0],
         )
         return session, learner, batches

@@ -56,14 +56,14 @@ def losses_by_hand(session: Session, examples: list[Any], name: str, group: int)
 @pytest.fixture
 def updates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Component and queries of every update of a test, in order."""
-    step, updates = Learner.step, []
+    update, updates = Learner.update, []
 
-    def record(self: Learner, batch: Any, *context: Any) -> dict[str, float]:
+    def record(self: Learner, step: int, batch: Any) -> dict[str, float]:
         assert self.stage.component is not None
         updates.append((self.stage.component, [example.query for example in batch.examples]))
-        return step(self, batch, *context)
+        return update(self, step, batch)
 
-    monkeypatch.setattr(Learner, "step", record)
+    monkeypatch.setattr(Learner, "update", record)
     return updates
 
 
@@ -87,15 +87,11 @@ def test_each_component_selects_the_hardest_examples_for_the_other(
     assert logs["loss"] == pytest.approx((logs["weighting_loss"] + logs["expansion_loss"]) / 2)
 
 
-@pytest.mark.parametrize("scope", ["micro_batch", "batch"])
-def test_losses_over_all_examples_equal_those_of_the_stage(
-    first_stage: FirstStage, spade_recipe: Spade, scope: str
-) -> None:
-    """In scope ``batch`` a query is ranked against its whole update, otherwise against its micro-batch."""
-    session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2, "scope": scope}))
+def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstStage, spade_recipe: Spade) -> None:
+    """A query is ranked against its whole update, however it is cut into micro-batches."""
+    session, learner, batches = first_stage(spade_recipe({**CO, "micro_batch_size": 2}))
     batch = batches.batch(0)
-    group = 2 if scope == "micro_batch" else 4
-    expected = {name: losses_by_hand(session, list(batch.examples), name, group) for name in PARTS["components"]}  # type: ignore[attr-defined]
+    expected = {name: losses_by_hand(session, list(batch.examples), name, 4) for name in PARTS["components"]}  # type: ignore[attr-defined]
     logs = learner.step(batch)
     for name, losses in expected.items():
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
@@ -156,17 +152,17 @@ def test_an_update_of_one_component_does_not_change_the_other(
     stage = {**CO, "optimizer": "adamw", "weight_decay": 0.5, "learning_rate": 1e-2}
     session, learner, batches = first_stage(spade_recipe(stage))
     learner.step(batches.batch(0))  # both have momentum now
-    towers, step, updates = session.model.towers, Learner.step, []
+    towers, update, updates = session.model.towers, Learner.update, []
 
-    def check(self: Learner, part: Any, *rest: Any) -> dict[str, float]:
+    def check(self: Learner, step: int, part: Any) -> dict[str, float]:
         other = next(name for name in towers if name != self.stage.component)
         before = [parameter.detach().clone() for parameter in towers[other].parameters()]
-        logs = step(self, part, *rest)
+        logs = update(self, step, part)
         assert all(a.equal(b) for a, b in zip(before, towers[other].parameters(), strict=True))
         updates.append(self.stage.component)
         return logs
 
-    monkeypatch.setattr(Learner, "step", check)
+    monkeypatch.setattr(Learner, "update", check)
     learner.step(batches.batch(1))
     assert updates == ["weighting"] * 2 + ["expansion"] * 2
 
@@ -202,9 +198,8 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     assert resumed.notes()["settings"] == uninterrupted.notes()["settings"]
 
 
-def test_selection_counts_are_rounded_down_to_a_multiple_of_the_processes() -> None:
+def test_selection_counts_are_rounded_down() -> None:
     assert [selected_count(1024, 0.3), selected_count(100, 0.29), selected_count(1, 0.1)] == [307, 29, 1]
-    assert selected_count(64, 0.3, processes=4) == 16
     assert hardest(torch.tensor([1.0, 3.0, 2.0, 3.0, 3.0]), 2) == [1, 3]
 
 

@@ -191,14 +191,14 @@ def test_batches_do_not_depend_on_the_order_of_access(tokenizer: Any) -> None:
 def test_each_process_gets_a_consecutive_part_of_a_batch(tokenizer: Any) -> None:
     single = batches(tokenizer).batch(0)
     parts = [batches(tokenizer, process=process, processes=2).batch(0) for process in range(2)]
-    ids = [micro.queries.input_ids.tolist() for part in parts for micro in part.micro_batches]
-    assert ids == [micro.queries.input_ids.tolist() for micro in single.micro_batches]
+    ids = [micro.queries.input_ids.tolist() for part in parts for micro in part.updates[0].micro_batches]
+    assert ids == [micro.queries.input_ids.tolist() for micro in single.updates[0].micro_batches]
     assert all(part.examples == single.examples for part in parts)
 
 
 def test_documents_are_positives_then_negatives_padded_to_the_longest_text(tokenizer: Any) -> None:
     batch = batches(tokenizer).batch(0)
-    micro, examples = batch.micro_batches[0], batch.examples[:2]
+    micro, examples = batch.updates[0].micro_batches[0], batch.examples[:2]
     texts = [example.positive for example in examples] + [example.negatives[0] for example in examples]
     assert tokenizer.batch_decode(micro.documents.input_ids, skip_special_tokens=True) == texts
     assert micro.documents.attention_mask.sum(1).tolist() == [4, 4, 5, 5]
@@ -283,9 +283,10 @@ def test_batches_beside_validation(tiny_recipe: Callable[..., Any], first_stage:
     for batch in batches.stream(range(steps)):
         for side, before in zip(("query", "document"), vectors, strict=True):
             np.testing.assert_array_equal(session.encode(side, texts).toarray(), before)
-        assert _ids(batch.cut(expected.examples)) == _ids(expected.micro_batches)
-        assert _ids(batch.micro_batches) == _ids(batches.batch(batch.step).micro_batches)
+        assert _ids(batch.cut(expected.examples)) == _ids(expected.updates)
+        assert _ids(batch.updates) == _ids(batches.batch(batch.step).updates)
 
 
-def _ids(micro_batches: Any) -> list[Any]:
+def _ids(updates: Any) -> list[Any]:
+    micro_batches = [micro for update in updates for micro in update.micro_batches]
     return [(micro.queries.input_ids.tolist(), micro.documents.input_ids.tolist()) for micro in micro_batches]

@@ -86,7 +86,7 @@ def test_lower_precision_is_near_the_cpu(precision: str, tiny_recipe: Recipes, t
 def test_validation_mining_and_micro_batches(tiny_recipe: Recipes, tiny_collection: Path, tmp_path: Path) -> None:
     """Nothing but the loss is compared: scores have ties, which rounding breaks."""
     recipe = tiny_recipe(
-        {"steps": 6, "dropout": False, "scope": "batch", "micro_batch_size": 2},
+        {"steps": 6, "dropout": False, "micro_batch_size": 2},
         precision="fp32-strict",
         data=[{"collection": str(tiny_collection)}],
         negatives={"kind": "self", "every": 3, "last_rank": 10},
@@ -102,7 +102,7 @@ def test_validation_mining_and_micro_batches(tiny_recipe: Recipes, tiny_collecti
 def test_two_gpus_equal_one_cpu(
     recipe_values: Callable[..., dict[str, Any]], tiny_recipe: Recipes, tmp_path: Path, root: Path
 ) -> None:
-    stage = {"steps": 4, "scope": "batch", "dropout": False}
+    stage = {"steps": 4, "dropout": False}
     recipe = tmp_path / "recipe.json"
     recipe.write_text(json.dumps(recipe_values(stage, precision="fp32-strict")), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(root), "TRAIN_DEVICE": "cuda"}

@@ -66,7 +66,7 @@ def test_number_of_negatives_is_logged(tiny_recipe: Recipes, trained: Trained) -
     [
         {"stage": {"regularizer": REGULARIZER, "optimizer": "adamw", "weight_decay": 0.1, "max_gradient_norm": 1.0}},
         {"negatives": {"kind": "self", "every": 7, "last_rank": 10}},
-        {"stage": {"micro_batch_size": 4, "scope": "batch"}},
+        {"stage": {"micro_batch_size": 4}},
         {"precision": "bf16", "gradient_checkpointing": True},
         {"settings": {"query": "bag-of-words", "query_weighting": "learned"}},
     ],

@@ -75,17 +75,15 @@ MEAN = Architecture(
 )
 
 
-@pytest.mark.parametrize("scope", ["micro_batch", "batch"])
 def test_a_new_architecture_is_trained_validated_and_encoded(
     tiny_recipe: Callable[..., Recipe],
     trained: Callable[..., Any],
     tiny_collection: Any,
     monkeypatch: pytest.MonkeyPatch,
-    scope: str,
 ) -> None:
     monkeypatch.setitem(ARCHITECTURES, "mean", MEAN)
     regularizer = {"kind": "l1", "lambda_document": 1e-3, "ramp_steps": 0}
-    stage = {"objective": "agree", "steps": 6, "micro_batch_size": 4, "scope": scope, "regularizer": regularizer}
+    stage = {"objective": "agree", "steps": 6, "micro_batch_size": 4, "regularizer": regularizer}
     validation = {"collection": str(tiny_collection), "every": 3, "queries": None}
     changes = {"architecture": "mean", "settings": {"temperature": 4.0}, "validation": validation}
     run = trained(tiny_recipe(stage, **changes))

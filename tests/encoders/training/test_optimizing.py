@@ -88,8 +88,8 @@ def test_gradient_caching_repeats_the_dropout_of_the_models_device(fake_device: 
     assert fake_device.generators[0].get_state().equal(current)
 
 
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
+def _same(tensor: Tensor) -> list[Tensor]:
+    return [tensor]
 
 
 def test_copies_from_the_device_are_as_large_as_the_non_zeros(

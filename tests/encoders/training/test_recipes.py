@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from encoders.models import UHDSettings
 from encoders.train import main
 from encoders.training import RECIPES, Distillation, Recipe, load_recipe, recipe_names, run_recipe, to_mapping, train
+from encoders.training.data import Batches, Example, Sampler
 from encoders.training.learner import make_learner
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
@@ -49,8 +51,36 @@ def test_recipe_builds_a_model(name: str, backbone_12: Path) -> None:
     session = Session(recipe, "cpu")
     for stage in recipe.stages:
         assert make_learner(stage, session).parameters
-        assert session.micro_batch_size(stage) >= 1
         assert (session.pruner(stage) is None) == (stage.pruning is None)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_can_be_divided_among_processes(name: str, processes: int) -> None:
+    """Each process has a share of each update, in passes of at most ``micro_batch_size`` queries."""
+    recipe = load_recipe(name)
+    one = Example("query", "positive", ("negative",), frozenset())
+    for stage in recipe.stages:
+        total = stage.batch_size if stage.cotraining is None else stage.cotraining.select_from
+        shares = []
+        for process in range(processes):
+            batches = Batches(
+                [], Sampler([1], seed=0), words_of, recipe.max_length, batch_size=stage.batch_size, select_from=total,
+                micro_batch_size=stage.micro_batch_size, seed=[0], process=process, processes=processes,
+            )  # fmt: skip
+            updates = batches.cut([one] * total)
+            sizes = [[len(micro) for micro in update.micro_batches] for update in updates]
+            assert all(1 <= size <= (stage.micro_batch_size or total) for parts in sizes for size in parts)
+            shares.append([sum(parts) for parts in sizes])
+        used = sum(len(update.examples) for update in updates)
+        assert sum(map(sum, shares)) == used > total - processes
+        assert all(max(share) - min(share) <= 1 for share in zip(*shares, strict=True))
+
+
+def words_of(texts: list[str], **_: Any) -> dict[str, torch.Tensor]:
+    """A tokenizer that gives each text one token."""
+    ones = torch.ones(len(texts), 1, dtype=torch.long)
+    return {"input_ids": ones, "attention_mask": ones}
 
 
 @pytest.fixture(scope="session")
@@ -182,13 +212,14 @@ def test_uhd_is_normalised_per_token_and_tuned_in_one_recipe() -> None:
     [
         ("stages.0.augment_pair=true", r"stages\[0\]: unknown key 'augment_pair'"),
         ("seeds=1", "unknown key 'seeds'; did you mean 'seed'"),
-        ("stages.0.regularizer.kind=l2", "'l2' is not one of"),
+        ("stages.0.regularizer.kind=flop", "'flop' is not a regulariser; did you mean 'flops'"),
+        ("stages.0.scope=batch", r"'scope' is gone: .* rank: {negatives_from: N} takes"),
+        ("stages.0.regularizer.scope=step", r"'scope' is gone: .* its regulariser is that of all its texts"),
+        ("stages.0.rank.negatives_from=50", "negatives_from 50 must divide batch_size 124"),
         ("stages.7.steps=1", "'7' is not an index of a list of 1"),
         ("stages.0.steps", "expected key=value"),
         ("model.name=x", "nothing to set inside"),
-        ("stages.0.micro_batch_size=50", "must divide batch_size 124"),
-        ("stages.0.micro_batch_size=0", "must divide batch_size 124"),
-        ("stages.0.micro_batch_size=-2", "must divide batch_size 124"),
+        ("stages.0.micro_batch_size=0", "micro_batch_size 0; give at least 1"),
         ("negatives.kind=dense", "'dense' is not one of"),
     ],
 )

@@ -13,7 +13,6 @@ from accelerate.tracking import GeneralTracker
 from encoders.backbone import device as device_module
 from encoders.backbone import training_precision
 from encoders.train import main
-from encoders.training.learner import buckets
 from encoders.training.state import draw_log
 from learned_sparse.core import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
@@ -130,11 +129,3 @@ def test_the_log_is_drawn_beside_the_checkpoint(
         assert f"<!-- {word} -->" in drawn
     assert draw_log(run.folder / "training" / "log.jsonl", tmp_path / "again.svg", [6])
     assert "MRR@10" in (tmp_path / "again.svg").read_text(encoding="utf-8")
-
-
-def test_gradients_are_combined_in_large_groups() -> None:
-    sizes = [3, 3, 9, 1, 1, 30]
-    parameters = [torch.nn.Parameter(torch.zeros(size)) for size in sizes]
-    groups = list(buckets(parameters, 10))
-    assert [[each.numel() for each in group] for group in groups] == [[3, 3], [9, 1], [1], [30]]
-    assert [id(each) for group in groups for each in group] == list(map(id, parameters))

@@ -97,9 +97,9 @@ def test_without_top_k_every_positive_logit_has_a_gradient(spade_recipe: Recipes
             spade_recipe({**WARM_UP, "settings": {"k": k}, "pointwise": {"weight": 1.0}})
         )
         batch, tower = batches.batch(0), session.model.towers["expansion"]
-        hidden = tower(*batch.micro_batches[0].documents)
+        hidden = tower(*batch.updates[0].micro_batches[0].documents)
         logits = hidden @ tower.decoder_weight.T + tower.decoder_bias
-        real = batch.micro_batches[0].documents.attention_mask.bool()
+        real = batch.updates[0].micro_batches[0].documents.attention_mask.bool()
         learner.step(batch)
         trained_terms[k] = tower.decoder_bias.grad != 0
         if k is None:
