@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,15 +83,10 @@ def new_model(
     return _assemble(architecture, parsed, towers, tokenizer, max_length=lengths, quantizers=quantizers)
 
 
-def save_checkpoint(folder: Path, model: LoadedModel, more: Callable[[Path], object] | None = None) -> None:
-    """Write ``folder``; an earlier checkpoint there stays whole until all files of the new one are written.
-
-    ``more`` writes further files into the folder that it is given, which appear with the others.
-    """
+def save_checkpoint(folder: Path, model: LoadedModel) -> None:
+    """Write ``folder``; an earlier checkpoint there stays whole until all files of the new one are written."""
     with new_folder(folder / ".checkpoint") as written:
         _write_checkpoint(written, model)
-        if more is not None:
-            more(written)
     # A kill from here on leaves a folder without notes, which is not taken for a checkpoint.
     (folder / NOTES).unlink(missing_ok=True)
     for path in sorted((folder / ".checkpoint").iterdir(), key=lambda path: (path.name == NOTES, path.name)):

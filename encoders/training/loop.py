@@ -28,11 +28,11 @@ from encoders.training.data import (
 )
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
-from encoders.training.pruning import Pruner, save_pruning
+from encoders.training.pruning import Pruner
 from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
-from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, draw_log, load_state
+from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, load_state, save_state
 from encoders.training.validation import Validator, hold_out, is_better
 from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
 from learned_sparse.jsonvector import versions
@@ -113,7 +113,6 @@ def run_recipe(
             return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
         finally:
             if is_main:
-                folder.remove_unsaved()
                 folder.remove_texts()
 
 
@@ -155,12 +154,9 @@ class _Run:
         negatives = recipe.negatives_of(recipe.stages[progress.stage])
         self._negatives = NegativeSampler(negatives, self._sources, folder.mined, session.if_main)
         is_main = session.processes.is_main_process
-        folder.start(progress, overwrite=overwrite, is_main=is_main)
-        log = folder.log if is_main else None
-        self._journal = Journal(
-            log, stage=progress.stage, step=progress.step, quiet=quiet or not is_main, track=session.track,
-            stages=[stage.steps for stage in recipe.stages],
-        )  # fmt: skip
+        session.if_main(lambda: folder.start(overwrite=overwrite))
+        log, steps = folder.log if is_main else None, [stage.steps for stage in recipe.stages]
+        self._journal = Journal(log, quiet=quiet or not is_main, track=session.track, stages=steps)
         self._started = time.monotonic()
 
     def _check_teachers(self) -> None:
@@ -185,7 +181,7 @@ class _Run:
         return hashes
 
     def run(self) -> TrainingReport:
-        resumed = self._folder.state_of(self._progress)
+        resumed = self._folder.state if self._folder.state.exists() else None
         try:
             for number in range(self._progress.stage, len(self._recipe.stages)):
                 if number > self._progress.stage:
@@ -332,27 +328,24 @@ class _Run:
         counts = {} if self._pruner is None else self._pruner.tensors()
         random_states = torch.cat(session.gather(random_state(session.device).unsqueeze(0).to(session.device))).cpu()
 
-        def extra(state: Path) -> None:
+        def write(state: Path) -> None:
             self._negatives.save(state)
-            save_pruning(state, counts)
+            save_state(state / "state.safetensors", session.model.weighers, learner.optimizer, random_states, counts)
 
-        session.if_main(
-            lambda: self._folder.save(self._progress, session.model.weighers, learner.optimizer, random_states, extra)
-        )
-        self._folder.after_save()
+        session.if_main(lambda: self._folder.save(self._progress, write))
 
     def _restore(self, state: Path, learner: AnyLearner) -> None:
         """Put a saved state back."""
-        session = self._session
-        if self._pruner is not None and session.processes.is_main_process:
-            self._pruner.restore(state, session.device)
+        session, path = self._session, state / "state.safetensors"
         process = session.process_index, session.num_processes
-        load_state(state, session.model.weighers, learner.optimizer, session.device, *process)
+        counts = load_state(path, session.model.weighers, learner.optimizer, session.device, *process)
+        if self._pruner is not None and session.processes.is_main_process:
+            self._pruner.restore(counts, session.device)
         self._negatives.restore(state)
 
     def _export(self, finished: bool) -> None:
         """Write the checkpoint: the best weights (without validation the last), with the best mixture."""
-        session, progress, validator, recipe = self._session, self._progress, self._validator, self._recipe
+        session, progress, validator = self._session, self._progress, self._validator
         self._folder.load_best(progress, session.model.weighers)
         session.use_settings(None)
         mixture = progress.mixture
@@ -377,10 +370,7 @@ class _Run:
         def write() -> None:
             model = session.finish(mixture, texts)
             model.recipe, model.training = to_mapping(self._recipe), notes
-            steps = [stage.steps for stage in recipe.stages]
-            save_checkpoint(
-                self._folder.path, model, lambda folder: draw_log(self._folder.log, folder / "training.svg", steps)
-            )
+            save_checkpoint(self._folder.path, model)
             if finished:
                 self._folder.mark_finished(notes)
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from encoders.models import Prunable
 from encoders.training.recipe import Pruning, Stage
 from learned_sparse.core import LearnedSparseError
-
-_FILE = "pruning.safetensors"
 
 
 class DocumentFrequencies:
@@ -102,11 +98,9 @@ class Pruner:
         documents = torch.tensor(self._frequencies.documents, device=counts.device)
         return {"counts": self._reduce(counts.clone()), "documents": self._reduce(documents)}
 
-    def restore(self, state: Path, device: torch.device) -> None:
-        """Go on with the counts in a state folder, if there are any; only one of several processes may do so."""
-        path = state / _FILE
-        if path.exists():
-            tensors = load_file(path)
+    def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+        """Continue with the counts of a state, if there are any; only one of several processes may do so."""
+        if tensors:
             self._frequencies.counts = tensors["counts"].to(device)
             self._frequencies.documents = int(tensors["documents"])
 
@@ -124,9 +118,3 @@ def _counted(stage: Stage, settings: Pruning, document: Prunable) -> Mapping[str
     if None not in trained and counted not in trained:
         raise LearnedSparseError(f"stage {stage.name}: pruning: counted: {counted!r} is not trained here")
     return {counted: components[counted]}
-
-
-def save_pruning(state: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write ``Pruner.tensors()`` into a state folder, if there are any."""
-    if tensors:
-        save_file({name: tensor.cpu() for name, tensor in tensors.items()}, state / _FILE)

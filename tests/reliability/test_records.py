@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from encoders.training import load_recipe, to_mapping
 from encoders.training.state import Progress, RunFolder, load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, mark_done, marker_of
 from learned_sparse.core import LearnedSparseError, Quantizer, home, read_json, read_record, write_record
@@ -27,7 +29,9 @@ MANIFEST = Manifest(
     counts=Counts(read=3, written=2, skipped={"empty text": 1}, postings=12),
     parts=(Part(file="vectors/part-00000.jsonl", documents=2, sha256="00"),), versions={"numpy": "2"},
 )  # fmt: skip
-PROGRESS = Progress(stage=0, step=20, best_score=0.5, best_step=10, recipe={"model": "x"}, data={"pydoc": "abc"})
+PROGRESS = Progress(
+    stage=0, step=20, best_score=0.5, best_step=10, recipe=to_mapping(load_recipe("demo-splade")), data={"pydoc": "abc"}
+)
 
 
 def step() -> Step:
@@ -37,9 +41,14 @@ def step() -> Step:
 
 def save_state(folder: Path) -> Path:
     """A state of training; only its record is read here."""
-    path = folder / "training" / "states" / PROGRESS.name / "state.json"
-    write_record(path, vars(PROGRESS))
+    path = folder / "training" / "state" / "state.json"
+    write_record(path, dataclasses.asdict(PROGRESS))
     return path
+
+
+def resume(folder: Path) -> Progress:
+    """The progress that a run resumes from."""
+    return RunFolder(folder).begin(load_recipe("demo-splade"), resume=True, overwrite=False)
 
 
 def save_marker(_: Path) -> Path:
@@ -56,7 +65,7 @@ def save_note(folder: Path) -> Path:
 
 RECORDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
     "note of an index": (save_note, IndexNote.load),
-    "state of training": (save_state, lambda folder: RunFolder(folder)._last_progress()),
+    "state of training": (save_state, resume),
     "marker of a step": (save_marker, lambda _: (marker_of(step()), is_done(step()))),
 }
 VALUES = [None, True, 0, -1, 10**9, 2**63, 2**70, 0.5, 1e308, "", "x", "..", "../../x", "\ud800", [], [1], {}, {"x": 1}]
@@ -156,17 +165,12 @@ def test_what_is_no_json_file(tmp_path: Path) -> None:
 def test_damaged_states_of_training_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "best.safetensors"
     model = torch.nn.Linear(3, 2)
-    model.register_buffer("count", torch.tensor(7))
     save_weights(path, model)
     whole = path.read_bytes()
     load_weights(path, model)
-    for at in range(0, len(whole), 5):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        if refusal(load_weights, path, model) is None:
-            assert whole[at : at + 1].isspace() or b"sha256" in whole[at - 6 : at + 6]  # the name of the checksum
     path.write_bytes(whole[:-1])
     with pytest.raises(LearnedSparseError, match=r"best\.safetensors: cannot be read .*; start again with --overwrite"):
         load_weights(path, model)
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(LearnedSparseError, match=r"best\.safetensors: changed since it was written"):
-        load_weights(path, model)
+    path.write_bytes(whole)
+    with pytest.raises(LearnedSparseError, match=r"best\.safetensors: the weights of another model"):
+        load_weights(path, torch.nn.Linear(2, 2))

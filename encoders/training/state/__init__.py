@@ -1,14 +1,13 @@
-"""What a run keeps and reports: its folder with states and best weights, its log, and a plot of it.
+"""What a run keeps and reports: its folder with the last state and the best weights, and its log.
 
-Read ``folder`` first; ``tensors`` writes the safetensors of a state, ``journal`` the log, and ``plot`` draws it.
+Read ``folder`` first; ``tensors`` writes the safetensors of a state, ``journal`` the log.
 """
 
 from __future__ import annotations
 
 from encoders.training.state.folder import Progress, RunFolder, TrainingReport
 from encoders.training.state.journal import Journal, Track
-from encoders.training.state.plot import draw_log
-from encoders.training.state.tensors import load_state, load_weights, parameters_and_buffers, save_weights
+from encoders.training.state.tensors import load_state, load_weights, save_state, save_weights
 
 __all__ = [
     "Journal",
@@ -16,9 +15,8 @@ __all__ = [
     "RunFolder",
     "Track",
     "TrainingReport",
-    "draw_log",
     "load_state",
     "load_weights",
-    "parameters_and_buffers",
+    "save_state",
     "save_weights",
 ]

@@ -1,37 +1,28 @@
-"""The folder of a run: the finished checkpoint at its top, states of training and the log below ``training/``.
+"""The folder of a run: the finished checkpoint at its top, the last state of training and the log below ``training/``.
 
-A state is safetensors and JSON only, and whole or absent: a run that is killed goes on from the last whole one.
+The state is one safetensors and one JSON in a folder of their own, which is replaced whole: a killed run resumes there.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
-from encoders.training.state.tensors import (
-    load_weights,
-    optimizer_tensors,
-    parameters_and_buffers,
-    save_tensors,
-    save_weights,
-)
+from encoders.training.state.tensors import load_weights, save_weights
 from learned_sparse.core import (
     LearnedSparseError,
     folder_kind,
     new_folder,
     parse,
     read_record,
-    replace_folder,
     restore_folder,
     write_json,
     write_record,
@@ -43,8 +34,6 @@ _logger = logging.getLogger(__name__)
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
 _LOCATIONS = {"collection", "topics", "qrels", "triples", "examples", "run", "scores", "candidates", "expanded"}
 """Settings of data and validation that say where texts are; fingerprints compare the contents."""
-_UNSAVED = ".training"
-_STATE = re.compile(r"\d\d-\d{9}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +53,6 @@ class Progress:
     data: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what is read, by name
     versions: Mapping[str, str] = field(default_factory=dict)  # of the libraries that computed the last steps
 
-    @property
-    def name(self) -> str:
-        """The name of the state's folder; names sort in order of progress."""
-        return f"{self.stage:02d}-{self.step:09d}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingReport:
@@ -83,45 +67,35 @@ class TrainingReport:
 
 
 class RunFolder:
-    """The files of a run. ``training/finished.json`` is written last.
-
-    A run that replaces another one writes below ``.training`` until its first state is saved, so that an error in its
-    recipe or data leaves the other run whole. ``.training`` then takes the place of ``training``.
-    """
+    """The files of a run. ``training/finished.json`` is written last."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._training = path / "training"
-
-    @property
-    def log(self) -> Path:
-        """The log, one line of JSON for each logged step."""
-        return self._training / "log.jsonl"
-
-    @property
-    def texts(self) -> Path:
-        """Copies of collections that the processes of the run map into memory."""
-        return self.path / ".texts"
-
-    @property
-    def _states(self) -> Path:
-        return self._training / "states"
+        self.path, self._training = path, path / "training"
+        self.log = self._training / "log.jsonl"  # one line of JSON for each logged step; a resumed run appends to it
+        self.texts = path / ".texts"  # copies of collections that the processes of the run map into memory
+        self.state = self._training / "state"
 
     def begin(self, recipe: Recipe, *, resume: bool, overwrite: bool) -> Progress:
-        """The progress of the run: none, or with ``resume`` that of the last state in the folder; writes nothing."""
+        """Progress to start from: that of the last state with ``resume``, else none. Writes nothing."""
         if folder_kind(self.path) not in {"", "a checkpoint", "a model of transformers", "an empty folder"}:
             raise wrong_path(self.path, "a checkpoint", "name another --output")
-        restore_folder(self._training)
-        progress = self._last_progress()
-        if not resume and not overwrite and (progress or (self.path / "learned_sparse.json").exists()):
+        restore_folder(self.state)
+        path = self.state / "state.json"
+        if overwrite:
+            return Progress()
+        if not resume and (path.exists() or (self.path / "learned_sparse.json").exists()):
             raise LearnedSparseError(
                 f"{self.path}: this folder holds a run; go on with --resume, replace it with --overwrite, "
                 "or name another --output"
             )
-        if progress is None or overwrite:
+        if not path.exists():
             return Progress()
-        changed = differences(_settings(progress.recipe), _settings(to_mapping(recipe)))
-        if changed:
+        progress: Progress = parse(Progress, read_record(path), str(path))
+        try:
+            begun = parse(Recipe, progress.recipe, f"{path}: recipe")
+        except LearnedSparseError as error:  # a key that is gone since
+            raise LearnedSparseError(f"{error}; --overwrite starts again") from error
+        if changed := differences(_settings(begun), _settings(recipe)):
             raise LearnedSparseError(
                 f"{self.path}: cannot resume with another recipe ({'; '.join(changed[:3])}); --overwrite starts again"
             )
@@ -142,23 +116,10 @@ class RunFolder:
                 self.path, "; ".join(lines),
             )  # fmt: skip
 
-    def start(self, progress: Progress, *, overwrite: bool, is_main: bool) -> None:
-        """Prepare the folder, once recipe and data are known to be right; only the main process removes files."""
-        if is_main:
-            self.remove_unsaved()
-            if not overwrite and self.state_of(progress) is None:
-                for path in (self._training / "finished.json", self.log):
-                    path.unlink(missing_ok=True)
-        if overwrite:
-            self._training = self.path / _UNSAVED
-
-    def after_save(self) -> None:
-        """Note, in every process, that the state of a run that replaces another one has been saved."""
-        self._training = self.path / "training"
-
-    def remove_unsaved(self) -> None:
-        """Remove what a run that was to replace another one wrote before its first state."""
-        shutil.rmtree(self.path / _UNSAVED, ignore_errors=True)
+    def start(self, *, overwrite: bool) -> None:
+        """Remove an earlier run, with ``overwrite`` or without a state, once recipe and data are known to be right."""
+        if overwrite or not self.state.exists():
+            shutil.rmtree(self._training, ignore_errors=True)
 
     def remove_texts(self) -> None:
         """Remove the copies of collections."""
@@ -172,11 +133,6 @@ class RunFolder:
         """Record the end of the run."""
         write_json(self._training / "finished.json", notes)
 
-    def state_of(self, progress: Progress) -> Path | None:
-        """The state folder of ``progress``; None at the start of a run."""
-        folder = self._states / progress.name
-        return folder if folder.exists() else None
-
     def mined(self, source: int, part: int) -> Path:
         """The run of the last mining in source ``source`` for part ``part`` of a stage's negatives."""
         return self._training / f"mined-{source}-{part}.trec"
@@ -185,35 +141,14 @@ class RunFolder:
         """The hits so far of a mining that is under way."""
         return self._training / f"mining-{process}.npz"
 
-    def save(
-        self,
-        progress: Progress,
-        module: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        random_states: Tensor,
-        extra: Callable[[Path], None],
-    ) -> None:
-        """Write the state of ``progress``, then remove earlier states and best weights that it does not name.
+    def save(self, progress: Progress, write: Callable[[Path], None]) -> None:
+        """Replace the state by that of ``progress``, and remove best weights that it does not name.
 
-        ``random_states``: one row of ``random_state`` for each process. ``extra`` writes further files into the
-        state's folder.
+        ``write`` puts the tensors into the folder that it is given.
         """
-        final = self._states / progress.name
-        for leftover in self._states.glob(".*.tmp"):
-            shutil.rmtree(leftover)
-        if not final.exists():
-            with new_folder(final) as temporary:
-                save_tensors(temporary / "weights.safetensors", parameters_and_buffers(module))
-                save_tensors(temporary / "optimizer.safetensors", optimizer_tensors(optimizer, module))
-                save_tensors(temporary / "random.safetensors", {"states": random_states})
-                extra(temporary)
-                write_record(temporary / "state.json", asdict(progress))
-            if self._training.name == _UNSAVED:
-                replace_folder(self._training, self.path / "training")
-                self.remove_unsaved()
-                self.after_save()
-        for name in self._names()[:-1]:  # a killed run may have left some, even if this state was saved
-            shutil.rmtree(self._states / name)
+        with new_folder(self.state) as temporary:
+            write(temporary)
+            write_record(temporary / "state.json", asdict(progress))
         for path in self._training.glob("best-*.safetensors"):
             if path != self._best(progress):
                 path.unlink()
@@ -241,21 +176,12 @@ class RunFolder:
     def _best(self, progress: Progress) -> Path:
         return self._training / f"best-{progress.stage:02d}-{progress.best_step or 0:09d}.safetensors"
 
-    def _last_progress(self) -> Progress | None:
-        names = self._names()
-        path = self._states / names[-1] / "state.json" if names else None
-        return parse(Progress, read_record(path), str(path)) if path else None
 
-    def _names(self) -> list[str]:
-        """The names of the states, the last one at the end."""
-        return sorted(path.name for path in self._states.glob("*") if _STATE.fullmatch(path.name))
-
-
-def _settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(recipe: Recipe) -> dict[str, Any]:
     """What a resumed run has in common with its beginning, besides the contents of what it reads."""
-    settings = {key: value for key, value in recipe.items() if key not in _FREE}
-    settings["data"] = [_without_locations(part) for part in settings.get("data", ())]
-    settings["validation"] = settings.get("validation") and _without_locations(settings["validation"])
+    settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FREE}
+    settings["data"] = [_without_locations(part) for part in settings["data"]]
+    settings["validation"] = settings["validation"] and _without_locations(settings["validation"])
     return settings
 
 

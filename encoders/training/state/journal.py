@@ -12,8 +12,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from learned_sparse.core import atomic_write
-
 _logger = logging.getLogger(__name__)
 
 Track = Callable[[Mapping[str, float], int], None]
@@ -25,27 +23,16 @@ _SHOWN = {"loss": ".4g", "terms_per_query": ".0f", "terms_per_document": ".0f"}
 class Journal:
     """``log.jsonl`` of a run, one JSON line per logged step, and a progress bar.
 
-    A resumed run first drops the lines of steps that it computes again.
+    A run that was killed and resumed logs some steps twice; the last line of a step counts.
     """
 
     def __init__(
-        self,
-        path: Path | None,
-        *,
-        stage: int,
-        step: int,
-        quiet: bool,
-        track: Track | None = None,
-        stages: Sequence[int] = (),
+        self, path: Path | None, *, quiet: bool, track: Track | None = None, stages: Sequence[int] = ()
     ) -> None:
         """``path`` is None in all processes but the main one. ``stages``: their steps, for ``track``."""
         self._track, self._starts = track, [sum(stages[:number]) for number in range(len(stages))]
-        if path is not None:
-            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-            kept = [line for line in lines if _position(line) <= (stage, step)]
-            with atomic_write(path) as file:
-                file.write("".join(f"{line}\n" for line in kept).encode())
         path = path or Path(os.devnull)
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a", encoding="utf-8", newline="\n")
         self._quiet = quiet
         self._bar: Any = None
@@ -98,12 +85,3 @@ class Journal:
     def _close_bar(self) -> None:
         if self._bar is not None:
             self._bar.close()
-
-
-def _position(line: str) -> tuple[int, int]:
-    """Stage and step of a line; a line cut off by a kill is after all others."""
-    try:
-        values = json.loads(line)
-        return values["stage"], values["step"]
-    except (ValueError, KeyError):
-        return (2**31, 0)

@@ -1,15 +1,14 @@
-"""Weights, optimizers and random numbers of a run as safetensors, each file with a checksum."""
+"""Weights, optimizers and random numbers of a run as safetensors."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from encoders.backbone import set_random_state
@@ -18,33 +17,52 @@ from learned_sparse.core import LearnedSparseError, new_file
 
 _logger = logging.getLogger(__name__)
 
-_CHECKSUM = "sha256"
-"""Key in the header of the files."""
+_WEIGHTS, _OPTIMIZER, _RANDOM, _COUNTS = "weights/", "optimizer/", "random_states", "counts/"
+"""Names of the tensors of a state: the last ones are document frequencies of a pruning window that has not ended."""
+
+
+def save_state(
+    path: Path,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    random_states: Tensor,
+    counts: Mapping[str, Tensor],
+) -> None:
+    """Write all tensors of a run; ``random_states`` has one row of ``random_state`` for each process."""
+    tensors = parameters_and_buffers(module)
+    names = {id(tensor): name for name, tensor in tensors.items()}
+    fields = {
+        f"{names[id(parameter)]}/{field}": value
+        for parameter, state in optimizer.state.items()
+        for field, value in state.items()
+    }
+    parts = {_WEIGHTS: tensors, _OPTIMIZER: fields, _RANDOM: {"": random_states}, _COUNTS: counts}
+    _save(path, {f"{prefix}{name}": tensor for prefix, part in parts.items() for name, tensor in part.items()})
 
 
 def load_state(
-    state: Path, module: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, process: int, processes: int
-) -> None:
-    """Restore weights, optimizer and random numbers of a saved state.
+    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, process: int, processes: int
+) -> dict[str, Tensor]:
+    """Restore weights, optimizer and random numbers of a saved state; returns its ``counts``.
 
     With another number of ``processes`` or another kind of device than before, the random numbers are not restored: the
     results differ, and a warning says so.
     """
-    load_weights(state / "weights.safetensors", module)
-    tensors = parameters_and_buffers(module)
+    content, tensors = _load(path), parameters_and_buffers(module)
+    _put(_part(content, _WEIGHTS), tensors, path)
     groups = {id(parameter): group for group in optimizer.param_groups for parameter in group["params"]}
-    for key, value in _load(state / "optimizer.safetensors").items():
-        name, _, field_name = key.rpartition("/")
+    for key, value in _part(content, _OPTIMIZER).items():
+        name, _, field = key.rpartition("/")
         parameter = tensors[name]
-        device_of_field = state_device(groups[id(parameter)], parameter, field_name)
-        optimizer.state[parameter][field_name] = value.to(device_of_field)
-    rows = _load(state / "random.safetensors")["states"]
+        optimizer.state[parameter][field] = value.to(state_device(groups[id(parameter)], parameter, field))
+    rows = content[_RANDOM]
     if len(rows) != processes or not set_random_state(rows[process], device):
         _logger.warning(
             "%s: saved with another number of processes or on another kind of device; its random numbers are not "
             "restored, and the weights will differ from those of an undisturbed run",
-            state,
+            path,
         )
+    return _part(content, _COUNTS)
 
 
 def parameters_and_buffers(module: nn.Module) -> dict[str, Tensor]:
@@ -58,53 +76,33 @@ def parameters_and_buffers(module: nn.Module) -> dict[str, Tensor]:
 def save_weights(path: Path, module: nn.Module) -> None:
     """Write the tensors of ``module`` as safetensors, whole or not at all."""
     with new_file(path) as temporary:
-        save_tensors(temporary, parameters_and_buffers(module))
+        _save(temporary, parameters_and_buffers(module))
 
 
 def load_weights(path: Path, module: nn.Module) -> None:
     """Put the tensors of ``path`` into ``module``."""
-    saved, tensors = _load(path), parameters_and_buffers(module)
-    if saved.keys() != tensors.keys():
+    _put(_load(path), parameters_and_buffers(module), path)
+
+
+def _put(saved: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
+    if {name: saved[name].shape for name in saved} != {name: tensors[name].shape for name in tensors}:
         raise LearnedSparseError(f"{path}: the weights of another model; start again with --overwrite")
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(saved[name])
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Every field of the optimizer's state, as ``parameter/field``."""
-    names = {id(tensor): name for name, tensor in parameters_and_buffers(module).items()}
-    return {
-        f"{names[id(parameter)]}/{field_name}": value
-        for parameter, fields in optimizer.state.items()
-        for field_name, value in fields.items()
-    }
+def _part(content: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write ``tensors`` with a checksum of their names, types, shapes and numbers."""
-    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(content, path, {_CHECKSUM: _digest(content)})
+def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
 
 
 def _load(path: Path) -> dict[str, Tensor]:
-    """The tensors that ``_save`` wrote; a file that has changed since is an error."""
     try:
-        with safe_open(path, framework="pt") as file:
-            recorded = (file.metadata() or {}).get(_CHECKSUM)
-            content = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        content: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise LearnedSparseError(f"{path}: cannot be read ({error}); start again with --overwrite") from error
-    if recorded is not None and recorded != _digest(content):
-        raise LearnedSparseError(f"{path}: changed since it was written; restore it, or start again with --overwrite")
     return content
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, types, shapes and numbers."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

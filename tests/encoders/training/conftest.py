@@ -215,10 +215,3 @@ def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(Stopping, "now", lambda self: next(calls) == steps)
 
     return stop
-
-
-@pytest.fixture(autouse=True)
-def _no_figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings draw no figure, which takes longer than their steps; ``test_reporting.py`` is about figures."""
-    if request.path.name != "test_reporting.py":
-        monkeypatch.setattr("encoders.training.loop.draw_log", lambda *_: False)

@@ -65,7 +65,7 @@ def test_gradient_caching_repeats_dropout_on_the_last_device() -> None:
     def loss(gathered: dict[str, Tensor]) -> Tensor:
         return gathered["queries"].square().sum()
 
-    over_batch([forward, forward], loss, lambda tensor: tensor, 0, device)
+    over_batch([forward, forward], loss, lambda tensor: [tensor], 0, device)
     assert outputs[0].equal(outputs[2])
     assert outputs[1].equal(outputs[3])
     assert not outputs[0].equal(outputs[1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +14,8 @@ from safetensors.torch import load_file
 from encoders.encoding import load_checkpoint, new_model, save_checkpoint
 from encoders.training import Negatives, Recipe, loop, to_mapping
 from encoders.training.data.files import ExampleFile
-from encoders.training.state import Journal, RunFolder
 from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, Quantizer, locked, parse
+from learned_sparse.core import LearnedSparseError, Quantizer, locked, parse, read_record, write_record
 
 FULL_DISK = """
 import resource, sys
@@ -235,32 +232,41 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_overwriting_keeps_the_old_run_until_a_state_is_saved(
-    tiny_recipe: Recipes, trained: Trained, monkeypatch: pytest.MonkeyPatch
+def test_overwriting_keeps_the_old_run_until_recipe_and_data_are_known_to_be_right(
+    tiny_recipe: Recipes, trained: Trained
 ) -> None:
+    """An error of a later step leaves the old checkpoint, but no state to resume from."""
     run = trained(tiny_recipe({"steps": 2}))
     whole = contents(run.folder)
     with pytest.raises(LearnedSparseError, match="no such"):
         trained(tiny_recipe(data=[{"collection": str(run.folder / "nowhere")}]), overwrite=True)
-    with pytest.raises(LearnedSparseError, match="no option 'joint'"):  # noticed when the stage begins
-        trained(tiny_recipe({"joint": True}), overwrite=True)
+    assert contents(run.folder) == whole
     with pytest.raises(LearnedSparseError, match="not finite"):
         trained(tiny_recipe({"learning_rate": 1e30, "dropout": False, "steps": 5}), overwrite=True)
-    assert contents(run.folder) == whole
-    save = RunFolder.save
+    checkpoint = {name: content for name, content in whole.items() if not name.startswith("training/")}
+    left = contents(run.folder)
+    assert checkpoint.items() <= left.items()
+    assert [name for name in left if name.startswith("training/")] == ["training/log.jsonl"]
+    again = trained(tiny_recipe({"steps": 3}), resume=True)
+    assert (again.report.finished, again.report.steps, len(again.logged("loss"))) == (True, 3, 3)
 
-    def save_and_stop(self: RunFolder, *arguments: Any) -> None:
-        assert contents(run.folder).items() >= whole.items()
-        save(self, *arguments)
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(RunFolder, "save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        trained(tiny_recipe({"steps": 3}), overwrite=True)
-    monkeypatch.undo()
-    resumed = trained(tiny_recipe({"steps": 3}), resume=True)
-    assert (resumed.report.finished, resumed.report.steps, len(resumed.logged("loss"))) == (True, 3, 3)
-    assert [path.name for path in run.folder.iterdir() if path.name.startswith(".")] == []
+def test_a_recipe_is_compared_by_meaning_when_a_run_is_resumed(
+    tiny_recipe: Recipes, trained: Trained, stop_after: Any
+) -> None:
+    """A key that is new since the run began, with a default, is no difference; a removed one is named."""
+    stop_after(2)
+    run = trained(tiny_recipe({"steps": 4}))
+    stop_after(0)
+    path = run.folder / "training" / "state" / "state.json"
+    state = read_record(path)
+    del state["recipe"]["idf_bias"], state["recipe"]["stages"][0]["rank"]["negatives_from"]
+    write_record(path, state)
+    write_record(path, {**state, "recipe": {**state["recipe"], "old_key": 1}})
+    with pytest.raises(LearnedSparseError, match=r"unknown key 'old_key'.*--overwrite starts again"):
+        trained(tiny_recipe({"steps": 4}), resume=True)
+    write_record(path, state)
+    assert trained(tiny_recipe({"steps": 4}), resume=True).report.finished
 
 
 def test_two_trainings_into_one_folder(tiny_recipe: Recipes, trained: Trained, tmp_path: Path) -> None:
@@ -268,23 +274,6 @@ def test_two_trainings_into_one_folder(tiny_recipe: Recipes, trained: Trained, t
         trained(tiny_recipe({"steps": 1}))
     assert not (tmp_path / "run").exists()
     assert trained(tiny_recipe({"steps": 1})).report.finished
-
-
-def test_a_failing_write_of_the_log_keeps_the_old_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = tmp_path / "log.jsonl"
-    log.write_text('{"stage": 0, "step": 1}\n{"stage": 0, "step": 2}\n')
-    old = log.read_bytes()
-
-    def fail(file: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(LearnedSparseError, match="cannot be written"):
-        Journal(log, stage=0, step=1, quiet=True)
-    assert log.read_bytes() == old
-    monkeypatch.undo()
-    Journal(log, stage=0, step=1, quiet=True).close()
-    assert log.read_text() == '{"stage": 0, "step": 1}\n'
 
 
 def test_a_full_disk_keeps_the_earlier_checkpoint(tiny_recipe: Recipes, tmp_path: Path, python: Any) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from encoders.backbone import random_state
 from encoders.training.optimizing import over_batch, state_device
-from encoders.training.state import load_state, parameters_and_buffers
+from encoders.training.state import load_state, save_state
 from tests.fake_device import SECOND, FakeDevice
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -28,18 +27,15 @@ def test_state_is_where_torch_puts_it(name: str, options: dict[str, Any]) -> Non
     assert state_device(group, parameter, name) == theirs.device
 
 
-def state_folder(folder: Path, module: nn.Module, random_states: Tensor) -> Path:
-    """A saved state of ``module``, trained with Adam."""
-    folder.mkdir()
-    tensors = {name: torch.ones(tensor.shape) for name, tensor in parameters_and_buffers(module).items()}
-    save_file(tensors, folder / "weights.safetensors")
-    fields = {
-        f"{name}/{field}": tensor.clone() for name, tensor in tensors.items() for field in ("exp_avg", "exp_avg_sq")
-    }
-    steps = {f"{name}/step": torch.tensor(5.0) for name in tensors}
-    save_file({**fields, **steps}, folder / "optimizer.safetensors")
-    save_file({"states": random_states}, folder / "random.safetensors")
-    return folder
+def saved(path: Path, random_states: Tensor) -> Path:
+    """A saved state of a linear layer, trained with Adam for five steps."""
+    module = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(module.parameters())
+    for _ in range(5):
+        module(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+    save_state(path, module, optimizer, random_states, {})
+    return path
 
 
 @pytest.mark.parametrize(("fused", "device"), [(True, META), (False, CPU)])
@@ -47,7 +43,7 @@ def test_a_resumed_fused_optimizer_counts_on_the_device(fused: bool, device: tor
     module = nn.Linear(3, 2, device=META)
     optimizer = torch.optim.AdamW(module.parameters())
     optimizer.param_groups[0]["fused"] = fused
-    load_state(state_folder(tmp_path / "state", module, random_state(CPU)[None]), module, optimizer, CPU, 0, 1)
+    load_state(saved(tmp_path / "state", random_state(CPU)[None]), module, optimizer, CPU, 0, 1)
     for parameter in module.parameters():
         state = optimizer.state[parameter]
         assert state["step"].device == device
@@ -61,7 +57,7 @@ def test_random_numbers_that_are_not_restored_are_reported(
 ) -> None:
     module = nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(module.parameters())
-    state = state_folder(tmp_path / "state", module, random_state(CPU)[None])
+    state = saved(tmp_path / "state", random_state(CPU)[None])
     load_state(state, module, optimizer, torch.device(device), 0, processes)
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == warns

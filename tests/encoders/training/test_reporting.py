@@ -1,4 +1,4 @@
-"""What a run uses of the hardware and what it reports: precision, checkpointed layers, trackers, and the plot."""
+"""What a run uses of the hardware and what it reports: precision, checkpointed layers, and trackers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from accelerate.tracking import GeneralTracker
 from encoders.backbone import device as device_module
 from encoders.backbone import training_precision
 from encoders.train import main
-from encoders.training.state import draw_log
 from learned_sparse.core import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
@@ -102,30 +101,3 @@ def test_trackers_that_are_missing(tiny_recipe: Recipes, trained: Trained, monke
         trained(tiny_recipe({"steps": 1}), log_with=["tensorbord"])
     with pytest.raises(SystemExit):
         main(["--recipe", "small-splade", "--log-with", "mlflow"])
-
-
-def test_the_drawing_is_there_before_the_checkpoint_counts(
-    tiny_recipe: Recipes, trained: Trained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replaced: list[str] = []
-    replace = Path.replace
-
-    def noted(path: Path, target: Path) -> Path:
-        replaced.append(path.name)
-        return replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", noted)
-    trained(tiny_recipe({"steps": 1}))
-    assert replaced.index("training.svg") < replaced.index("learned_sparse.json")
-
-
-def test_the_log_is_drawn_beside_the_checkpoint(
-    recipe_values: Any, tiny_collection: Path, tiny_recipe: Recipes, trained: Trained, tmp_path: Path
-) -> None:
-    validation = {"collection": str(tiny_collection), "split": "dev", "every": 2}
-    run = trained(tiny_recipe({"steps": 6}, validation=validation))
-    drawn = (run.folder / "training.svg").read_text(encoding="utf-8")
-    for word in ("rank loss", "terms per document", "MRR@10, validation"):
-        assert f"<!-- {word} -->" in drawn
-    assert draw_log(run.folder / "training" / "log.jsonl", tmp_path / "again.svg", [6])
-    assert "MRR@10" in (tmp_path / "again.svg").read_text(encoding="utf-8")
