@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--num-shards", type=positive, default=1, metavar="N", help="score a part of the queries: the number of parts")
     add("--shard-id", type=int, default=0, metavar="I", help="and this part, from 0; put all outputs into one folder")
     add("--max-length", type=positive, metavar="TOKENS", help="default: 512 for a pair, else the checkpoint's")
-    add("--batch-size", metavar="N|Nt", help="texts (32) or tokens (4096t) per forward pass")
+    add("--batch-size", metavar="N|Nt", help="texts (32), or of checkpoints tokens (4096t), per forward pass")
     add("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
     add("--dtype", default="fp32", help="fp32 (default), bf16 or fp16")
     add("--resume", action="store_true", help="go on with a scoring that was stopped")

@@ -10,6 +10,7 @@ from typing import Any
 from encoders.backbone import choose_device, process_settings, quiet
 from encoders.checkpoints import as_json, locate
 from encoders.teach.recipe import CrossEncoderRecipe
+from encoders.teach.scorers import cross_encoder_class
 from encoders.training import examples_in_order
 from learned_sparse.core import LearnedSparseError, new_folder, write_json
 from learned_sparse.jsonvector import versions
@@ -29,12 +30,7 @@ def train_cross_encoder(
 
     Nothing is kept before the end: a run that is stopped begins again. sentence-transformers' own states are pickles.
     """
-    try:
-        import sentence_transformers  # noqa: F401
-    except ImportError as error:
-        raise LearnedSparseError(
-            "training a cross-encoder needs sentence-transformers, which is missing: install the extra 'teach'"
-        ) from error
+    cross_encoder_class()  # an error if it is missing
     if output.exists() and not overwrite:
         raise LearnedSparseError(f"{output}: is there already; replace it with --overwrite, or name another --output")
     started = time.perf_counter()
@@ -62,7 +58,6 @@ def _fit(
     import datasets
     import torch
     import transformers
-    from sentence_transformers import CrossEncoder
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
@@ -70,7 +65,7 @@ def _fit(
     layers = {} if recipe.num_hidden_layers is None else {"num_hidden_layers": recipe.num_hidden_layers}
     backbone = locate(recipe.backbone, recipe.revision)
     with quiet():
-        model: Any = CrossEncoder(
+        model: Any = cross_encoder_class()(
             str(backbone), num_labels=1, max_length=recipe.max_length, device=device, config_kwargs=layers,
             model_kwargs={"use_safetensors": True},
         )  # fmt: skip

@@ -17,8 +17,6 @@ MAX_LENGTH = 512
 Pair = tuple[str, str]
 """Query id, document id."""
 Scores = npt.NDArray[np.float64]
-_BATCH_SIZE = "16384t"
-_PAIRS = 8192  # pairs that are tokenised, and sorted by length, at a time
 _DOCUMENTS = 1024  # documents that are encoded, and held in memory, at a time
 
 
@@ -35,7 +33,7 @@ class Scorer(Protocol):
 
 
 class CrossEncoder(Scorer):
-    """A sequence classifier of transformers that reads query and document together.
+    """A cross-encoder of sentence-transformers, or any sequence classifier of transformers.
 
     The score is the logit of a model with one label, and the log-odds of the second label of a model with two. Log-odds
     (the difference of the two logits) order pairs as the probability does (monoBERT), but do not become equal for
@@ -52,27 +50,41 @@ class CrossEncoder(Scorer):
         device: str | None = None,
         dtype: str = "fp32",
     ) -> None:
-        """``name`` is a folder or Hub id with trained weights in safetensors."""
-        from encoders.backbone import DTYPES, choose_device, choose_dtype, load_tokenizer, longest_input
-        from encoders.checkpoints import check_sizes, locate
-        from encoders.encoding import BatchSize
+        """``name`` is a folder or Hub id with trained weights in safetensors; ``batch_size`` counts pairs."""
+        from safetensors import SafetensorError
 
-        folder = locate(name, revision)
-        self._model = _load_classifier(folder, name)
-        self._tokenizer = load_tokenizer(folder)
-        longest = longest_input(self._model)
-        default = min(longest or MAX_LENGTH, self._tokenizer.model_max_length, MAX_LENGTH)
-        self._max_length = default if max_length is None else max_length
-        check_sizes(name, self._max_length, None, longest)
-        self._device = choose_device(device)
-        data_type = choose_dtype(dtype, self._device)
-        self._model.to(device=self._device, dtype=DTYPES[data_type]).eval()
-        self._batch_size = BatchSize.parse(_BATCH_SIZE if batch_size is None else batch_size)
+        from encoders.backbone import DTYPES, choose_device, choose_dtype, longest_input, quiet
+        from encoders.checkpoints import check_sizes, locate, require_safetensors
+
+        if not (batch_size or "1").isdigit():
+            raise LearnedSparseError(f"--batch-size {batch_size}: a cross-encoder takes a number of pairs")
+        folder, torch_device = locate(name, revision), choose_device(device)
+        require_safetensors(folder, name)
+        data_type = choose_dtype(dtype, torch_device)
+        with quiet():
+            try:
+                self._model: Any = cross_encoder_class()(
+                    str(folder), device=str(torch_device), max_length=max_length, local_files_only=True,
+                    model_kwargs={"use_safetensors": True, "dtype": DTYPES[data_type]},
+                )  # fmt: skip
+            except ValueError as error:
+                raise LearnedSparseError(f"{name}: transformers cannot load it as a cross-encoder: {error}") from error
+            except (OSError, SafetensorError) as error:
+                raise LearnedSparseError(f"{name}: cannot be read ({error}); copy or download it again") from error
+        config = self._model.config
+        if not any("ForSequenceClassification" in kind for kind in config.architectures or ()):
+            raise LearnedSparseError(f"{name}: not a trained cross-encoder, but {config.architectures}; fine-tune it")
+        if config.num_labels > 2:
+            raise LearnedSparseError(f"{name}: {config.num_labels} labels; a re-ranker has one or two")
+        if max_length is None:
+            self._model.max_seq_length = min(self._model.max_seq_length or MAX_LENGTH, MAX_LENGTH)
+        check_sizes(name, self._model.max_seq_length, None, longest_input(self._model[0].auto_model))
+        self._batch_size = int(batch_size or 32)
         self.description = {
             "cross_encoder": name,
             "revision": revision,
             "weights_sha256": {path.name: sha256(path) for path in sorted(folder.glob("*.safetensors"))},
-            "max_length": self._max_length,
+            "max_length": self._model.max_seq_length,
             "dtype": data_type,
         }
 
@@ -80,26 +92,24 @@ class CrossEncoder(Scorer):
         self, queries: Mapping[str, str], documents: Mapping[str, Document], pairs: Sequence[Pair], progress: tqdm[Any]
     ) -> Scores:
         """One score for each of ``pairs``; the longer text of a pair is truncated first."""
-        scores = np.empty(len(pairs), np.float64)
-        for start in range(0, len(pairs), _PAIRS):
-            part = pairs[start : start + _PAIRS]
-            texts = [queries[query] for query, _ in part], [documents[document].text for _, document in part]
-            tokenized = self._tokenizer(*texts, truncation=True, max_length=self._max_length, padding=False)
-            lengths = np.fromiter(map(len, tokenized["input_ids"]), np.int64, len(part))
-            for rows in self._batch_size.batches(lengths):
-                batch = {key: [values[row] for row in rows] for key, values in tokenized.items()}
-                scores[start + rows] = self._score(batch)
-                progress.update(len(rows))
-        return scores
-
-    def _score(self, batch: Mapping[str, Any]) -> Scores:
         import torch
 
-        with torch.inference_mode():
-            padded = self._tokenizer.pad(batch, return_tensors="pt").to(self._device)
-            logits = self._model(**padded).logits.double()  # (pairs, labels)
-        scores = logits[:, -1] - logits[:, 0] if logits.shape[1] == 2 else logits[:, 0]
-        return np.asarray(scores.cpu().numpy(), np.float64)
+        texts = [(queries[query], documents[document].text) for query, document in pairs]
+        options = {"batch_size": self._batch_size, "show_progress_bar": False, "convert_to_tensor": True}
+        logits = self._model.predict(texts, activation_fn=torch.nn.Identity(), **options).double()
+        progress.update(len(pairs))
+        return np.asarray((logits if logits.ndim == 1 else logits[:, -1] - logits[:, 0]).cpu().numpy(), np.float64)
+
+
+def cross_encoder_class() -> Any:
+    """sentence-transformers' ``CrossEncoder``."""
+    try:
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise LearnedSparseError(
+            "cross-encoders need sentence-transformers, which is missing: install the extra 'teach'"
+        ) from error
+    return CrossEncoder
 
 
 class DotProducts(Scorer):
@@ -156,30 +166,3 @@ class Ensemble(Scorer):
         """The mean score of each of ``pairs``."""
         every = [member.scores(queries, documents, pairs, progress) for member in self._members]
         return np.asarray(np.mean(every, axis=0), np.float64)
-
-
-def _load_classifier(folder: Path, name: str) -> Any:
-    import torch
-    import transformers
-    from safetensors import SafetensorError
-
-    from encoders.backbone import quiet
-    from encoders.checkpoints import require_safetensors
-
-    require_safetensors(folder, name)
-    kind: Any = transformers.AutoModelForSequenceClassification
-    with quiet():
-        try:
-            model, loading = kind.from_pretrained(
-                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32, output_loading_info=True
-            )
-        except ValueError as error:
-            raise LearnedSparseError(f"{name}: transformers cannot load it as a cross-encoder: {error}") from error
-        except (OSError, SafetensorError) as error:
-            raise LearnedSparseError(f"{name}: cannot be read ({error}); copy or download it again") from error
-    if loading["missing_keys"]:
-        missing = ", ".join(sorted(loading["missing_keys"])[:3])
-        raise LearnedSparseError(f"{name}: not a trained cross-encoder (no weights for {missing}); fine-tune it first")
-    if model.config.num_labels > 2:
-        raise LearnedSparseError(f"{name}: {model.config.num_labels} labels; a re-ranker has one or two")
-    return model

@@ -198,7 +198,7 @@ def test_invalid_arguments_are_errors(workspace: Path, classifiers: Mapping[int,
     for text, message in {
         "--cross-encoder ./nowhere --run first.txt": "no such folder",
         "--cross-encoder pickled --run first.txt": "no *.safetensors weights",
-        f"--cross-encoder {tiny_bert} --run first.txt": "not a trained cross-encoder (no weights for",
+        f"--cross-encoder {tiny_bert} --run first.txt": "not a trained cross-encoder, but",
         f"--cross-encoder {classifiers[3]} --run first.txt": "3 labels",
         f"{cross_encoder} --run first.txt --max-length 65": "give 3 to 64 tokens",
         f"{cross_encoder} --run first.txt --set alpha=1": "--set changes a checkpoint of this package",
