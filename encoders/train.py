@@ -20,7 +20,7 @@ from learned_sparse.core import (
 
 @resumes("go on with --resume (a cross-encoder starts again)")
 def main(argv: list[str] | None = None) -> int:
-    """Train a model by a recipe. A stopped or killed run goes on with --resume and ends with the same weights."""
+    """Train a model by a recipe. A stopped run goes on with --resume; on a CPU, with the same weights at the end."""
     from encoders.training import load_recipe, recipe_names
 
     parser = CommandParser(prog="python -m encoders.train", description=main.__doc__)

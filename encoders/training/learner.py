@@ -77,7 +77,7 @@ class Learner:
     def _loss(self, examples: Sequence[Example], step: int, log: dict[str, Tensor], outputs: Outputs) -> Tensor:
         """The scalar loss of the outputs for ``examples``; adds the values to log to ``log``."""
         labels, regularizer = labels_of(examples), self.stage.regularizer
-        ramp = quadratic_ramp(step, regularizer.ramp_steps)
+        ramp = quadratic_ramp(step, self.stage.ramp_steps)
         total, parts = total_loss(self._objective.losses(outputs, labels), outputs, regularizer, ramp)
         log |= {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
         if "queries" in outputs:

@@ -58,7 +58,7 @@ def train(
     * ``recipe``: the name of a recipe of the package, a YAML file, or a ``Recipe``
     * ``data``: replaces the recipe's data: collections ``NAME[:SPLIT][,run=FILE]`` or text triples ``FILE.tsv``
     * ``output``: the checkpoint folder (default: that of the recipe's model); the state of the run is kept below it
-    * ``resume``: go on from the last saved state, with the same final weights as an undisturbed run
+    * ``resume``: go on from the last saved state; on a CPU, the final weights equal those of an undisturbed run
     * ``overwrite``: replace a run in ``output``
     * ``settings``: values of the recipe to change, ``{"stages.0.steps": 100}`` or ``["stages.0.steps=100"]``
     * ``max_seconds``: end early with the best weights so far
@@ -156,7 +156,7 @@ class _Run:
         is_main = session.processes.is_main_process
         session.if_main(lambda: folder.start(overwrite=overwrite))
         log, steps = folder.log if is_main else None, [stage.steps for stage in recipe.stages]
-        self._journal = Journal(log, quiet=quiet or not is_main, track=session.track, stages=steps)
+        self._journal = Journal(log, quiet=quiet or not is_main, track=session.start_trackers(), stages=steps)
         self._started = time.monotonic()
 
     def _check_teachers(self) -> None:
@@ -276,6 +276,8 @@ class _Run:
         search = validator.by_search(component)  # all processes take part; any other validation is that of the main one
         found = (lambda compute: compute()) if search else session.on_main
         score, mixture = self._scored(found(lambda: validator.score(session.encode, component, rank)))
+        if self._progress.step < stage.full_lambda_step:
+            return  # the weights are less sparse than the recipe wants; later ones do not compare
         if is_better(score, self._progress.best_score):
             step = self._progress.step
             self._progress = replace(self._progress, best_score=score, best_step=step, mixture=mixture, stale=0)

@@ -47,6 +47,8 @@ def begin_training(model: LoadedModel, *, dropout: bool) -> None:
     if not dropout:
         for tower in model.towers.values():
             tower.eval()
+            for module in tower.modules():  # transformers computes layers again in training mode only
+                module.training = bool(getattr(module, "gradient_checkpointing", False))
 
 
 @contextmanager

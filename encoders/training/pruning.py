@@ -80,7 +80,7 @@ class Pruner:
         gamma = self._gamma(windows)
         falls = windows == 1 or gamma < self._gamma(windows - 1)
         documents = self._reduce(torch.tensor(self._frequencies.documents, device=counts.device))
-        shares = self._reduce(counts).double() / documents
+        shares = self._reduce(counts).cpu().double() / documents.cpu()  # Apple GPUs have no float64
         self._document.set_frequencies(shares, gamma)
         self._frequencies.counts, self._frequencies.documents = None, 0
         return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}, falls and self._settings.restart

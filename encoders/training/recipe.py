@@ -155,13 +155,14 @@ class Gate:
 class Regularizer:
     """The sparsity regulariser and its lambdas, which grow quadratically from 0 until ``ramp_steps``.
 
-    It is computed over the texts of a step on all processes, as in naver/splade's trainer.
+    Weights from before that step are no candidates for the best ones of the stage. The regulariser is computed over
+    the texts of a step on all processes, as in naver/splade's trainer.
     """
 
     kind: str = "none"  # or one of ``encoders.training.regularizers``
     lambda_query: float = 0.0
     lambda_document: float = 0.0
-    ramp_steps: int = 50_000
+    ramp_steps: int | None = None  # None: a third of the stage's steps
     documents: Literal["concatenated", "averaged"] = "concatenated"  # averaged: naver/splade's code
 
 
@@ -248,6 +249,19 @@ class Stage:
     pruning: Pruning | None = None
     gate: Gate = field(default_factory=Gate)
     regularizer: Regularizer = field(default_factory=Regularizer)
+
+    @property
+    def ramp_steps(self) -> int:
+        """Steps until the lambdas have their full size."""
+        ramp = self.regularizer.ramp_steps
+        return self.steps // 3 if ramp is None else ramp
+
+    @property
+    def full_lambda_step(self) -> int:
+        """The first step whose weights can be the best: that of the full lambdas, or the last one."""
+        regularizer = self.regularizer
+        used = regularizer.kind != "none" and (regularizer.lambda_query or regularizer.lambda_document)
+        return min(self.ramp_steps, self.steps) if used else 0
 
     def check(self, where: str, hard_negatives: int) -> None:
         """Raise if the stage cannot be computed or cannot learn; ``where`` opens the message."""
@@ -355,7 +369,7 @@ class Recipe:
     max_length: MaxLength = field(default_factory=MaxLength)
     # products; weights are always fp32. fp32: TF32 on NVIDIA GPUs; fp32-strict: fp32 everywhere; bf16: autocast;
     # auto: bf16 where the hardware computes it, else fp32
-    precision: Literal["fp32", "fp32-strict", "bf16", "auto"] = "fp32"
+    precision: Literal["fp32", "fp32-strict", "bf16", "auto"] = "auto"
     gradient_checkpointing: bool = False  # compute layers again in the backward pass: less memory, a third more time
     data: tuple[Source, ...]
     on_bad_line: OnBadLine = "error"  # malformed lines of documents: stop, or leave out and count (skip)

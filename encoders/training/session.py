@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 import torch
+from accelerate.state import AcceleratorState
 from torch import Tensor
 
 from encoders.backbone import TermTable, Tower, autocast, choose_device, limit_threads, training_precision
@@ -61,9 +62,12 @@ class Session:
         """``trackers``: names or trackers of accelerate, which write below ``folder`` if they write files."""
         limit_threads()
         waiting = accelerate.InitProcessGroupKwargs(timeout=TIMEOUT)
+        if not torch.distributed.is_initialized():  # an earlier run in this process may have had another device
+            AcceleratorState._reset_state(reset_partial_state=True)  # noqa: SLF001
         self.processes = accelerate.Accelerator(
             cpu=device == "cpu", kwargs_handlers=[waiting], log_with=checked_trackers(trackers), project_dir=folder
         )
+        _check_launcher(self.processes.state)
         assigned: torch.device = self.processes.device  # each of several processes gets its device from accelerate
         self.num_processes = int(self.processes.num_processes)
         self.process_index = int(self.processes.process_index)  # from 0
@@ -138,9 +142,8 @@ class Session:
         """bfloat16 for matrix products if the recipe says so; the weights stay float32."""
         return autocast(self.precision, self.device)
 
-    @property
-    def track(self) -> Track | None:
-        """Reports numbers to the trackers; None if there are none."""
+    def start_trackers(self) -> Track | None:
+        """Start the trackers; returns the function that reports numbers to them, None if there are none."""
         if not self.processes.log_with:
             return None
         self.processes.init_trackers(self.recipe.model, config={"recipe": json.dumps(to_mapping(self.recipe))})
@@ -312,15 +315,26 @@ def checked_trackers(trackers: Sequence[Any]) -> list[Any] | None:
     return list(trackers) or None
 
 
+def _check_launcher(state: AcceleratorState) -> None:
+    """Raise if accelerate was configured for a precision or a division of the model that is not done here."""
+    if state.mixed_precision != "no":
+        raise LearnedSparseError(
+            f"accelerate's mixed_precision {state.mixed_precision} has no effect here; set it to 'no' "
+            "(accelerate config), and precision in the recipe"
+        )
+    if state.distributed_type.name in {"FSDP", "DEEPSPEED", "MEGATRON_LM"}:
+        raise LearnedSparseError(f"accelerate's {state.distributed_type.name} is not supported; use multi-GPU")
+
+
 def _checkpoint_layers(model: LoadedModel) -> None:
-    """Compute the layers of all towers again in the backward pass instead of keeping what they computed."""
-    for tower in model.towers.values():
-        if not isinstance(tower, TermTable):
-            settings = {"use_reentrant": False}
-            if hasattr(tower.model, "activation_checkpointing_enable"):  # transformers 5.20
-                tower.model.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
-            else:
-                tower.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
+    """Compute the layers of all networks again in the backward pass instead of keeping what they computed."""
+    settings = {"use_reentrant": False}
+    networks: list[Any] = [getattr(tower, "model", None) for tower in model.towers.values()]
+    for network in networks:
+        if hasattr(network, "activation_checkpointing_enable"):  # transformers 5.20
+            network.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
+        elif network is not None:
+            network.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
 
 
 def apply_learned_settings(model: LoadedModel, mixture: Mapping[str, Any] | None, device: torch.device) -> None:

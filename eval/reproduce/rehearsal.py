@@ -201,6 +201,7 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
     for stage in values["stages"]:
         _limit(stage, steps=STEPS, batch_size=BATCH, micro_batch_size=2, validate_every=1, warm_up_steps=1)
         _limit(stage["regularizer"], ramp_steps=STEPS)
+        _limit(stage["rank"], negatives_from=BATCH)
         _limit(stage["cotraining"], select_from=2 * BATCH)
         _limit(stage["pruning"], window=1, begin=0)
     return values

@@ -84,6 +84,7 @@ def recipe_values(tiny_backbone: Path, tiny_collection: Path) -> Callable[..., d
             "max_length": {"query": 8, "document": 12},
             "data": [{"collection": str(tiny_collection), "run": str(tiny_collection / "train.run")}],
             "stages": stages,
+            "precision": "fp32",
             "log_every": 1,
             **changes,
         }

@@ -104,6 +104,21 @@ def test_validation_keeps_the_best_weights(
     assert len(list((run.folder / "training").glob("best-*"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("regularizer", "best"),
+    [({"ramp_steps": 8}, 8), ({}, 12), ({"ramp_steps": 99}, 20), ({"ramp_steps": 99, "lambda_document": 0.0}, 4)],
+)
+def test_the_best_weights_are_chosen_when_lambda_is_full(
+    tiny_recipe: Recipes, tiny_collection: Path, trained: Trained, scores: Callable[..., None],
+    regularizer: dict[str, Any], best: int,
+) -> None:  # fmt: skip
+    """Early weights, which are dense, validate best; by default lambda is full after a third of the steps."""
+    scores(0.9, 0.5, 0.4 if best == 8 else 0.6, 0.3, 0.2)
+    stage = {"regularizer": {"kind": "flops", "lambda_document": 1e-3, **regularizer}}
+    run = trained(tiny_recipe(stage, validation={"collection": str(tiny_collection), **VALIDATED}))
+    assert run.notes()["training"]["best_step"] == best
+
+
 def test_training_improves_retrieval(tiny_recipe: Recipes, tiny_collection: Path, trained: Trained) -> None:
     validation = {"collection": str(tiny_collection), "split": "train", "every": 70, "queries": None, "at_start": True}
     before, after = trained(tiny_recipe(LEARNS, validation=validation)).logged("MRR@10")

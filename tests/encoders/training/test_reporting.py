@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import pytest
 import torch
 from accelerate.tracking import GeneralTracker
@@ -13,6 +14,7 @@ from accelerate.tracking import GeneralTracker
 from encoders.backbone import device as device_module
 from encoders.backbone import training_precision
 from encoders.train import main
+from encoders.training.session import Session
 from learned_sparse.core import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
@@ -55,6 +57,37 @@ def test_checkpointed_layers_change_no_weight(tiny_recipe: Recipes, trained: Tra
     assert saved.logged("loss") == pytest.approx(plain.logged("loss"), rel=1e-5)
     for name, tensor in plain.weights().items():
         torch.testing.assert_close(saved.weights()[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_checkpointed_layers_are_computed_twice(tiny_recipe: Recipes, first_stage: Any, dropout: bool) -> None:
+    calls = {}
+    for checkpointing in (False, True):
+        session, learner, batches = first_stage(tiny_recipe({"dropout": dropout}, gradient_checkpointing=checkpointing))
+        passes: list[int] = []
+        layer = session.model.towers["document"].model.base_model.encoder.layer[0]
+        layer.attention.register_forward_hook(lambda *_, passes=passes: passes.append(1))
+        learner.step(batches.batch(0))
+        calls[checkpointing] = len(passes)
+        assert layer.attention.self.dropout.training == dropout
+    assert calls == {False: 2, True: 4}  # queries and documents
+
+
+def test_a_run_has_its_own_device(tiny_recipe: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accelerate keeps the device of the first run of a process."""
+    accelerate.PartialState()
+    accelerate.PartialState._shared_state["device"] = torch.device("meta")
+    assert Session(tiny_recipe(), "cpu").device == CPU
+    accelerate.PartialState._shared_state["device"] = torch.device("meta")
+    assert Session(tiny_recipe(), None).device.type != "meta"
+
+
+def test_settings_of_the_launcher_that_would_be_ignored_are_refused(
+    tiny_recipe: Recipes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    with pytest.raises(LearnedSparseError, match="accelerate's mixed_precision bf16 has no effect here"):
+        Session(tiny_recipe(), "cpu")
 
 
 class Recorded(GeneralTracker):  # type: ignore[misc]
