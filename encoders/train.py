@@ -21,7 +21,7 @@ from learned_sparse.core import (
 @resumes("go on with --resume (a cross-encoder starts again)")
 def main(argv: list[str] | None = None) -> int:
     """Train a model by a recipe. A stopped run goes on with --resume; on a CPU, with the same weights at the end."""
-    from encoders.training import load_recipe, recipe_names
+    from encoders.training import load_recipe, recipe_names, recipe_values
 
     parser = CommandParser(prog="python -m encoders.train", description=main.__doc__)
     parser.add_argument(
@@ -66,9 +66,11 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("--resume goes on and --overwrite starts again; give one of them")
     if options.on_bad_line:
         options.changes.append(f"on_bad_line={options.on_bad_line}")
-    from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
+    teacher = None
+    if recipe_values(options.recipe, changes=options.changes, data=options.data).get("kind") == "cross-encoder":
+        from encoders.teach import load_cross_encoder_recipe, train_cross_encoder
 
-    teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
+        teacher = load_cross_encoder_recipe(options.recipe, changes=options.changes, data=options.data)
     if teacher is not None:
         if options.resume or options.max_seconds is not None:
             raise LearnedSparseError("a cross-encoder is trained in one go: leave --resume and --max-seconds out")

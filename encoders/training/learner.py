@@ -37,14 +37,14 @@ class Learner:
     def __init__(self, stage: Stage, session: Session, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Co-training gives both learners one ``optimizer``: it skips parameters without gradient."""
         self.stage, self._session, model = stage, session, session.model
-        self._objective: Objective = make_objective(stage, model)
-        self.parameters = trained_parameters(stage, model, self._objective)
+        self.objective: Objective = make_objective(stage, model)
+        self.parameters = trained_parameters(stage, model, self.objective)
         self.optimizer = begin_stage(stage, model, self.parameters) if optimizer is None else optimizer
 
     @property
     def ranks(self) -> bool:
         """Whether the trained part can rank documents: it is validated, and mines negatives, only then."""
-        return self._objective.ranks
+        return self.objective.ranks
 
     def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
         """Update the weights once; returns the values to log. ``counting`` is open during the forward passes."""
@@ -56,7 +56,7 @@ class Learner:
         set_learning_rates(self.optimizer, learning_rate_share(self.stage, step))
         self.optimizer.zero_grad(set_to_none=True)
         session, log = self._session, dict[str, Tensor]()
-        forwards = [functools.partial(outputs_of, self._objective, micro, session) for micro in batch.micro_batches]
+        forwards = [functools.partial(outputs_of, self.objective, micro, session) for micro in batch.micro_batches]
         loss = functools.partial(self._loss, batch.examples, step, log)
         over_batch(forwards, loss, session.gather, session.process_index, session.device)
         if session.num_processes > 1:  # each has its share of the gradient
@@ -78,7 +78,7 @@ class Learner:
         """The scalar loss of the outputs for ``examples``; adds the values to log to ``log``."""
         labels, regularizer = labels_of(examples), self.stage.regularizer
         ramp = quadratic_ramp(step, self.stage.ramp_steps)
-        total, parts = total_loss(self._objective.losses(outputs, labels), outputs, regularizer, ramp)
+        total, parts = total_loss(self.objective.losses(outputs, labels), outputs, regularizer, ramp)
         log |= {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
         if "queries" in outputs:
             log |= _terms_per_text(outputs)
@@ -111,8 +111,6 @@ class CoLearner:
         self.parameters = list(dict.fromkeys(trained))
         self.optimizer = begin_stage(stage, model, self.parameters)
         self._learners = [Learner(part, session, self.optimizer) for part in component_stages]
-        pairwise = self._settings.loss == "pairwise"
-        self._selecting = [make_objective(part, model, pairwise=pairwise) for part in component_stages]
 
     def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
         """Select from ``batch`` and update both components; returns the values to log, by component and over both.
@@ -143,7 +141,7 @@ class CoLearner:
         losses: list[list[Tensor]] = []
         for update in batch.updates:
             with evaluating(self._session.model.weighers), torch.no_grad(), counting():
-                losses.append([self._losses_of(objective, update) for objective in self._selecting])
+                losses.append([self._losses_of(learner.objective, update) for learner in self._learners])
         return [torch.cat(part) for part in zip(*losses, strict=True)]
 
     def _losses_of(self, objective: Objective, update: Update) -> Tensor:

@@ -217,8 +217,6 @@ class _Run:
         if resumed is not None:
             self._restore(resumed, learner)
         self._journal.start(stage.name, self._progress.step, stage.steps)
-        if self._progress.step == 0 and self._recipe.validation and self._recipe.validation.at_start:
-            self._validate(stage, learner)
         while not self._is_done(stage):
             start = self._progress.step
             if learner.ranks and self._negatives.is_due(start, self._progress.mined_at):

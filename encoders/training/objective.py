@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -50,12 +49,10 @@ class RankingObjective(Objective):
         return losses
 
 
-def make_objective(stage: Stage, model: LoadedModel, *, pairwise: bool = False) -> Objective:
-    """What ``stage`` minimises on ``model``; with ``pairwise``, Eq. 7 on the part of the model that it trains."""
+def make_objective(stage: Stage, model: LoadedModel) -> Objective:
+    """What ``stage`` minimises on ``model``."""
     family = architecture_named(model.architecture)
     part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
-    if pairwise:
-        return RankingObjective(replace(stage.rank, loss="pairwise", weight=1.0), part, towers)
     objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
     if stage.regularizer.kind != "none" and not objective.ranks:
         raise LearnedSparseError(

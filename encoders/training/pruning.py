@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models import Prunable
-from encoders.training.recipe import Pruning, Stage
+from encoders.training.recipe import Stage
 from learned_sparse.core import LearnedSparseError
 
 
@@ -57,7 +57,7 @@ class Pruner:
         if document is None:
             raise LearnedSparseError(f"stage {stage.name}: pruning: this architecture cannot prune terms; SpaDE can")
         self._settings, self._document, self._reduce = stage.pruning, document, reduce
-        self._frequencies = DocumentFrequencies(_counted(stage, stage.pruning, document))
+        self._frequencies = DocumentFrequencies(document.unpruned)
 
     @contextmanager
     def counting(self, step: int) -> Iterator[None]:
@@ -78,12 +78,12 @@ class Pruner:
         if windows < 1 or rest or counts is None:
             return {}, False
         gamma = self._gamma(windows)
-        falls = windows == 1 or gamma < self._gamma(windows - 1)
+        restarts = windows == 1 or gamma < self._gamma(windows - 1)
         documents = self._reduce(torch.tensor(self._frequencies.documents, device=counts.device))
         shares = self._reduce(counts).cpu().double() / documents.cpu()  # Apple GPUs have no float64
         self._document.set_frequencies(shares, gamma)
         self._frequencies.counts, self._frequencies.documents = None, 0
-        return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}, falls and self._settings.restart
+        return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}, restarts
 
     def _gamma(self, windows: int) -> float:
         """Gamma after that many windows, from 1."""
@@ -103,18 +103,3 @@ class Pruner:
         if tensors:
             self._frequencies.counts = tensors["counts"].to(device)
             self._frequencies.documents = int(tensors["documents"])
-
-
-def _counted(stage: Stage, settings: Pruning, document: Prunable) -> Mapping[str, nn.Module]:
-    components, counted = document.unpruned, settings.counted
-    if counted == "document":
-        return components
-    if counted not in components:
-        raise LearnedSparseError(
-            f"stage {stage.name}: pruning: counted: {counted!r} is neither 'document' nor one of "
-            f"the components {', '.join(components)}"
-        )
-    trained = stage.cotraining.components if stage.cotraining is not None else (stage.component,)
-    if None not in trained and counted not in trained:
-        raise LearnedSparseError(f"stage {stage.name}: pruning: counted: {counted!r} is not trained here")
-    return {counted: components[counted]}

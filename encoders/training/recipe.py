@@ -185,7 +185,6 @@ class CoTraining:
     components: tuple[str, ...]  # two of them
     select_from: int = 1024  # examples of one step, over all processes; the paper selects from the whole training set
     share: float = 0.3  # tau (§3.3); 1: no selection, both train on everything ("w/o co-training" of Table 6)
-    loss: Literal["stage", "pairwise"] = "stage"  # loss of the selection: the trained loss, or Eq. 7 (published code)
 
     def check(self, where: str) -> None:
         """Raise if the values contradict each other; ``where`` opens the message."""
@@ -199,15 +198,14 @@ class CoTraining:
 class Pruning:
     """SpaDE §3.4: terms that have weight in more than ``gamma`` of the documents lose it.
 
-    Documents are counted in windows of the stage, beginning at ``begin``; terms are pruned at the end of each window.
+    Documents are counted in windows of the stage, beginning at ``begin``; terms are pruned at the end of each window. A
+    smaller gamma restarts the search for the best weights and patience, as in the published code.
     """
 
     gamma: float = 0.7  # the paper's; in force at the end of ``schedule``
     begin: int = 0  # steps of the stage
     window: int  # steps
     schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
-    counted: str = "document"  # terms with weight in any component; or the component whose terms are counted
-    restart: bool = True  # a smaller gamma restarts the search for the best weights and patience (published code)
 
     def check(self, where: str) -> None:
         """Raise if a value is out of range; ``where`` opens the message."""
@@ -289,8 +287,7 @@ class Stage:
             self.pruning.check(where)
 
     def _check_ranking(self, where: str, hard_negatives: int) -> None:
-        selects_by_pairs = self.cotraining is not None and self.cotraining.share < 1 and self.cotraining.loss != "stage"
-        if hard_negatives == 0 and (self.rank.loss == "pairwise" or selects_by_pairs):
+        if hard_negatives == 0 and self.rank.loss == "pairwise":
             raise LearnedSparseError(f"{where}: the pairwise loss needs hard negatives; set negatives: per_query")
         if self.distillation is not None:
             self.distillation.check(where, hard_negatives)
@@ -319,11 +316,8 @@ class Validation:
     every: int  # steps
     queries: int | None = None  # of the split, drawn at random; None: all
     pool: int | None = None  # random documents beside the relevant ones; None: all documents
-    candidates: Path | None = None  # TREC run: the pool is its documents and the relevant ones
     bm25: int | None = None  # the pool is BM25's so many documents of each query and the relevant ones
-    rerank: bool = False  # each query ranks its own documents of ``candidates`` or ``bm25`` instead of the pool
-    depth: int = 10
-    at_start: bool = False
+    rerank: bool = False  # each query ranks its own documents of ``bm25`` instead of the pool
     patience: int | None = None  # a stage ends after so many validations in a row without a better score
 
     def check(self, where: str) -> None:
@@ -332,11 +326,10 @@ class Validation:
             raise LearnedSparseError(f"{where}: 'holdout' excludes 'split' and 'queries'; leave them out, or set null")
         if self.holdout is not None and self.holdout < 1:
             raise LearnedSparseError(f"{where}: holdout {self.holdout}; give at least 1")
-        pools = [name for name in ("pool", "candidates", "bm25") if getattr(self, name) is not None]
-        if len(pools) > 1:
-            raise LearnedSparseError(f"{where}: {' and '.join(pools)} are different pools; set all but one to null")
-        if self.rerank and pools not in (["candidates"], ["bm25"]):
-            raise LearnedSparseError(f"{where}: 'rerank' needs 'candidates' or 'bm25', the documents to rank")
+        if self.pool is not None and self.bm25 is not None:
+            raise LearnedSparseError(f"{where}: pool and bm25 are different pools; set one of them to null")
+        if self.rerank and self.bm25 is None:
+            raise LearnedSparseError(f"{where}: 'rerank' needs 'bm25', the documents to rank")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,7 +342,6 @@ class Quantization:
 
     factor: float | None = None  # the same for both sides, whatever the architecture says
     bits: int = 8
-    percentile: float = 100.0
     texts: int = 1000
 
 

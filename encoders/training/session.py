@@ -258,7 +258,7 @@ class Session:
         values = self.encode(side, texts).data
         if len(values) > 0 and np.array_equal(values, np.rint(values)):
             return Quantizer(1.0)
-        return Quantizer.calibrate(values, settings.bits, settings.percentile)
+        return Quantizer.calibrate(values, settings.bits)
 
 
 class Stopping:

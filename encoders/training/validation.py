@@ -20,7 +20,6 @@ from encoders.training.data import (
     Judged,
     LoadedSource,
     Rank,
-    Run,
     TextStore,
     TextStores,
     bm25_run,
@@ -30,7 +29,7 @@ from encoders.training.data import (
     text_key,
 )
 from encoders.training.recipe import Validation
-from learned_sparse.collections import Collection, load_collection, ranked, read_run
+from learned_sparse.collections import Collection, load_collection, ranked
 from learned_sparse.core import EXPANDED, Document, LearnedSparseError, Query, Side, run_file
 
 _logger = logging.getLogger(__name__)
@@ -42,6 +41,8 @@ Floats = npt.NDArray[np.float64]
 Score = tuple[float, int]
 """MRR@10, and the index of the mixture that reaches it; -1 if nothing is mixed."""
 
+DEPTH = 10
+"""Hits of each query that are validated: MRR@10."""
 _MAX_CELLS = 4_000_000  # numbers held at once in the search for a mixture
 _RERANKED_AT_ONCE = 32
 """Queries whose candidates are encoded together: with 1,000 each, some gigabytes of vectors of six UHD buckets."""
@@ -123,16 +124,15 @@ class Validator:
             self._queries, self.positives = _of_split(settings, collection, known, seed)
         else:
             self._queries, self.positives, extra = _of_training(held_out, documents)
-        run = self._run(settings, collection.name, documents, known, if_main)
-        relevant = {id for ids in self.positives.values() for id in ids}
-        if run is None:
+        relevant, run = {id for ids in self.positives.values() for id in ids}, None
+        if settings.bm25 is None:
             ids = set(draw(known, settings.pool, relevant, [seed, 2])) | relevant
         else:
+            run = self._bm25(settings.bm25, collection.name, documents, known, if_main)
             ids = {id for hits in run.values() for id in hits} | (set() if settings.rerank else relevant)
         self._pool = TextStore(chain(documents, extra), keep=ids)
         self._candidates = run if settings.rerank else None
         self.mixtures = mixtures
-        self._depth = settings.depth
 
     def fingerprint(self) -> str:
         """Hash of the queries, the judgements, the pool and the documents to re-rank."""
@@ -142,33 +142,19 @@ class Validator:
             digest.update(json.dumps(self._candidates).encode())
         return digest.hexdigest()
 
-    def _run(
-        self,
-        settings: Validation,
-        name: str,
-        documents: Iterable[Document],
-        known: Container[str],
-        if_main: IfMain,
-    ) -> dict[str, list[str]] | None:
-        """The documents that BM25 or a given run has for each query; None if the pool is drawn at random."""
-        if settings.candidates is not None:
-            run: Run = read_run(settings.candidates)
-        elif settings.bm25 is not None:
-            queries = [Query(id, text) for id, text in self._queries.items()]
-            digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
-            path = run_file(name, f"validation-{digest}", "bm25")  # trainings of other queries have another file
-            run = bm25_run(queries, documents, settings.bm25, collection=name, run=path, if_main=if_main)
-        else:
-            return None
-        where = settings.candidates or "BM25"
+    def _bm25(
+        self, depth: int, name: str, documents: Iterable[Document], known: Container[str], if_main: IfMain
+    ) -> dict[str, list[str]]:
+        """BM25's documents of each query."""
+        queries = [Query(id, text) for id, text in self._queries.items()]
+        digest = hashlib.blake2b(json.dumps(self._queries).encode(), digest_size=4).hexdigest()
+        path = run_file(name, f"validation-{digest}", "bm25")  # trainings of other queries have another file
+        run = bm25_run(queries, documents, depth, collection=name, run=path, if_main=if_main)
         hits = {query: [id for id, _ in run.get(query, ())] for query in self._queries}
         if (unknown := next((id for ids in hits.values() for id in ids if id not in known), None)) is not None:
-            raise LearnedSparseError(f"{where}: document {unknown!r} is not in the validation collection {name}")
+            raise LearnedSparseError(f"{path}: document {unknown!r} is not in the validation collection {name}")
         if empty := sum(not ids for ids in hits.values()):
-            message = f"{where}: no documents for {empty:,} of {len(hits):,} validation queries"
-            if empty == len(hits):
-                raise LearnedSparseError(f"{message}; it is a run of other queries (bm25: N makes one)")
-            _logger.warning(message)
+            _logger.warning("BM25: no documents for %s of %s validation queries", f"{empty:,}", f"{len(hits):,}")
         return hits
 
     def by_search(self, component: str | None) -> bool:
@@ -182,20 +168,20 @@ class Validator:
         """
         if rank is not None and self.by_search(component):
             asked = [Query(id, text) for id, text in self._queries.items()]
-            return mean_reciprocal_rank(rank(asked, self._pool, self._depth), self.positives, self._depth), -1
+            return mean_reciprocal_rank(rank(asked, self._pool, DEPTH), self.positives, DEPTH), -1
         if component is None and self.mixtures:
             return self.best_mixture(encode)
         run: dict[str, list[tuple[str, float]]] = {}
         for queries, documents, vectors in self._parts(encode, [component]):
-            run |= search(*vectors[component], queries, documents, self._depth)
-        return mean_reciprocal_rank(run, self.positives, self._depth), -1
+            run |= search(*vectors[component], queries, documents, DEPTH)
+        return mean_reciprocal_rank(run, self.positives, DEPTH), -1
 
     def best_mixture(self, encode: Encode) -> Score:
         """MRR@10 of the best mixture and its index, of equal ones the first."""
         names = list(dict.fromkeys(name for mixture in self.mixtures for name in mixture.factors))
         total = np.zeros(len(self.mixtures))
         for queries, documents, vectors in self._parts(encode, names):
-            scores = mixture_scores(self.mixtures, vectors, queries, documents, self.positives, self._depth)
+            scores = mixture_scores(self.mixtures, vectors, queries, documents, self.positives, DEPTH)
             total += scores * len(queries)
         best = int(total.argmax())
         return float(total[best]) / len(self.positives), best

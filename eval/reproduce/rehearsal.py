@@ -193,8 +193,6 @@ def cut(values: dict[str, Any], made_up: MadeUp) -> dict[str, Any]:
         _limit(negatives, per_query=2, pool=50, queries=20, last_rank=100, every=1)
     _limit(values["quantization"], texts=20)
     if validation := values["validation"]:
-        split = validation["split"] or ("train" if validation["holdout"] else "dev")
-        validation["candidates"] = validation["candidates"] and made_up.run(validation["collection"], split)
         validation["expanded"] = validation["expanded"] and made_up.expanded(validation["collection"])
         validation["collection"] = made_up.collection(validation["collection"])
         _limit(validation, queries=5, holdout=5, pool=30, bm25=20, every=1)

@@ -32,7 +32,7 @@ from learned_sparse.core import (
 _logger = logging.getLogger(__name__)
 
 _FREE = {"log_every", "save_every", "model"}  # settings that may change when a run is resumed: they affect no weights
-_LOCATIONS = {"collection", "topics", "qrels", "triples", "examples", "run", "scores", "candidates", "expanded"}
+_LOCATIONS = {"collection", "topics", "qrels", "triples", "examples", "run", "scores", "expanded"}
 """Settings of data and validation that say where texts are; fingerprints compare the contents."""
 
 

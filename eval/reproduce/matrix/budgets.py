@@ -140,4 +140,4 @@ def _trials(recipe: Recipe) -> int:
         return 0
     stages = [stage for stage in recipe.stages if stage.objective == "rank" and stage.validate]
     intervals = [(stage.steps, stage.validate_every or validation.every) for stage in stages]
-    return sum(math.ceil(steps / every) + validation.at_start for steps, every in intervals)
+    return sum(math.ceil(steps / every) for steps, every in intervals)

@@ -97,24 +97,6 @@ def test_losses_over_all_examples_equal_those_of_the_stage(first_stage: FirstSta
         assert logs[f"{name}_loss_over_all"] == pytest.approx(sum(losses) / 24, rel=1e-4)
 
 
-def test_the_pairwise_loss_selects_by_the_hard_negative_of_the_query(
-    first_stage: FirstStage, spade_recipe: Spade
-) -> None:
-    settings = {**CO, "cotraining": {**PARTS, "loss": "pairwise"}}
-    session, learner, batches = first_stage(spade_recipe(settings))
-    batch, model = batches.batch(0), session.model
-    document = SPADE.part(model.weighers, "expansion").document.eval()
-    total = 0.0
-    for example in batch.examples:
-        texts = [[example.query], [example.positive], [example.negatives[0]]]
-        query, positive, negative = (model.tokenizer(text, return_tensors="pt") for text in texts)
-        weights = model.weighers.query(query["input_ids"], query["attention_mask"])[0]
-        with torch.no_grad():
-            scores = [weights @ document(text["input_ids"], text["attention_mask"])[0] for text in (positive, negative)]
-        total += float(torch.nn.functional.softplus(scores[1] - scores[0]))
-    assert learner.step(batch)["expansion_loss_over_all"] == pytest.approx(total / 24, rel=1e-4)
-
-
 def test_without_selection_both_components_train_on_all_examples_unscored(
     first_stage: FirstStage, spade_recipe: Spade, monkeypatch: pytest.MonkeyPatch, updates: list[tuple[str, list[str]]]
 ) -> None:

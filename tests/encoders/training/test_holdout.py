@@ -48,7 +48,7 @@ def test_topics_and_judgements_of_a_known_split_are_that_split() -> None:
         ({"holdout": 3, "queries": 5}, "'holdout' excludes 'split' and 'queries'"),
         ({"holdout": 0}, "holdout 0; give at least 1"),
         ({"pool": 5, "bm25": 3}, "pool and bm25 are different pools"),
-        ({"pool": 5, "rerank": True}, "'rerank' needs 'candidates' or 'bm25'"),
+        ({"pool": 5, "rerank": True}, "'rerank' needs 'bm25'"),
     ],
 )
 def test_settings_that_exclude_each_other(settings: dict[str, Any], message: str, tiny_recipe: Recipes) -> None:
@@ -170,15 +170,14 @@ def encode(side: Side, texts: Sequence[str], component: str | None) -> Any:
 
 @pytest.mark.parametrize("at_once", [2, 32])
 def test_reranking_ranks_each_query_over_its_own_candidates(
-    at_once: int, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at_once: int, toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("encoders.training.validation._RERANKED_AT_ONCE", at_once)
     _, held_out = hold_out(sources(toy, "judged"), settings(toy, 9))
     ids = sorted(id for part in held_out.judged for id in part.queries if id != "again")
-    run = tmp_path / "run.txt"
-    lines = [f"{id} Q0 {hit} 1 {9 - rank} t\n" for id in ids[:-1] for rank, hit in enumerate(candidates(id))]
-    run.write_text("".join(lines), encoding="utf-8")
-    reranking = settings(toy, 9, candidates=run, rerank=True)
+    run = {id: [(hit, 1.0) for hit in candidates(id)] for id in ids[:-1]}
+    monkeypatch.setattr("encoders.training.validation.bm25_run", lambda *_, **__: run)
+    reranking = settings(toy, 9, bm25=3, rerank=True)
     # component one ranks larger numbers first; the last query has no candidates
     ranks = [1 / (1 + sum(int(hit[1:]) > int(id[1:]) for hit in candidates(id))) for id in ids[:-1]]
     validator = Validator(reranking, 0, held_out=held_out)
@@ -189,7 +188,7 @@ def test_reranking_ranks_each_query_over_its_own_candidates(
     backwards = sum(1 / (1 + sum(int(hit[1:]) < int(id[1:]) for hit in candidates(id))) for id in ids[:-1]) / 9
     best = max(range(3), key=lambda number: [backwards, expected, expected][number])
     assert mixed.score(encode) == pytest.approx((max(expected, backwards), best))
-    whole = Validator(settings(toy, 9, candidates=run), 0, held_out=held_out)
+    whole = Validator(settings(toy, 9, bm25=3), 0, held_out=held_out)
     assert whole.score(encode, "one")[0] < expected
     assert len({made.fingerprint() for made in (validator, whole)}) == 2
 
@@ -198,18 +197,6 @@ def candidates(query: str) -> list[str]:
     """The relevant document and two others."""
     number = int(query[1:])
     return [f"d{number}", f"d{(number + 1) % 12}", f"d{(number + 5) % 12}"]
-
-
-def test_a_run_of_other_queries_or_documents_is_refused(toy: Path, tmp_path: Path) -> None:
-    _, held_out = hold_out(sources(toy, "judged"), settings(toy, 9))
-    run = tmp_path / "run.txt"
-    for line, message in (
-        ("x{} Q0 d1 1 1 t", "it is a run of other queries"),
-        ("q{} Q0 zz 1 1 t", "'zz' is not in the"),
-    ):
-        run.write_text("".join(f"{line.format(number)}\n" for number in range(12)), encoding="utf-8")
-        with pytest.raises(LearnedSparseError, match=message):
-            Validator(settings(toy, 9, candidates=run), 0, held_out=held_out)
 
 
 @pytest.mark.jvm

@@ -91,15 +91,6 @@ def test_windows_and_schedule() -> None:
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
 
 
-def test_the_terms_of_one_component_can_be_counted_alone() -> None:
-    document, parts = Document(), CoTraining(components=("one", "two"))
-    pruner = Pruner(stage(parts, window=1, counted="one"), document, lambda tensor: tensor)
-    with pruner.counting(0):
-        feed(document, FIRST, "one", "two")
-    assert pruner.after(0) == ({"gamma": 0.5, "pruned_terms": 1.0}, True)
-    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5)]
-
-
 def test_a_saved_window_is_resumed() -> None:
     document = Document()
     first, second = (Pruner(stage(), document, lambda tensor: tensor) for _ in range(2))
@@ -139,14 +130,9 @@ def test_counts_are_summed_over_processes() -> None:
     assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
 
 
-def test_impossible_pruning_options_are_errors() -> None:
-    with pytest.raises(LearnedSparseError, match="neither 'document' nor one of the components one, two"):
-        Pruner(stage(counted="three"), Document(), lambda tensor: tensor)
+def test_an_architecture_that_cannot_prune_is_refused() -> None:
     with pytest.raises(LearnedSparseError, match="cannot prune terms"):
         Pruner(stage(), None, lambda tensor: tensor)
-    component_stage = Stage(name="s", steps=1, batch_size=2, component="one", pruning=Pruning(window=1, counted="two"))
-    with pytest.raises(LearnedSparseError, match="'two' is not trained here"):
-        Pruner(component_stage, Document(), lambda tensor: tensor)
 
 
 CO = {"components": ["weighting", "expansion"], "select_from": 12}
@@ -211,9 +197,3 @@ def test_a_smaller_gamma_discards_the_best_score(
     run = trained(spade_recipe(stage, validation=validation))
     assert run.notes()["training"]["best_step"] == 3
     assert run.notes()["settings"]["alpha"] == 0.4
-    scores(0.9, 0.2, 0.3, 0.1, mixture=4)
-    not_restarted = trained(
-        spade_recipe({**stage, "pruning": {**pruning, "restart": False}}, validation=validation), "kept"
-    )
-    assert not_restarted.notes()["training"]["best_step"] == 1
-    assert not_restarted.notes()["settings"]["gamma"] == 1.0  # the best weights are older than the pruning

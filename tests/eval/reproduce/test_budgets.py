@@ -34,8 +34,8 @@ def budget(*networks: tuple[int, int], trials: int = 0, mixes: bool = False) -> 
         ("splade-flops", ["validation.every=50000"], budget((18_600_000, 150_000), trials=3)),
         ("splade-flops", ["validation.every=70000"], budget((18_600_000, 150_000), trials=3)),  # and at the end
         (
-            "splade-flops", ["validation.every=70000", "stages.0.validate_every=30000", "validation.at_start=true"],
-            budget((18_600_000, 150_000), trials=6),
+            "splade-flops", ["validation.every=70000", "stages.0.validate_every=30000"],
+            budget((18_600_000, 150_000), trials=5),
         ),
         ("splade-flops", ["validation=null"], budget((18_600_000, 150_000))),
     ],
