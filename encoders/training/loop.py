@@ -295,8 +295,7 @@ class _Run:
         seed, session = [self._recipe.seed, self._progress.stage, step], self._session
 
         def ranking(part: NegativeSource) -> Rank:
-            where: dict[str, Any] = {"state": self._folder.mining(session.process_index), "key": f"{seed} {part}"}
-            return session.ranking(part.checkpoint, stage.component, **where)
+            return session.ranking(part.checkpoint, stage.component)
 
         searched = self._negatives.mine(ranking, seed, again=self._progress.mined_at is not None)
         self._progress = replace(self._progress, mined_at=step)

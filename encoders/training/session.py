@@ -181,16 +181,14 @@ class Session:
         sides = {side: load_encoder(checkpoint, side, device=str(self.device)) for side in SIDES}
         return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
 
-    def ranking(
-        self, checkpoint: str | None, component: str | None = None, *, state: Path | None = None, key: str = ""
-    ) -> Rank:
+    def ranking(self, checkpoint: str | None, component: str | None = None) -> Rank:
         """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
 
-        All processes search, each its share of the documents; ``state`` and ``key``: see ``best_documents``.
+        All processes search, each its share of the documents.
         """
         return functools.partial(
             best_documents, self.encode_side(checkpoint, component), process=self.process_index,
-            processes=self.num_processes, gather=self._gather_array, state=state, key=key,
+            processes=self.num_processes, gather=self._gather_array,
         )  # fmt: skip
 
     def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from encoders.training.data.texts import TextStore
-from learned_sparse.core import LearnedSparseError, Query, Side, new_file
+from learned_sparse.core import Query, Side
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
 """Query id to ``(document id, score)``, best first."""
@@ -21,12 +19,8 @@ EncodeSide = Callable[[Side, Sequence[str]], Vectors]
 Gather = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """An array ``(1, ...)`` of this process to those of all processes, ``(processes, ...)``."""
 
-BLOCK = 8192
-"""Documents that are encoded and searched at a time."""
 _CELLS = 4_000_000
 """Scores that are held at a time."""
-SAVE_EVERY = 60.0
-"""Seconds between saved states."""
 
 
 class Best:
@@ -79,65 +73,22 @@ def best_documents(
     process: int = 0,
     processes: int = 1,
     gather: Gather = lambda array: array,
-    state: Path | None = None,
-    key: str = "",
-    block: int = BLOCK,
+    block: int = 8192,
 ) -> dict[str, list[tuple[str, float]]]:
     """The ``depth`` best documents of ``pool`` for each query by dot product, the same in every process.
 
-    Each process encodes and searches every ``processes``-th block of documents; ``gather`` brings the results together.
-    Memory: one block of vectors, and 12 bytes for each of ``depth`` hits of each query. ``state`` keeps the hits of
-    this process once a minute: a search with the same ``key`` that was killed goes on there.
+    Each process encodes and searches every ``processes``-th block of ``block`` documents; ``gather`` brings the results
+    together. Memory: one block of vectors, and 12 bytes for each of ``depth`` hits of each query.
     """
     best = Best(len(queries), depth, pool.ids)
-    vectors = encode("query", [query.text for query in queries])
-    blocks, saved = range(process, number_of_blocks(pool, block), processes), time.monotonic()
-    done = restore_hits(state, key, best, blocks)
-    todo = [number for number in blocks if number not in done]
-    for number in tqdm(todo, "mining", unit=" blocks", leave=False, disable=process > 0 or None):
-        search_block(best, encode, vectors, pool, number, block)
-        done.add(number)
-        if state is not None and time.monotonic() - saved > SAVE_EVERY:
-            save_hits(state, key, best, done)
-            saved = time.monotonic()
+    vectors, at_once = encode("query", [query.text for query in queries]), max(1, _CELLS // block)
+    starts = range(process * block, len(pool), processes * block)
+    for start in tqdm(starts, "mining", unit=" blocks", leave=False, disable=process > 0 or None):
+        documents = encode("document", [pool[id] for id in pool.ids[start : start + block]]).T.tocsr()
+        for first in range(0, len(queries), at_once):
+            best.add(first, (vectors[first : first + at_once] @ documents).toarray(), start)
     scores, rows = gather(best.scores[None]), gather(best.rows[None])
     for other in range(processes):
         if other != process:
             best.merge(0, scores[other], rows[other])
-    if state is not None:
-        state.unlink(missing_ok=True)
     return best.run(queries)
-
-
-def number_of_blocks(pool: TextStore, block: int = BLOCK) -> int:
-    """Blocks of ``block`` documents, the last of which may have fewer."""
-    return -(-len(pool) // block)
-
-
-def search_block(best: Best, encode: EncodeSide, queries: Vectors, pool: TextStore, number: int, block: int) -> None:
-    """Encode the documents of block ``number``, search them with the vectors of all queries, and add the hits."""
-    start, at_once = number * block, max(1, _CELLS // block)
-    documents = encode("document", [pool[id] for id in pool.ids[start : start + block]]).T.tocsr()
-    for first in range(0, queries.shape[0], at_once):
-        best.add(first, (queries[first : first + at_once] @ documents).toarray(), start)
-
-
-def save_hits(state: Path, key: str, best: Best, done: Set[int]) -> None:
-    """Write the hits of the blocks ``done``, whole or not at all."""
-    with new_file(state) as path, path.open("wb") as file:
-        np.savez(file, key=np.array(key), done=np.array(sorted(done)), scores=best.scores, rows=best.rows)
-
-
-def restore_hits(state: Path | None, key: str, best: Best, blocks: range) -> set[int]:
-    """Put saved hits back and return their blocks; nothing if they are of another search, or of other ``blocks``."""
-    if state is None or not state.is_file():
-        return set()
-    try:
-        with np.load(state, allow_pickle=False) as saved:
-            done = set(saved["done"].tolist())
-            if str(saved["key"]) != key or saved["scores"].shape != best.scores.shape or not done <= set(blocks):
-                return set()
-            best.scores[:], best.rows[:] = saved["scores"], saved["rows"]
-            return done
-    except (OSError, ValueError, KeyError) as error:
-        raise LearnedSparseError(f"{state}: not readable ({error}); remove it, and the search starts again") from error

@@ -137,10 +137,6 @@ class RunFolder:
         """The run of the last mining in source ``source`` for part ``part`` of a stage's negatives."""
         return self._training / f"mined-{source}-{part}.trec"
 
-    def mining(self, process: int) -> Path:
-        """The hits so far of a mining that is under way."""
-        return self._training / f"mining-{process}.npz"
-
     def save(self, progress: Progress, write: Callable[[Path], None]) -> None:
         """Replace the state by that of ``progress``, and remove best weights that it does not name.
 

@@ -1,4 +1,4 @@
-"""Mining: exact search in blocks, on several processes, resumed; and negatives mixed from several sources."""
+"""Mining: exact search in blocks, on several processes; and negatives mixed from several sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 
 from encoders.training import Negatives, NegativeSource
-from encoders.training.data import TextStore, best_documents, mining
+from encoders.training.data import TextStore, best_documents
 from encoders.training.data.examples import Candidates, JudgedExamples
 from learned_sparse.collections import ranked
 from learned_sparse.core import Document, LearnedSparseError, Query, Side
@@ -85,32 +85,6 @@ def test_several_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         thread.join(30)
     assert [results[process] for process in range(3)] == [texts.expected(6)] * 3
     assert len(texts.encoded) == 50  # each document once
-
-
-def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mining, "SAVE_EVERY", 0.0)
-    texts, state = Texts(50), tmp_path / "mining.npz"
-
-    def killed(side: Side, part: Any) -> Any:
-        if side == "document" and len(texts.encoded) >= 30:
-            raise KeyboardInterrupt
-        return texts.encode(side, part)
-
-    options: dict[str, Any] = {"state": state, "block": 10}
-    with pytest.raises(KeyboardInterrupt):
-        best_documents(killed, QUERIES, texts.pool, 5, key="step 0", **options)
-    texts.encoded.clear()
-    assert best_documents(texts.encode, QUERIES, texts.pool, 5, key="step 0", **options) == texts.expected(5)
-    assert len(texts.encoded) == 20
-    assert not state.exists()
-    with pytest.raises(KeyboardInterrupt):
-        best_documents(killed, QUERIES, texts.pool, 5, key="step 0", **options)
-    texts.encoded.clear()
-    assert best_documents(texts.encode, QUERIES, texts.pool, 5, key="step 9", **options) == texts.expected(5)
-    assert len(texts.encoded) == 50  # another model: nothing of the other search is used
-    state.write_bytes(b"no zip file")
-    with pytest.raises(LearnedSparseError, match=r"mining.npz: not readable .*; remove it, and the search starts"):
-        best_documents(texts.encode, QUERIES, texts.pool, 5, **options)
 
 
 TEXTS = TextStore([Document(f"d{number}", f"text {number}") for number in range(40)])
