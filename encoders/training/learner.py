@@ -131,8 +131,7 @@ class CoLearner:
     def _select(self, batch: StepBatch, counting: Context) -> list[tuple[Learner, Sequence[Example], float]]:
         """Each learner, the examples that the other one selects for it, and its own mean loss over all examples."""
         losses, examples = self._losses(batch, counting), batch.examples
-        count = selected_count(len(examples), self._settings.share)
-        chosen = [[examples[index] for index in hardest(values, count)] for values in losses]
+        chosen = [[examples[index] for index in hardest(values, self._settings.selected)] for values in losses]
         means = [float(values.mean()) for values in losses]
         return list(zip(self._learners, reversed(chosen), means, strict=True))
 
@@ -170,18 +169,8 @@ class CoLearner:
 
 def make_learner(stage: Stage, session: Session) -> Learner | CoLearner:
     """The model of ``session`` under ``stage``, with the settings of the stage and a fresh optimizer."""
-    session.check_division(stage)
     session.use_settings(stage)
     return Learner(stage, session) if stage.cotraining is None else CoLearner(stage, stage.cotraining, session)
-
-
-def selected_count(examples: int, share: float) -> int:
-    """The number of selected examples: ``share`` of ``examples``, rounded down.
-
-    >>> selected_count(1024, 0.3), selected_count(10, 0.7), selected_count(1, 0.3)
-    (307, 7, 1)
-    """
-    return max(1, int(share * examples + 1e-9))  # 0.29 * 100 is just below 29
 
 
 def hardest(losses: Tensor, count: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -34,7 +35,7 @@ from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
 from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, load_state, save_state
 from encoders.training.validation import Validator, hold_out, is_better
-from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256
+from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256, write_json
 from learned_sparse.jsonvector import versions
 
 AnyLearner = Learner | CoLearner
@@ -96,7 +97,7 @@ def run_recipe(
     """
     folder = RunFolder(output)
     progress = folder.begin(recipe, resume=resume, overwrite=overwrite)
-    if folder.is_finished() and not overwrite:
+    if folder.finished.exists() and not overwrite:
         return folder.report(progress, finished=True)
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
@@ -108,12 +109,12 @@ def run_recipe(
         Stopping(max_seconds, session) as stopping,
     ):
         progress = folder.begin(recipe, resume=resume, overwrite=overwrite)  # what another writer has left meanwhile
-        session.if_main(folder.remove_texts)
+        session.if_main(lambda: shutil.rmtree(folder.texts, ignore_errors=True))
         try:
             return _Run(recipe, folder, session, progress, stopping, overwrite=overwrite, quiet=quiet).run()
         finally:
             if is_main:
-                folder.remove_texts()
+                shutil.rmtree(folder.texts, ignore_errors=True)
 
 
 class _Run:
@@ -371,6 +372,6 @@ class _Run:
             model.recipe, model.training = to_mapping(self._recipe), notes
             save_checkpoint(self._folder.path, model)
             if finished:
-                self._folder.mark_finished(notes)
+                write_json(self._folder.finished, notes)
 
         session.if_main(write)

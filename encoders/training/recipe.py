@@ -186,6 +186,15 @@ class CoTraining:
     select_from: int = 1024  # examples of one step, over all processes; the paper selects from the whole training set
     share: float = 0.3  # tau (§3.3); 1: no selection, both train on everything ("w/o co-training" of Table 6)
 
+    @property
+    def selected(self) -> int:
+        """The number of selected examples: ``share`` of ``select_from``, rounded down, at least 1.
+
+        >>> CoTraining(components=("a", "b"), select_from=100, share=0.29).selected
+        29
+        """
+        return max(1, int(self.share * self.select_from + 1e-9))  # 0.29 * 100 is just below 29
+
     def check(self, where: str) -> None:
         """Raise if the values contradict each other; ``where`` opens the message."""
         if len(set(self.components)) != 2 or len(self.components) != 2:

@@ -74,14 +74,25 @@ class Session:
         self.device = assigned if device is None or self.num_processes > 1 else choose_device(device)
         self.recipe = recipe
         self.precision = training_precision(recipe.precision, self.device)
-        self.model = _new_model(recipe)
+        bias = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
+        lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
+        self.model = new_model(
+            recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
+            revision=recipe.revision, max_length=lengths, **bias,
+        )  # fmt: skip
         if recipe.gradient_checkpointing:
             _checkpoint_layers(self.model)
         self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
-        for stage in recipe.stages:  # an error in the settings of a later stage is raised at once
+        for stage in recipe.stages:  # an error in a later stage is raised at once
             self.use_settings(stage)
+            selected = stage.batch_size if stage.cotraining is None else stage.cotraining.selected
+            if min(stage.batch_size, selected) < self.num_processes:
+                raise LearnedSparseError(
+                    f"stage {stage.name}: an update of {min(stage.batch_size, selected)} queries is too small for "
+                    f"{self.num_processes} processes; start fewer"
+                )
 
     def use_settings(self, stage: Stage | None) -> None:
         """Rebuild both sides with the settings of ``stage``, or with those of the finished model if None.
@@ -149,14 +160,6 @@ class Session:
         self.processes.init_trackers(self.recipe.model, config={"recipe": json.dumps(to_mapping(self.recipe))})
         track: Track = self.processes.log
         return track
-
-    def check_division(self, stage: Stage) -> None:
-        """Raise if a process would have no query of a step."""
-        if stage.batch_size < self.num_processes:
-            raise LearnedSparseError(
-                f"stage {stage.name}: batch_size {stage.batch_size} is less than the {self.num_processes} processes; "
-                "start fewer"
-            )
 
     def encode(self, side: Side, texts: Sequence[str], component: str | None = None) -> Vectors:
         """Weights of ``texts`` (texts, dimensions) by the current model or one component of it, without dropout."""
@@ -367,17 +370,3 @@ def inverse_document_frequencies(model: LoadedModel, documents: Sequence[str]) -
 
 def _vocabulary_of(model: LoadedModel) -> Vocabulary:
     return Vocabulary.from_tokenizer(model.tokenizer, next(iter(model.towers.values())).vocabulary_size)
-
-
-def _new_model(recipe: Recipe) -> LoadedModel:
-    bias = {} if recipe.output_bias is None else {"output_bias": recipe.output_bias}
-    return new_model(
-        recipe.architecture,
-        recipe.settings,
-        recipe.backbone,
-        recipe.num_hidden_layers,
-        recipe.seed,
-        revision=recipe.revision,
-        max_length={"query": recipe.max_length.query, "document": recipe.max_length.document},
-        **bias,
-    )

@@ -24,7 +24,6 @@ from learned_sparse.core import (
     parse,
     read_record,
     restore_folder,
-    write_json,
     write_record,
     wrong_path,
 )
@@ -74,6 +73,7 @@ class RunFolder:
         self.log = self._training / "log.jsonl"  # one line of JSON for each logged step; a resumed run appends to it
         self.texts = path / ".texts"  # copies of collections that the processes of the run map into memory
         self.state = self._training / "state"
+        self.finished = self._training / "finished.json"
 
     def begin(self, recipe: Recipe, *, resume: bool, overwrite: bool) -> Progress:
         """Progress to start from: that of the last state with ``resume``, else none. Writes nothing."""
@@ -120,18 +120,6 @@ class RunFolder:
         """Remove an earlier run, with ``overwrite`` or without a state, once recipe and data are known to be right."""
         if overwrite or not self.state.exists():
             shutil.rmtree(self._training, ignore_errors=True)
-
-    def remove_texts(self) -> None:
-        """Remove the copies of collections."""
-        shutil.rmtree(self.texts, ignore_errors=True)
-
-    def is_finished(self) -> bool:
-        """Whether the run has ended and its checkpoint is whole."""
-        return (self._training / "finished.json").exists()
-
-    def mark_finished(self, notes: Any) -> None:
-        """Record the end of the run."""
-        write_json(self._training / "finished.json", notes)
 
     def mined(self, source: int, part: int) -> Path:
         """The run of the last mining in source ``source`` for part ``part`` of a stage's negatives."""

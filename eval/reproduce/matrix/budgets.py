@@ -122,7 +122,7 @@ def _step(stage: Stage) -> tuple[int, int]:
     """Examples and updates of one step, of each network."""
     if stage.cotraining is None:
         return stage.batch_size, 1
-    selected = max(1, int(stage.cotraining.select_from * stage.cotraining.share + 1e-9))  # as the learner selects
+    selected = stage.cotraining.selected
     return selected, math.ceil(selected / stage.batch_size)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from encoders.models.spade import SPADE
 from encoders.training import Recipe
-from encoders.training.learner import CoLearner, Learner, hardest, selected_count
+from encoders.training.learner import CoLearner, Learner, hardest
 from encoders.training.session import Session
 from learned_sparse.core import LearnedSparseError
 
@@ -180,8 +180,7 @@ def test_resuming_in_the_middle_gives_the_same_weights(
     assert resumed.notes()["settings"] == uninterrupted.notes()["settings"]
 
 
-def test_selection_counts_are_rounded_down() -> None:
-    assert [selected_count(1024, 0.3), selected_count(100, 0.29), selected_count(1, 0.1)] == [307, 29, 1]
+def test_the_largest_losses_are_selected() -> None:
     assert hardest(torch.tensor([1.0, 3.0, 2.0, 3.0, 3.0]), 2) == [1, 3]
 
 

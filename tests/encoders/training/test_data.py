@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from encoders.training import Negatives, Source, data_source
+from encoders.training import Negatives, Source
 from encoders.training.data import load_source
 from encoders.training.data.batches import Batches, Sampler, known_positives
 from encoders.training.data.examples import Candidates, Example, JudgedExamples
@@ -20,7 +19,6 @@ from encoders.training.data.texts import MappedTexts, TextStore, TextStores, tex
 from encoders.training.recipe import MaxLength
 from learned_sparse.collections import Collection, load_collection
 from learned_sparse.core import Document, LearnedSparseError, Query, index_folder
-from tests.reliability.scale import FULL
 
 TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
 QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
@@ -28,12 +26,6 @@ QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}
 
 def examples(settings: Negatives = Negatives()) -> JudgedExamples:  # noqa: B008  (frozen)
     return JudgedExamples(QUERIES, POSITIVES, TEXTS, settings=settings)
-
-
-def test_text_store_returns_any_text_unchanged() -> None:
-    store = TextStore([Document("x", "naïve \ud800 \U0001f600"), Document("y", "")], keep={"x", "y"})
-    assert [store["x"], store["y"], len(store), "z" in store] == ["naïve \ud800 \U0001f600", "", 2, False]
-    assert store.fingerprint() != TEXTS.fingerprint()
 
 
 def test_mapped_texts_are_those_of_the_store(tmp_path: Path) -> None:
@@ -147,12 +139,6 @@ def test_search_pool_is_drawn_by_seed_and_keeps_the_positives() -> None:
     assert len(queries) == 1
     assert set(POSITIVES[queries[0].id]) <= set(pool.ids)
     assert search_pool(examples(), settings, [0])[1].ids == pool.ids
-
-
-def test_data_on_the_command_line() -> None:
-    assert data_source("ir_datasets:msmarco-passage/train") == {"collection": "ir_datasets:msmarco-passage/train"}
-    assert data_source("folder/beir:dev") == {"collection": "folder/beir", "split": "dev"}
-    assert data_source("triples.tsv.gz") == {"triples": "triples.tsv.gz"}
 
 
 class Numbered:
@@ -272,21 +258,3 @@ def test_sources_over_one_collection_read_its_documents_once(
     assert read == [tiny_collection.name]
     assert "d39" in stores.texts(load_collection(tiny_collection), keep={"d1"})
     assert read == [tiny_collection.name]
-
-
-def test_batches_beside_validation(tiny_recipe: Callable[..., Any], first_stage: Callable[..., Any]) -> None:
-    """A thread tokenizes the batches of training while validation and co-training use the same tokenizer."""
-    steps, texts = (1000 if FULL else 60), ["w1 w2 w3 w4 w5 w6 w7 w8 w9", "w10"]
-    session, _, batches = first_stage(tiny_recipe({"steps": steps}))
-    expected = batches.batch(0)
-    vectors = [session.encode(side, texts).toarray() for side in ("query", "document")]
-    for batch in batches.stream(range(steps)):
-        for side, before in zip(("query", "document"), vectors, strict=True):
-            np.testing.assert_array_equal(session.encode(side, texts).toarray(), before)
-        assert _ids(batch.cut(expected.examples)) == _ids(expected.updates)
-        assert _ids(batch.updates) == _ids(batches.batch(batch.step).updates)
-
-
-def _ids(updates: Any) -> list[Any]:
-    micro_batches = [micro for update in updates for micro in update.micro_batches]
-    return [(micro.queries.input_ids.tolist(), micro.documents.input_ids.tolist()) for micro in micro_batches]

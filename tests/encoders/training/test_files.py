@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoders.training import Negatives, Source, data_source
+from encoders.training import Negatives, Source
 from encoders.training.data import TeacherScores, load_source
 from encoders.training.data.files import ExampleFile
 from learned_sparse.core import LearnedSparseError
@@ -142,11 +142,6 @@ def test_sources_that_contradict_themselves(source: dict[str, Any], message: str
     }
     with pytest.raises(LearnedSparseError, match=message):
         load_source(Source(**paths), Negatives())
-
-
-def test_data_of_the_command_line() -> None:
-    assert data_source("hard.jsonl") == {"examples": "hard.jsonl"}
-    assert data_source("triples.tsv") == {"triples": "triples.tsv"}
 
 
 SCORES = {("q1", "d1"): 2.5, ("q1", "d2"): -1.0, ("q2", "d1"): 1e-3}

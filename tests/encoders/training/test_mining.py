@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse
 
-from encoders.training import Negatives, NegativeSource
+from encoders.training import Negatives
 from encoders.training.data import TextStore, best_documents
 from encoders.training.data.examples import Candidates, JudgedExamples
 from learned_sparse.collections import ranked
@@ -189,9 +189,3 @@ def test_another_checkpoint_can_search_the_negatives(
 def test_negatives_that_contradict_themselves(tiny_recipe: Recipes, negatives: dict[str, Any], message: str) -> None:
     with pytest.raises(LearnedSparseError, match=message):
         tiny_recipe(negatives=negatives)
-
-
-def test_a_single_source_is_described_in_place() -> None:
-    assert Negatives(kind="bm25", last_rank=20).parts == (Negatives(kind="bm25", last_rank=20),)
-    sources = (NegativeSource(kind="bm25"), NegativeSource(kind="random"))
-    assert Negatives(sources=sources).parts == sources

@@ -11,20 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from encoders.backbone import random_state
-from encoders.training.optimizing import over_batch, state_device
+from encoders.training.optimizing import over_batch
 from encoders.training.state import load_state, save_state
 from tests.fake_device import SECOND, FakeDevice
 
 CPU, META = torch.device("cpu"), torch.device("meta")
-
-
-@pytest.mark.parametrize("options", [{"fused": True}, {"capturable": True}, {"fused": False}, {}, {"fused": None}])
-@pytest.mark.parametrize("name", ["step", "exp_avg"])
-def test_state_is_where_torch_puts_it(name: str, options: dict[str, Any]) -> None:
-    parameter, value = torch.zeros(2, device=META), torch.zeros(())
-    group = {"params": [7], **options}
-    theirs = torch.optim.Optimizer._process_value_according_to_param_policy(parameter, value, 7, [group], name)
-    assert state_device(group, parameter, name) == theirs.device
 
 
 def saved(path: Path, random_states: Tensor) -> Path:

@@ -104,18 +104,6 @@ def test_a_saved_window_is_resumed() -> None:
     assert document.pruned == [([0.5, 0.5, 0.0, 0.0], 0.5)]
 
 
-def test_counts_restart_with_every_window_and_an_empty_window_prunes_nothing() -> None:
-    document = Document()
-    pruner = Pruner(stage(window=1), document, lambda tensor: tensor)
-    for step, ids in enumerate((FIRST, SECOND)):
-        with pruner.counting(step):
-            feed(document, ids, "one")
-        pruner.after(step)
-    assert document.pruned == [([0.25, 0.75, 0.0, 0.0], 0.5), ([1.0, 0.0, 0.0, 0.0], 0.5)]
-    assert pruner.after(2) == ({}, False)
-    assert len(document.pruned) == 2
-
-
 def test_counts_are_summed_over_processes() -> None:
     """Two processes with equal documents double the counts and keep the shares."""
     document = Document()

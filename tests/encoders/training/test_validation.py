@@ -76,12 +76,6 @@ def test_mixture_scores_equal_a_search_with_each_mixture(
     assert mixture_scores(MIXTURES, encoded, queries, documents, positives, depth).tolist() == scores.tolist()
 
 
-def test_negative_factors_are_refused() -> None:
-    encoded = vectors(np.random.default_rng(0), coarse=True)
-    with pytest.raises(LearnedSparseError, match="factors of at least 0"):
-        mixture_scores([Mixture({}, {"one": -1.0})], encoded, ["q"] * 12, ["d"] * 60, {"q": []})
-
-
 def rows(*values: list[float]) -> Any:
     return scipy.sparse.csr_array(np.array(values, dtype=np.float32))
 

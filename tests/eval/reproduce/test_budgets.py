@@ -10,7 +10,6 @@ import yaml
 
 from encoders.models import ARCHITECTURES
 from encoders.training import load_recipe, recipe_names
-from encoders.training.learner import selected_count
 from eval.reproduce.matrix import Budget, budget_of, load_matrix
 from learned_sparse.core import LearnedSparseError, parse
 
@@ -47,8 +46,10 @@ def test_budgets_by_hand(recipe: str, changes: list[str], expected: Budget) -> N
 def test_selections_are_counted_as_the_learner_counts_them() -> None:
     for select_from, share in ((1024, 0.3), (107, 0.3), (100, 0.29), (2, 0.3)):
         changes = [f"stages.2.cotraining.select_from={select_from}", f"stages.2.cotraining.share={share}"]
-        found = budget_of(load_recipe("small-spade", changes=[*changes, "stages.2.steps=1"]))
-        assert {examples - 310 * 16 for examples, _ in found.networks} == {selected_count(select_from, share)}
+        recipe = load_recipe("small-spade", changes=[*changes, "stages.2.steps=1"])
+        assert recipe.stages[2].cotraining is not None
+        found = {examples - 310 * 16 for examples, _ in budget_of(recipe).networks}
+        assert found == {recipe.stages[2].cotraining.selected}
 
 
 def test_mixtures_are_those_of_the_architectures() -> None:
