@@ -1,13 +1,15 @@
-"""Scores of the pairs of runs by a teacher, written in blocks, so that a stopped command goes on where it was."""
+"""Scores of the pairs of runs by a teacher, appended to a file, so that a stopped command resumes where it was."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from tqdm import tqdm
@@ -21,8 +23,6 @@ from learned_sparse.core import (
     LearnedSparseError,
     atomic_write,
     locked,
-    read_json,
-    write_json,
 )
 
 BLOCK = 4096
@@ -56,32 +56,35 @@ def teach(
     """Write ``query TAB document TAB score`` for the first ``depth`` hits of ``runs`` and all relevant documents.
 
     Only queries of ``split`` with a relevant document count: others teach nothing. ``shard`` of ``shards`` has every
-    ``shards``-th of these queries. With ``resume`` a command that was stopped goes on; blocks lie beside ``output``
-    until the end.
+    ``shards``-th of these queries. The scores so far are in ``.NAME.part`` beside ``output``, where ``resume`` goes on.
     """
     pairs, queries = pairs_to_score(collection, split, runs, depth, shard, shards)
-    blocks = output.with_name(f".{output.name}.blocks")
+    part = output.with_name(f".{output.name}.part")
     source = {
         "teacher": scorer.description, "collection": collection.name, "split": split, "depth": depth,
         "shard": [shard, shards], "pairs": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
         "expanded": expanded and str(expanded),
     }  # fmt: skip
     source = json.loads(json.dumps(source))
-    with locked(blocks):
+    with locked(part):
         if output.exists() and not (resume or overwrite):
             raise LearnedSparseError(f"{output}: is there already; go on with --resume, or replace it with --overwrite")
         if overwrite:
-            shutil.rmtree(blocks, ignore_errors=True)
-        elif blocks.exists():
-            _check_source(blocks, source, output, resume=resume)
-        elif output.exists():
+            part.unlink(missing_ok=True)
+        elif part.exists() and not resume:
+            raise LearnedSparseError(f"{output}: was begun; go on with --resume, or begin again with --overwrite")
+        elif output.exists() and not part.exists():
             return Taught(pairs=len(pairs), queries=len(queries), scored_now=0)
-        blocks.mkdir(parents=True, exist_ok=True)
-        write_json(blocks / "source.json", source)
-        done = _score(scorer, collection, queries, pairs, blocks, expanded)
-        _join(blocks, output, len(pairs))
-        shutil.rmtree(blocks)
-    return Taught(pairs=len(pairs), queries=len(queries), scored_now=done)
+        done = _done(part, source, output) if part.exists() else 0
+        with part.open("ab") as file:
+            if file.tell() == 0:
+                file.write(json.dumps(source).encode() + b"\n")
+            _score(scorer, collection, queries, pairs[done:], file, expanded)
+        with atomic_write(output) as file, part.open("rb") as scores:
+            scores.readline()
+            shutil.copyfileobj(scores, file)
+        part.unlink()
+    return Taught(pairs=len(pairs), queries=len(queries), scored_now=len(pairs) - done)
 
 
 def pairs_to_score(
@@ -106,16 +109,25 @@ def pairs_to_score(
     return pairs, {query: texts[query] for query in chosen}
 
 
-def _check_source(blocks: Path, source: Mapping[str, object], output: Path, *, resume: bool) -> None:
-    if not resume:
-        raise LearnedSparseError(f"{output}: was begun; go on with --resume, or begin again with --overwrite")
-    before = read_json(blocks / "source.json") if (blocks / "source.json").exists() else {}
-    changed = [key for key, value in source.items() if before.get(key) != value]
-    if before and changed:
+def _done(part: Path, source: Mapping[str, object], output: Path) -> int:
+    """The number of scores in ``part``, after a line that a kill cut off was removed; raise if they are of others."""
+    with part.open("rb") as file:
+        first = file.readline()
+        end, done = len(first), 0
+        for line in file:
+            if line.endswith(b"\n"):
+                end, done = end + len(line), done + 1
+    if not first.endswith(b"\n"):
+        part.unlink()
+        return 0
+    before = json.loads(first)
+    if changed := [key for key, value in source.items() if before.get(key) != value]:
         raise LearnedSparseError(
             f"{output}: was begun with another {', '.join(changed)}; begin again with --overwrite, or name another "
             "--output"
         )
+    os.truncate(part, end)
+    return done
 
 
 def _score(
@@ -123,17 +135,15 @@ def _score(
     collection: Collection,
     queries: Mapping[str, str],
     pairs: Sequence[Pair],
-    blocks: Path,
+    file: BinaryIO,
     expanded: Path | None,
-) -> int:
-    """Write the blocks that are missing; returns the number of their pairs."""
-    starts = [start for start in range(0, len(pairs), BLOCK) if not _block(blocks, start).exists()]
-    todo = [pairs[start : start + BLOCK] for start in starts]
-    store = _documents(collection, {document for block in todo for _, document in block}, expanded)
+) -> None:
+    """Append the scores of ``pairs`` to ``file``, block by block."""
+    store = _documents(collection, {document for _, document in pairs}, expanded)
     members = len(scorer.description["mean_of"]) if isinstance(scorer, Ensemble) else 1
-    count = sum(map(len, todo))
-    with tqdm(desc="scoring", total=count * members, unit=" pairs", disable=None) as progress:
-        for start, block in zip(starts, todo, strict=True):
+    with tqdm(desc="scoring", total=len(pairs) * members, unit=" pairs", disable=None) as progress:
+        for start in range(0, len(pairs), BLOCK):
+            block = pairs[start : start + BLOCK]
             documents = {id: _document(id, store[id]) for id in {document for _, document in block}}
             scores = scorer.scores(queries, documents, block, progress)
             if not np.isfinite(scores).all():
@@ -142,9 +152,8 @@ def _score(
                     f"query {query!r}, document {document!r}: the score is not finite; try --dtype fp32"
                 )
             lines = (f"{q}\t{d}\t{s!r}\n" for (q, d), s in zip(block, scores.tolist(), strict=True))
-            with atomic_write(_block(blocks, start)) as file:
-                file.write("".join(lines).encode("utf-8", "surrogatepass"))
-    return count
+            file.write("".join(lines).encode("utf-8", "surrogatepass"))
+            file.flush()
 
 
 def _documents(collection: Collection, wanted: set[str], expanded: Path | None) -> TextStore:
@@ -163,22 +172,6 @@ def _document(id: str, text: str) -> Document:
     """A document of the store."""
     own, marker, expanded = text.partition(EXPANDED)
     return Document(id, own, expanded) if marker else Document(id, own)
-
-
-def _join(blocks: Path, output: Path, pairs: int) -> None:
-    """Write all blocks as one file, and compare the number of lines with that of the pairs."""
-    lines = 0
-    with atomic_write(output) as file:
-        for start in range(0, pairs, BLOCK):
-            content = _block(blocks, start).read_bytes()
-            lines += content.count(b"\n")
-            file.write(content)
-        if lines != pairs:
-            raise LearnedSparseError(f"{blocks}: {lines} scores for {pairs} pairs; begin again with --overwrite")
-
-
-def _block(blocks: Path, start: int) -> Path:
-    return blocks / f"{start:012d}.tsv"
 
 
 def scorer_of(members: Iterable[Scorer]) -> Scorer:
