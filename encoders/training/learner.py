@@ -38,13 +38,9 @@ class Learner:
         """Co-training gives both learners one ``optimizer``: it skips parameters without gradient."""
         self.stage, self._session, model = stage, session, session.model
         self.objective: Objective = make_objective(stage, model)
+        self.ranks = self.objective.ranks  # the trained part is validated, and mines negatives, only if it ranks
         self.parameters = trained_parameters(stage, model, self.objective)
         self.optimizer = begin_stage(stage, model, self.parameters) if optimizer is None else optimizer
-
-    @property
-    def ranks(self) -> bool:
-        """Whether the trained part can rank documents: it is validated, and mines negatives, only then."""
-        return self.objective.ranks
 
     def step(self, batch: StepBatch, counting: Context = nullcontext) -> dict[str, float]:
         """Update the weights once; returns the values to log. ``counting`` is open during the forward passes."""
@@ -81,7 +77,9 @@ class Learner:
         total, parts = total_loss(self.objective.losses(outputs, labels), outputs, regularizer, ramp)
         log |= {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
         if "queries" in outputs:
-            log |= _terms_per_text(outputs)
+            documents = torch.cat([outputs["positives"].detach(), outputs["negatives"].detach()])
+            for name, weights in {"query": outputs["queries"].detach(), "document": documents}.items():
+                log[f"terms_per_{name}"] = (weights > 0).sum(dim=1).float().mean()
             log["negatives_per_query"] = torch.tensor(negatives_per_query(self.stage.rank, labels.known))
             if labels.scores is not None:
                 log["scored_per_query"] = labels.scores[:, 1:].isfinite().sum(dim=1).float().mean()
@@ -185,12 +183,3 @@ def hardest(losses: Tensor, count: int) -> list[int]:
 
 def _averaged(logs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(log[name] for log in logs) / len(logs) for name in logs[0]}
-
-
-def _terms_per_text(outputs: Outputs) -> dict[str, Tensor]:
-    """Mean number of non-zero weights."""
-    documents = torch.cat([outputs["positives"].detach(), outputs["negatives"].detach()])
-    return {
-        "terms_per_query": (outputs["queries"].detach() > 0).sum(dim=1).float().mean(),
-        "terms_per_document": (documents > 0).sum(dim=1).float().mean(),
-    }
