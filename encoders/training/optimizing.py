@@ -165,6 +165,8 @@ def over_batch(
     local = {name: _joined([part[name].detach() for part in parts]) for name in parts[0]}
     for name, tensor in local.items():
         tensor.requires_grad_(parts[0][name].requires_grad or not single)
+    if not single:
+        parts.clear()  # ``local`` has copies
     outputs = {}
     for name, own in local.items():
         shares = gather(own.detach())
