@@ -123,7 +123,7 @@ MISTAKES = [
     ),
     ("encoders.export --model spalde --to pyserini --output {output}", ["no model 'spalde' in", "did you mean"]),
     (
-        "encoders.teach --collection {toy} --run {run} --output {output} --cross-encoder {checkpoint}",
+        "encoders.teach --collection {toy} --split test --run {run} --output {output} --cross-encoder {checkpoint}",
         ["a checkpoint of this package", "--checkpoint takes it"],
     ),
     (f"{TRAIN} --recipe splade", ["no recipe 'splade'", "'splade-distilled', 'splade-doc', 'splade-flops' or"]),

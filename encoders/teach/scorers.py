@@ -53,11 +53,13 @@ class CrossEncoder(Scorer):
         from safetensors import SafetensorError
 
         from encoders.backbone import DTYPES, choose_device, choose_dtype, longest_input, quiet
-        from encoders.checkpoints import check_sizes, locate, require_safetensors
+        from encoders.checkpoints import NOTES, check_sizes, locate, require_safetensors
 
         if not (batch_size or "1").isdigit():
             raise LearnedSparseError(f"--batch-size {batch_size}: a cross-encoder takes a number of pairs")
         folder, torch_device = locate(name, revision), choose_device(device)
+        if (folder / NOTES).exists():
+            raise LearnedSparseError(f"{name}: is a checkpoint of this package; --checkpoint takes it")
         require_safetensors(folder, name)
         data_type = choose_dtype(dtype, torch_device)
         with quiet():

@@ -234,7 +234,7 @@ def test_training_neither_sees_nor_mines_held_out_queries(
 
 def test_expanded_text_of_a_source_reaches_training_and_validation(toy: Path, tmp_path: Path) -> None:
     file = tmp_path / "queries.tsv"
-    file.write_text("".join(f"d{i}\tpredicted {i}\n" for i in range(12)), encoding="utf-8")
+    file.write_text("".join(f"{id}\tpredicted {id[1:]}\n" for id in DOCUMENTS), encoding="utf-8")
     source = Source(collection=str(toy), expanded=file)
     part = load_source(source, Negatives(kind="none"), TextStores(expanded=True))
     assert part.examples.get(0, np.random.default_rng(0)).positive == f"text 0{EXPANDED}predicted 0"
