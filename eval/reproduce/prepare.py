@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import itertools
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -113,8 +114,10 @@ def expand(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = 
     expanded = 0
     collection = load_collection(name)
     reader = collection.documents(on_bad_line, file)
+    documents = iter(with_progress(reader, collection.description.documents))
+    first = next(documents)  # wrong input leaves no folder
     with atomic_write(folder / "documents.jsonl") as output:
-        for document in with_progress(reader, collection.description.documents):
+        for document in itertools.chain([first], documents):
             expanded += bool(document.expanded)
             text = f"{document.text} {document.expanded}".rstrip()
             output.write(orjson.dumps({"id": document.id, "contents": text}, option=orjson.OPT_APPEND_NEWLINE))

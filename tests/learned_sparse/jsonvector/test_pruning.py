@@ -204,6 +204,3 @@ def test_pruned_vectors_can_be_indexed(tmp_home: Path, capsys: pytest.CaptureFix
     assert dict(lucene.search_impacts(folder, {"q": {"the": 2, "hives": 1}})["q"]) == dict(
         dot_products({"the": 2, "hives": 1}, remaining)
     )
-    write_folder(tmp_home / "vectors" / "pydoc" / "words", {**VECTORS, "new": {"hives": 1}})
-    with pytest.raises(LearnedSparseError, match=r"pruned from other vectors than .*words holds now; .*--overwrite"):
-        index.main(["--model", "words-50"])
