@@ -13,7 +13,7 @@ from torch.nn import functional
 from encoders.encoding import LoadedModel, architecture_named
 from encoders.models import Labels, Objective, TermWeighers, Tokens
 from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 
 class RankingObjective(Objective):

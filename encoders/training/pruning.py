@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from encoders.models import Prunable
 from encoders.training.recipe import Pruning, Stage
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 _FILE = "pruning.safetensors"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from learned_sparse.collections import OnBadLine
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.core.errors import LearnedSparseError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,17 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from learned_sparse import __version__
-from learned_sparse.core import (
-    LearnedSparseError,
-    Quantizer,
-    is_name,
-    parse,
-    read_json,
-    restore_folder,
-    sha256,
-    write_json,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, wrong_path
+from learned_sparse.core.files import is_name, read_json, restore_folder, sha256, write_json
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 MANIFEST = "manifest.json"
 STATISTICS = "bm25.json"

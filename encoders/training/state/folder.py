@@ -25,18 +25,9 @@ from encoders.training.state.tensors import (
     save_tensors,
     save_weights,
 )
-from learned_sparse.core import (
-    LearnedSparseError,
-    folder_kind,
-    new_folder,
-    parse,
-    read_record,
-    replace_folder,
-    restore_folder,
-    write_json,
-    write_record,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.files import new_folder, read_record, replace_folder, restore_folder, write_json, write_record
+from learned_sparse.core.settings import parse
 
 _logger = logging.getLogger(__name__)
 

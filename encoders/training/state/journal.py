@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from learned_sparse.core import atomic_write
+from learned_sparse.core.files import atomic_write
 
 _logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import atomic_write
+from learned_sparse.core.files import atomic_write
 
 Points = tuple[list[float], list[float]]
 """Steps and values."""

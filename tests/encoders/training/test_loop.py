@@ -17,14 +17,17 @@ from encoders.encoding import load_checkpoint, new_model, save_checkpoint
 from encoders.training import Negatives, Recipe, loop, to_mapping
 from encoders.training.data.files import ExampleFile
 from encoders.training.state import Journal, RunFolder
-from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, Quantizer, locked, parse
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.locks import locked
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from encoders.encoding import load_checkpoint, save_checkpoint
-from learned_sparse.core import run_main
+from learned_sparse.core.errors import run_main
 def main(argv):
     model = load_checkpoint(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

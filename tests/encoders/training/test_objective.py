@@ -32,7 +32,7 @@ from encoders.training.objective import (
 )
 from encoders.training.optimizing import begin_training, evaluating, learning_rate_share, quadratic_ramp
 from encoders.training.recipe import Pointwise, Rank, Recipe, Regularizer, Stage
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from encoders.backbone import training_precision
 from encoders.train import main
 from encoders.training.learner import buckets
 from encoders.training.state import draw_log
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
 CPU = torch.device("cpu")
