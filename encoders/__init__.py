@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from learned_sparse.core import Encoder, Side, lazy_names
+from learned_sparse.core.encoder import Encoder, Side
+from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from encoders.checkpoints import default_checkpoint, resolve_checkpoint

@@ -7,15 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from learned_sparse.collections import add_bad_line_option
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    checkpoint_folder,
-    command_line,
-    print_next,
-    resumes,
-)
+from learned_sparse.collections.documents import add_bad_line_option
+from learned_sparse.core.commands import command_line, print_next
+from learned_sparse.core.errors import LearnedSparseError, resumes
+from learned_sparse.core.files import checkpoint_folder
+from learned_sparse.core.settings import CommandParser
 
 
 @resumes("go on with --resume (a cross-encoder starts again)")
@@ -120,6 +116,6 @@ def _continuation(arguments: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     run_main(main)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from learned_sparse.core import lazy_names
+from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from eval.measures import compare as compare

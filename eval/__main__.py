@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from learned_sparse.core import command_list, run_main
+from learned_sparse.core.commands import command_list
+from learned_sparse.core.errors import run_main
 
 main = command_list("eval")
 

@@ -32,8 +32,9 @@ from eval.measures import (
     p_values,
     read_runs,
 )
-from learned_sparse.collections import Run
-from learned_sparse.core import CommandParser, LearnedSparseError, did_you_mean, run_main
+from learned_sparse.collections.trec import Run
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
+from learned_sparse.core.settings import CommandParser
 
 EPILOG = """\
 The classes are those of SpaDE's Table 4: the number of distinct word pieces of the query in its relevant document; of

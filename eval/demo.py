@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eval.measures import Cell, Column, comparisons, format_comparison, format_table
-from learned_sparse.core import CommandParser, LearnedSparseError, home, read_json, run_file
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home, read_json, run_file
+from learned_sparse.core.settings import CommandParser
 
 if TYPE_CHECKING:
     from eval.reproduce import CellPlan, Plan, Runner, Step
@@ -170,6 +172,6 @@ def _evaluated(cell: CellPlan) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     run_main(main)

@@ -31,22 +31,16 @@ from eval.profile import (
     usage,
     usage_section,
 )
-from learned_sparse.collections import filed_under
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    SparseBatch,
-    encode_texts,
-    load_encoder,
-    positive,
-    progress_bar,
-    queries_folder,
-    run_main,
-    vectors_folder,
-    write_json,
-)
-from learned_sparse.jsonvector import ENCODED, Manifest, vector_files, versions
-from learned_sparse.search import find_checkpoint
+from learned_sparse.collections.collection import filed_under
+from learned_sparse.core.encoder import encode_texts, load_encoder
+from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.files import queries_folder, vectors_folder, write_json
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.jsonvector.manifest import Manifest, versions
+from learned_sparse.jsonvector.queries import ENCODED
+from learned_sparse.jsonvector.reader import vector_files
+from learned_sparse.search.query_encoder import find_checkpoint
 
 EPILOG = """\
 A dimension is a term of the index: a latent one such as b12d61183 (UHD-BERT), or a word piece.

@@ -29,18 +29,12 @@ from eval.measures import (
     named_runs,
     parse_measure,
 )
-from learned_sparse.collections import read_qrels, registered_qrels
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    atomic_write,
-    did_you_mean,
-    index_folder,
-    progress_bar,
-    run_file,
-    run_main,
-)
-from learned_sparse.index import INDEX_MANIFEST
+from learned_sparse.collections.collection import registered_qrels
+from learned_sparse.collections.trec import read_qrels
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, progress_bar, run_main
+from learned_sparse.core.files import atomic_write, index_folder, run_file
+from learned_sparse.core.settings import CommandParser
+from learned_sparse.index.note import INDEX_MANIFEST
 
 Compared = Mapping[str, Mapping[str, Comparison]]
 """Run → measure → its comparison with the baseline."""

@@ -22,18 +22,12 @@ from eval.measures import (
     load_judged,
     read_runs,
 )
-from learned_sparse.collections import Run, ranked, write_run
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    add_set_option,
-    default_checkpoint,
-    parse_changes,
-    positive,
-    run_main,
-    write_json,
-)
-from learned_sparse.jsonvector import versions
+from learned_sparse.collections.trec import Run, ranked, write_run
+from learned_sparse.core.encoder import default_checkpoint
+from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.files import write_json
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
+from learned_sparse.jsonvector.manifest import versions
 
 DEPTHS = (10, 20, 50, 100)
 """Depths of SpaDE's Table 5."""

@@ -23,23 +23,19 @@ from eval.measures import (
     load_split,
     parse_measure,
 )
-from learned_sparse.collections import Collection, add_bad_line_option, write_run
-from learned_sparse.core import (
-    CommandParser,
-    Encoder,
-    LearnedSparseError,
-    Query,
-    default_checkpoint,
-    load_encoder,
-    positive,
-    progress_bar,
-    read_yaml_text,
-    run_main,
-    write_json,
-)
-from learned_sparse.encode import write_vectors
-from learned_sparse.jsonvector import read_vectors, versions
-from learned_sparse.search import ExactSearcher, QueryEncoder
+from learned_sparse.collections.collection import Collection
+from learned_sparse.collections.documents import add_bad_line_option
+from learned_sparse.collections.trec import write_run
+from learned_sparse.core.encoder import Encoder, default_checkpoint, load_encoder
+from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.files import write_json
+from learned_sparse.core.records import Query
+from learned_sparse.core.settings import CommandParser, positive, read_yaml_text
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.jsonvector.manifest import versions
+from learned_sparse.jsonvector.reader import read_vectors
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.query_encoder import QueryEncoder
 
 EPILOG = """\
 Impacts, scores and measures are those of learned_sparse.encode --set, index, search and eval.evaluate; the search is

@@ -24,7 +24,7 @@ def missing_package(error: ModuleNotFoundError) -> str:
 
 
 try:
-    from learned_sparse.core import lazy_names
+    from learned_sparse.core.lazy import lazy_names
 except ModuleNotFoundError as error:
     if sys.argv[0] != "-m":  # so it is while ``python -m`` imports the package of a command
         raise
@@ -32,40 +32,38 @@ except ModuleNotFoundError as error:
     sys.exit(2)
 
 if TYPE_CHECKING:
-    from learned_sparse.collections import Collection, load_collection
-    from learned_sparse.core import (
-        Document,
-        Encoder,
-        LearnedSparseError,
-        Quantizer,
-        Query,
-        SparseBatch,
-        load_encoder,
-    )
-    from learned_sparse.encode import write_vectors
-    from learned_sparse.index import build_index
-    from learned_sparse.jsonvector import read_vectors
-    from learned_sparse.lucene import ImpactSearcher, LuceneImpactSearcher, start_jvm
-    from learned_sparse.search import ExactSearcher, QueryEncoder
+    from learned_sparse.collections.collection import Collection, load_collection
+    from learned_sparse.core.encoder import Encoder, load_encoder
+    from learned_sparse.core.errors import LearnedSparseError
+    from learned_sparse.core.quantize import Quantizer
+    from learned_sparse.core.records import Document, Query, SparseBatch
+    from learned_sparse.encode.pipeline import write_vectors
+    from learned_sparse.index.build import build_index
+    from learned_sparse.jsonvector.reader import read_vectors
+    from learned_sparse.lucene import LuceneImpactSearcher
+    from learned_sparse.lucene.jvm import start_jvm
+    from learned_sparse.lucene.searchers import ImpactSearcher
+    from learned_sparse.search.exact_searcher import ExactSearcher
+    from learned_sparse.search.query_encoder import QueryEncoder
 
 _MODULES = {
-    "Collection": "collections",
-    "Document": "core",
-    "Encoder": "core",
-    "ExactSearcher": "search",
-    "ImpactSearcher": "lucene",
-    "LearnedSparseError": "core",
+    "Collection": "collections.collection",
+    "Document": "core.records",
+    "Encoder": "core.encoder",
+    "ExactSearcher": "search.exact_searcher",
+    "ImpactSearcher": "lucene.searchers",
+    "LearnedSparseError": "core.errors",
     "LuceneImpactSearcher": "lucene",
-    "Quantizer": "core",
-    "Query": "core",
-    "QueryEncoder": "search",
-    "SparseBatch": "core",
-    "build_index": "index",
-    "load_collection": "collections",
-    "load_encoder": "core",
-    "read_vectors": "jsonvector",
-    "start_jvm": "lucene",
-    "write_vectors": "encode",
+    "Quantizer": "core.quantize",
+    "Query": "core.records",
+    "QueryEncoder": "search.query_encoder",
+    "SparseBatch": "core.records",
+    "build_index": "index.build",
+    "load_collection": "collections.collection",
+    "load_encoder": "core.encoder",
+    "read_vectors": "jsonvector.reader",
+    "start_jvm": "lucene.jvm",
+    "write_vectors": "encode.pipeline",
 }
 
 __all__ = [

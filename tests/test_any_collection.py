@@ -22,11 +22,12 @@ from eval.reproduce import pooled
 from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
-from learned_sparse.core import index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import index_folder, queries_folder, run_file, vectors_folder
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import Manifest, read_vectors
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.reader import read_vectors
 from tests.catalogue_data import catalogued
 from tests.fake_encoder import install_loader
 from tests.toy_data import TEXTS, save_collection

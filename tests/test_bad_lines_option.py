@@ -16,10 +16,10 @@ from eval.reproduce import prepare
 from eval.reproduce.by_hand import commands_by_hand
 from eval.reproduce.matrix import Column, Matrix, Row, Training
 from eval.reproduce.plan import make_plan
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import install_loader
 from tests.toy_data import save_collection
 

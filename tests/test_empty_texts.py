@@ -18,16 +18,19 @@ from eval.evaluate import main as evaluate
 from eval.profile import __main__ as profile
 from eval.profile import read_encoded
 from eval.reproduce import prepare
-from learned_sparse.collections import read_run
-from learned_sparse.core import SparseBatch, encode_texts
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.encoder import encode_texts
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index import IndexNote
 from learned_sparse.index import __main__ as index
+from learned_sparse.index.note import IndexNote
 from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.jsonvector import Manifest, read_topics, read_vectors, vector_files
 from learned_sparse.jsonvector.__main__ import main as jsonvector
-from learned_sparse.search import QueryEncoder
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.queries import read_topics
+from learned_sparse.jsonvector.reader import read_vectors, vector_files
 from learned_sparse.search import __main__ as search
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
 from tests.toy_data import save_beir
 

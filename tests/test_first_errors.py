@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from encoders.encoding import new_model, save_checkpoint
-from learned_sparse.core import run_main
-from learned_sparse.index import IndexNote
+from learned_sparse.core.errors import run_main
+from learned_sparse.index.note import IndexNote
 from tests.learned_sparse.encoded_folder import write_folder
 from tests.test_commands import main_of
 from tests.tiny_models import save_tiny

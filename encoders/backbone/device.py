@@ -12,7 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from encoders.backbone.hidden_states import HiddenStates
 from encoders.backbone.masked_lm import Tower
-from learned_sparse.core import LearnedSparseError, did_you_mean, processors
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.machine import processors
 
 DTYPE_VARIABLE = "LEARNED_SPARSE_DTYPE"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -25,7 +25,8 @@ from encoders.backbone.pretrained import (
     quiet,
 )
 from encoders.checkpoints import UNICOIL_HEAD
-from learned_sparse.core import LearnedSparseError, atomic_write
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
 
 HEAD = "head.safetensors"
 

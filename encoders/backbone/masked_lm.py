@@ -22,7 +22,7 @@ from encoders.backbone.pretrained import (
     unsupported,
 )
 from encoders.head import Screen
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 _HEAD_OFFSET = 3.0  # GELU is nearly the identity there; LayerNorm removes the offset again
 

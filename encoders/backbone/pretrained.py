@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from encoders.checkpoints import locate, read_config, refuse_code, require_safetensors
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 OUTPUT_BIAS = -6.0
 """Bias of an added masked-LM head: about 100 active terms per passage with MiniLM before training."""

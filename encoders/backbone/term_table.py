@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from encoders.backbone.pretrained import TowerKind, check_finite, pretrained_config
 from encoders.checkpoints import TABLE, read_table
-from learned_sparse.core import LearnedSparseError, atomic_write
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
 
 
 class TermTable(nn.Module):

@@ -9,17 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from learned_sparse.core import (
-    LearnedSparseError,
-    Side,
-    check_name,
-    checkpoint_folder,
-    did_you_mean,
-    is_name,
-    parse,
-    read_yaml,
-    sha256,
-)
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import check_name, checkpoint_folder, is_name, sha256
+from learned_sparse.core.settings import parse, read_yaml
 
 CATALOGUE = Path(__file__).with_name("catalogue.yaml")
 _RECIPES = Path(__file__).parents[1] / "recipes"

@@ -19,7 +19,8 @@ from safetensors.numpy import load_file
 
 from encoders.checkpoints.hub import read_config, require_safetensors
 from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer, tokenizer_sha256
-from learned_sparse.core import LearnedSparseError, is_name, read_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import is_name, read_json
 
 IDF = "idf.json"
 STATIC_WEIGHT = "weight"

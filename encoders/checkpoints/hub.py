@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from encoders.checkpoints.catalogue import packaged_folder, published
-from learned_sparse.core import LearnedSparseError, folder_kind, is_name, read_json, wrong_path
+from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.files import is_name, read_json
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]  # no pickles (*.bin, *.pt): loading one can run code

@@ -11,16 +11,10 @@ from typing import Any, Literal
 from encoders.checkpoints.catalogue import published
 from encoders.checkpoints.foreign import MODULES, Foreign, read_foreign
 from encoders.checkpoints.hub import locate
-from learned_sparse.core import (
-    LearnedSparseError,
-    Quantizer,
-    folder_kind,
-    parse,
-    read_record,
-    sha256,
-    write_record,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.files import read_record, sha256, write_record
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 NOTES = "learned_sparse.json"
 FORMAT = 1

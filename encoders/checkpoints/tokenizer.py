@@ -12,7 +12,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from learned_sparse.core import EXPANDED, LearnedSparseError, unfit_reason
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import EXPANDED
+from learned_sparse.core.terms import unfit_reason
 
 TOKENIZER = "tokenizer.json"
 _UNUSED = re.compile(r"\[unused\d+\]")

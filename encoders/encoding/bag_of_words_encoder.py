@@ -12,7 +12,9 @@ from tokenizers import Tokenizer
 from encoders.checkpoints import BagNotes, pair_of, unwritable_ids
 from encoders.encoding.batches import keep_top_k
 from encoders.encoding.reading import WordFinder, make_reading
-from learned_sparse.core import Encoder, Quantizer, Reading, Share, SparseBatch, Word
+from learned_sparse.core.encoder import Encoder, Word
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Reading, Share, SparseBatch
 
 
 class BagOfWordsEncoder(Encoder):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import LearnedSparseError, SparseBatch
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
 
 
 @dataclass(frozen=True)

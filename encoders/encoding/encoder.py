@@ -41,7 +41,11 @@ from encoders.encoding.model import architecture_named, change_settings, default
 from encoders.encoding.reading import WordFinder, make_reading
 from encoders.head import attribute
 from encoders.models import Architecture
-from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, Reading, Side, SparseBatch, Word, sha256
+from learned_sparse.core.encoder import Encoder, Side, Word
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Reading, SparseBatch
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,10 @@ from encoders.checkpoints import (
     tokenizer_sha256,
 )
 from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
-from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, sha256
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import sha256
+from learned_sparse.core.quantize import Quantizer
 
 if TYPE_CHECKING:
     from encoders.encoding.encoder import CheckpointEncoder

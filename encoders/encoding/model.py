@@ -32,7 +32,11 @@ from encoders.checkpoints import (
     write_notes,
 )
 from encoders.models import ARCHITECTURES, QUERY_WEIGHTS, SIDES, Architecture, BagOfWords, TermWeighers
-from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, new_folder, parse
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import new_folder
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 
 @dataclass(kw_only=True)

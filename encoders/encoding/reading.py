@@ -9,7 +9,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from learned_sparse.core import LearnedSparseError, Reading, Share, Sources, SparseBatch, Token, Word
+from learned_sparse.core.encoder import Word
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
 
 Entry = tuple[int, Share]
 """A dimension, and the contribution of one token to its weight."""

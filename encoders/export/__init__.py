@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from learned_sparse.core import lazy_names
+from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from encoders.export.exporting import TARGETS, export_model

@@ -5,15 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    add_set_option,
-    default_checkpoint,
-    parse_changes,
-    read_json,
-    run_main,
-)
+from learned_sparse.core.encoder import default_checkpoint
+from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.files import read_json
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes
 
 EPILOG = """\
 Targets: sentence-transformers (a SparseEncoder), pyserini (SpladeQueryEncoder or UniCoilQueryEncoder), opensearch

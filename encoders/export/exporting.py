@@ -13,7 +13,8 @@ from encoders.export.card import model_card
 from encoders.export.form import form_of
 from encoders.export.layouts import write_opensearch, write_pyserini, write_sentence_transformers
 from encoders.export.unicoil import check_unicoil, write_unicoil
-from learned_sparse.core import LearnedSparseError, atomic_write, new_folder, write_record
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, new_folder, write_record
 
 RECORD = "learned_sparse_export.json"
 """What was exported; a folder that has it may be replaced."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from encoders.encoding import LoadedModel
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 _NEVER_POSITIVE = -1e4
 """Output bias of a blocked term; fp16 can hold it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 _KEPT_HERE = ["training/*", "**/.*"]
 """States of training, and files of the system."""

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from encoders.encoding import LoadedModel
 from encoders.export.form import Form, with_blocked_terms
-from learned_sparse.core import LearnedSparseError, atomic_write, write_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, write_json
 
 _MODELS = "sentence_transformers.sparse_encoder.models"
 _MASKED_LM, _POOLING, _STATIC = (

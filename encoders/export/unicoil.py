@@ -10,7 +10,8 @@ from safetensors.torch import save
 from encoders.checkpoints import UNICOIL_HEAD
 from encoders.encoding import LoadedModel
 from encoders.export.layouts import PYSERINI_NOTES, write_tokenizer
-from learned_sparse.core import LearnedSparseError, atomic_write, write_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, write_json
 
 _ENCODER = "bert."
 """Prefix of the tensors of the encoder."""

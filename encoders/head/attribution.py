@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learned_sparse.core import LearnedSparseError, Share
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Share
 
 
 class Shares(NamedTuple):

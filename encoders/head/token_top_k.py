@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from encoders.head.tiled_scores import accumulator, compute_dtype, entry_gradients
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 # Scores held at once. 256 rows of 30,522 columns took 449 ms where torch.topk over all 2,048 rows took 654 (one thread,
 # k = 10; 343 of them are the product alone), and 41 MB where it took 258. Half and twice as many rows were slower.

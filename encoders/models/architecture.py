@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from encoders.backbone import MASKED_LM, TowerKind
 from encoders.checkpoints import Vocabulary
-from learned_sparse.core import LearnedSparseError, Side, did_you_mean
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
     from encoders.training import Stage

@@ -29,7 +29,8 @@ from encoders.models.token_weights import (
     two_layer_head,
     unblocked_terms,
 )
-from learned_sparse.core import LearnedSparseError, Side, did_you_mean
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
     from encoders.training import Stage

@@ -25,7 +25,8 @@ from encoders.models.token_weights import (
     trained_towers,
     unblocked_terms,
 )
-from learned_sparse.core import LearnedSparseError, Side
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,8 @@ from encoders.models.token_weights import (
     trained_towers,
     two_layer_head,
 )
-from learned_sparse.core import LearnedSparseError, Side
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
     from encoders.training import Stage

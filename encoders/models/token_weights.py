@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from encoders.backbone import HiddenStates, TermTable, Tower
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, first_occurrences, merged_shares
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 SpecialTokens = Literal["none", "unknown", "separators", "all"]
 """Special tokens in a bag of words: none; [UNK] only (naver's ``clean_bow``); [UNK] and every [SEP] (uniCOIL of

@@ -17,7 +17,8 @@ from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, WinnerTakeAll, keep_largest, largest_shares, max_pool_entries
 from encoders.models.architecture import Architecture, Mixture
 from encoders.models.token_weights import PooledTower
-from learned_sparse.core import LearnedSparseError, Side
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
 
 Scope = Literal["total", "bucket"]
 _JOINT = "joint"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from learned_sparse.core import lazy_names
+from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from encoders.teach.cross_encoder import train_cross_encoder

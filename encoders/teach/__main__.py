@@ -7,7 +7,9 @@ import json
 import shlex
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, LearnedSparseError, positive, print_next, resumes, run_main
+from learned_sparse.core.commands import print_next
+from learned_sparse.core.errors import LearnedSparseError, resumes, run_main
+from learned_sparse.core.settings import CommandParser, positive
 
 EPILOG = """\
 Scored are the first hits of the runs and all relevant documents, for each query of the split that has one. The output
@@ -34,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     from encoders.teach.scorers import CrossEncoder, DotProducts
     from encoders.teach.scoring import scorer_of, teach
-    from learned_sparse.collections import load_collection
+    from learned_sparse.collections.collection import load_collection
 
     collection = load_collection(options.collection)
     split = collection.choose_split(options.split, "train")

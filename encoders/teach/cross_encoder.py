@@ -12,8 +12,9 @@ from encoders.checkpoints import as_json, locate
 from encoders.teach.recipe import CrossEncoderRecipe
 from encoders.teach.scorers import cross_encoder_class
 from encoders.training import examples_in_order
-from learned_sparse.core import LearnedSparseError, new_folder, write_json
-from learned_sparse.jsonvector import versions
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import new_folder, write_json
+from learned_sparse.jsonvector.manifest import versions
 
 NOTES = "training.json"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from encoders.training import Changes, Negatives, Source, recipe_values
-from learned_sparse.collections import OnBadLine
-from learned_sparse.core import LearnedSparseError, parse
+from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 KIND = "cross-encoder"
 

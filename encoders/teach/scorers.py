@@ -9,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from learned_sparse.core import Document, LearnedSparseError, encode_texts, load_encoder, sha256
+from learned_sparse.core.encoder import encode_texts, load_encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
+from learned_sparse.core.records import Document
 
 MAX_LENGTH = 512
 """Default maximum length of a query-document pair, in tokens."""

@@ -16,14 +16,12 @@ from tqdm import tqdm
 
 from encoders.teach.scorers import DotProducts, Ensemble, Pair, Scorer
 from encoders.training import TextStore
-from learned_sparse.collections import Collection, read_run
-from learned_sparse.core import (
-    EXPANDED,
-    Document,
-    LearnedSparseError,
-    atomic_write,
-    locked,
-)
+from learned_sparse.collections.collection import Collection
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
+from learned_sparse.core.locks import locked
+from learned_sparse.core.records import EXPANDED, Document
 
 BLOCK = 4096
 """Pairs of one block."""

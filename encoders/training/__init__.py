@@ -31,7 +31,7 @@ from encoders.training.recipe_file import (
     recipe_values,
     to_mapping,
 )
-from learned_sparse.core import lazy_names
+from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from encoders.training.data import TextStore, examples_in_order

@@ -25,7 +25,7 @@ from encoders.training.optimizing import (
 )
 from encoders.training.recipe import CoTraining, Stage
 from encoders.training.session import Session
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 Context = Callable[[], AbstractContextManager[None]]
 Outputs = Mapping[str, Tensor]

@@ -35,8 +35,10 @@ from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
 from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, load_state, save_state
 from encoders.training.validation import Validator, hold_out, is_better
-from learned_sparse.core import LearnedSparseError, checkpoint_folder, locked, sha256, write_json
-from learned_sparse.jsonvector import versions
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import checkpoint_folder, sha256, write_json
+from learned_sparse.core.locks import locked
+from learned_sparse.jsonvector.manifest import versions
 
 AnyLearner = Learner | CoLearner
 

@@ -12,7 +12,7 @@ from encoders.encoding import LoadedModel, architecture_named
 from encoders.models import Labels, Objective, TermWeighers, Tokens
 from encoders.training.recipe import Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 
 class RankingObjective(Objective):

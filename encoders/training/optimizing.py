@@ -12,7 +12,7 @@ from encoders.backbone import random_state, set_random_state
 from encoders.encoding import LoadedModel, architecture_named
 from encoders.models import Objective
 from encoders.training.recipe import Stage
-from learned_sparse.core import LearnedSparseError, did_you_mean
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 _KINDS: Mapping[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 

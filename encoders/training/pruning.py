@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from encoders.models import Prunable
 from encoders.training.recipe import Stage
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 
 class DocumentFrequencies:

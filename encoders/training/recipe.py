@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from encoders.training.regularizers import REGULARIZERS
-from learned_sparse.collections import OnBadLine
-from learned_sparse.core import LearnedSparseError, did_you_mean
+from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from typing import Any
 
 from encoders.checkpoints import as_json
 from encoders.training.recipe import Recipe, Source
-from learned_sparse.collections import load_collection, split_names
-from learned_sparse.core import LearnedSparseError, did_you_mean, parse, read_yaml, read_yaml_text, wrong_path
+from learned_sparse.collections.collection import load_collection, split_names
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
+from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 _TRIPLES = re.compile(r"\.tsv(\.gz)?$")

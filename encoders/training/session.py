@@ -43,7 +43,10 @@ from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.state import Track
 from encoders.training.validation import Vectors
-from learned_sparse.core import LearnedSparseError, Quantizer, Side, did_you_mean, encode_texts, parse
+from learned_sparse.core.encoder import Side, encode_texts
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 _logger = logging.getLogger(__name__)
 

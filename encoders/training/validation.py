@@ -29,8 +29,12 @@ from encoders.training.data import (
     text_key,
 )
 from encoders.training.recipe import Validation
-from learned_sparse.collections import Collection, load_collection, ranked
-from learned_sparse.core import EXPANDED, Document, LearnedSparseError, Query, Side, run_file
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.trec import ranked
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import run_file
+from learned_sparse.core.records import EXPANDED, Document, Query
 
 _logger = logging.getLogger(__name__)
 

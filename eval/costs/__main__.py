@@ -13,29 +13,19 @@ import numpy as np
 from eval.costs.latency import encode_milliseconds, recall, time_searches
 from eval.costs.sparsity import TermCounts, count_documents, count_terms, expected_flops
 from eval.measures import add_collection_options, load_split
-from learned_sparse.collections import read_queries
-from learned_sparse.core import (
-    EMPTY_TERM,
-    CommandParser,
-    LearnedSparseError,
-    add_set_option,
-    parse_changes,
-    positive,
-    run_main,
-    write_json,
-)
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, encoded_files
-from learned_sparse.jsonvector import check_queries, read_topics
-from learned_sparse.lucene import document_frequencies, english_tokens, read_contents
-from learned_sparse.search import (
-    ExactSearcher,
-    VectorSearcher,
-    add_backend_options,
-    add_bm25_options,
-    bm25_parameters,
-    load_backend,
-    seismic_settings,
-)
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.files import write_json
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.queries import check_queries, read_topics
+from learned_sparse.lucene.reader import document_frequencies, read_contents
+from learned_sparse.lucene.searchers import english_tokens
+from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.searching import add_bm25_options, bm25_parameters
 
 _ENCODED = 100  # queries whose encoding is timed
 EPILOG = """\

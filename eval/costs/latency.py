@@ -11,9 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from learned_sparse.core import Query, progress_bar
-from learned_sparse.index import IndexNote
-from learned_sparse.search import ExactSearcher, MaxP, QueryEncoder, VectorSearcher, open_searcher
+from learned_sparse.core.errors import progress_bar
+from learned_sparse.core.records import Query
+from learned_sparse.index.note import IndexNote
+from learned_sparse.search.engines import VectorSearcher
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.query_encoder import QueryEncoder
+from learned_sparse.search.searching import MaxP, open_searcher
 
 T = TypeVar("T")
 WARM_UP = 200

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import LearnedSparseError, progress_bar
-from learned_sparse.jsonvector import MANIFEST, Manifest, check_queries, read_topics, read_vectors
+from learned_sparse.core.errors import LearnedSparseError, progress_bar
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
+from learned_sparse.jsonvector.queries import check_queries, read_topics
+from learned_sparse.jsonvector.reader import read_vectors
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,12 @@ from pathlib import Path
 
 from encoders.checkpoints import TOKENIZER, locate, read_tokenizer
 from eval.measures.scores import Qrels, parse_measure
-from learned_sparse.collections import Collection, OnBadLine, Run, load_collection, read_run
-from learned_sparse.core import Document, Encoder, LearnedSparseError, wrong_path
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.collections.trec import Run, read_run
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError, wrong_path
+from learned_sparse.core.records import Document
 
 _BATCH = 10_000  # texts tokenised at a time
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from learned_sparse.collections import read_qrels, read_run
-from learned_sparse.core import LearnedSparseError, atomic_write, did_you_mean
-from learned_sparse.lucene import anserini_jar, java_environment
+from learned_sparse.collections.trec import read_qrels, read_run
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import atomic_write
+from learned_sparse.lucene.jvm import anserini_jar, java_environment
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id → document id → grade."""

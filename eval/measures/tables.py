@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from learned_sparse.core import atomic_write
+from learned_sparse.core.files import atomic_write
 
 Cell = str | int | float | None
 

@@ -26,20 +26,16 @@ from eval.profile.frequencies import (
 )
 from eval.profile.scores import ScoreParts, parts_of_run
 from eval.profile.texts import Expansion, expansion, read_encoded
-from learned_sparse.collections import filed_under, read_run
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    index_folder,
-    not_found,
-    positive,
-    progress_bar,
-    queries_folder,
-    run_main,
-)
-from learned_sparse.index import INDEX_MANIFEST, IndexNote
-from learned_sparse.jsonvector import MANIFEST, Manifest, read_topics, vector_files, versions
-from learned_sparse.search import find_checkpoint
+from learned_sparse.collections.collection import filed_under
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError, not_found, progress_bar, run_main
+from learned_sparse.core.files import index_folder, queries_folder
+from learned_sparse.core.settings import CommandParser, positive
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, versions
+from learned_sparse.jsonvector.queries import read_topics
+from learned_sparse.jsonvector.reader import vector_files
+from learned_sparse.search.query_encoder import find_checkpoint
 
 EPILOG = """\
 A dimension is a term of the index: a word piece, or a latent dimension such as b12d61183 (UHD-BERT). INDEX is a Lucene

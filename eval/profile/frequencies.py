@@ -12,8 +12,9 @@ import numpy.typing as npt
 from eval.costs import TermCounts, count_documents
 from eval.measures import Cell, Column, format_table
 from eval.report import Axis, Point, line_chart
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError
-from learned_sparse.jsonvector import frequent_terms
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.jsonvector.reader import frequent_terms
 
 SHARES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the documents in the table of cuts; SpaDE tries 0.1 to 0.9 and selects 0.7."""
@@ -88,7 +89,7 @@ def read_counts(paths: Sequence[Path], sample: int) -> TermCounts:
     """
     if not is_index(paths[0]):
         return count_documents(*paths)
-    from learned_sparse.lucene import every_document_frequency, read_contents, sampled_documents
+    from learned_sparse.lucene.reader import every_document_frequency, read_contents, sampled_documents
 
     index = only_index(paths)
     frequencies = every_document_frequency(index)

@@ -15,9 +15,9 @@ from encoders.checkpoints import read_tokenizer
 from eval.costs import TermCounts
 from eval.measures import Judged, load_pieces, tokenizer_folder
 from eval.profile.frequencies import is_index, only_index
-from learned_sparse.collections import Run
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector import read_vectors
+from learned_sparse.collections.trec import Run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.jsonvector.reader import read_vectors
 
 KINDS = {
     (True, True): "literal in both texts",
@@ -122,7 +122,7 @@ def _vectors_of(paths: Sequence[Path], ids: Iterable[str]) -> Vectors:
     """Vectors of the documents ``ids``; an error if one of them is missing."""
     wanted = set(ids)
     if is_index(paths[0]):
-        from learned_sparse.lucene import postings_of
+        from learned_sparse.lucene.reader import postings_of
 
         vectors = postings_of(only_index(paths), wanted)
     else:

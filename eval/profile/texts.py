@@ -17,8 +17,10 @@ import orjson
 from encoders.checkpoints import locate, read_tokenizer, tokenizer_sha256
 from eval.measures import load_pieces, tokenizer_folder
 from eval.report import Axis, line_chart
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError, not_found
-from learned_sparse.jsonvector import Manifest, numbered_lines
+from learned_sparse.core.errors import LearnedSparseError, not_found
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.reader import numbered_lines
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, run_main
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.settings import CommandParser
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from eval.measures import estimate_difference
 from eval.report.results import COMBINED, COSTS, Json, Quantity, Results, best_of_systems
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -34,7 +34,7 @@ from eval.report.results import (
     summary,
     verdict,
 )
-from learned_sparse.core import atomic_write
+from learned_sparse.core.files import atomic_write
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("report.js", "report_table.js", "report_charts.js", "report_plots.js")

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eval.measures import SIGNIFICANT, Values, estimate_difference, values_of
-from learned_sparse.core import LearnedSparseError, read_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_json
 
 Json = Mapping[str, Any]
 PerQuery = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]

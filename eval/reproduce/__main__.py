@@ -13,8 +13,12 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.collections import add_bad_line_option, data_root
-from learned_sparse.core import CommandParser, LearnedSparseError, home, locked, positive, read_json, resumes
+from learned_sparse.collections.collection import data_root
+from learned_sparse.collections.documents import add_bad_line_option
+from learned_sparse.core.errors import LearnedSparseError, resumes
+from learned_sparse.core.files import home, read_json
+from learned_sparse.core.locks import locked
+from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.ray import Engine, Tasks, add_engine_options
 
 if TYPE_CHECKING:
@@ -261,6 +265,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     run_main(main)

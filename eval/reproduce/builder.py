@@ -13,17 +13,12 @@ import yaml
 from eval.reproduce.matrix import Matrix
 from eval.reproduce.prepare import OVERLAPS, pool_folder
 from eval.reproduce.steps import Kind, Step, json_digest
-from learned_sparse.collections import CATALOGUE, Collection, Source, load_collection, local_file
-from learned_sparse.core import (
-    LearnedSparseError,
-    checkpoint_folder,
-    home,
-    index_folder,
-    queries_folder,
-    read_yaml_text,
-    run_file,
-    vectors_folder,
-)
+from learned_sparse.collections.catalogue import CATALOGUE
+from learned_sparse.collections.collection import Collection, load_collection, local_file
+from learned_sparse.collections.descriptions import Source
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import checkpoint_folder, home, index_folder, queries_folder, run_file, vectors_folder
+from learned_sparse.core.settings import read_yaml_text
 
 if TYPE_CHECKING:
     from encoders.training import Recipe

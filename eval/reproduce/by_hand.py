@@ -12,9 +12,10 @@ from eval.reproduce.matrix import Row
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.prepare import DOCUMENTS, QRELS, TOPICS
 from eval.reproduce.steps import Step, ordered
-from learned_sparse.core import home, parse
-from learned_sparse.jsonvector import TOPICS as ENCODED_TOPICS
-from learned_sparse.search import SEGMENTS_PER_DOCUMENT
+from learned_sparse.core.files import home
+from learned_sparse.core.settings import parse
+from learned_sparse.jsonvector.queries import TOPICS as ENCODED_TOPICS
+from learned_sparse.search.searching import SEGMENTS_PER_DOCUMENT
 
 _STOCK = "learned_sparse.pyserini"
 """Runs stock Pyserini modules on a suitable Java; with Java 21 installed, ``python -m pyserini.MODULE`` is the same."""

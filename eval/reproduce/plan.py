@@ -22,7 +22,8 @@ from eval.reproduce.builder import (
 )
 from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training, seeds_of, slug
 from eval.reproduce.steps import Step, ordered
-from learned_sparse.core import LearnedSparseError, did_you_mean, home, run_file
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import home, run_file
 
 if TYPE_CHECKING:
     from encoders.training import Recipe

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import itertools
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -16,20 +17,13 @@ import orjson
 import yaml
 
 from eval.reproduce.matrix import Sample
-from learned_sparse.collections import (
-    DESCRIPTION,
-    Collection,
-    OnBadLine,
-    Run,
-    Split,
-    add_bad_line_option,
-    load_collection,
-    read_run,
-    split_names,
-    with_progress,
-    write_run,
-)
-from learned_sparse.core import CommandParser, LearnedSparseError, atomic_write, check_name, home, new_folder, positive
+from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
+from learned_sparse.collections.descriptions import DESCRIPTION, Split
+from learned_sparse.collections.documents import OnBadLine, add_bad_line_option
+from learned_sparse.collections.trec import Run, read_run, write_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, check_name, home, new_folder
+from learned_sparse.core.settings import CommandParser, positive
 
 _log = logging.getLogger(__name__)
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
@@ -89,7 +83,7 @@ def export(name: str, split: str, folder: Path, *, documents: bool, on_bad_line:
     warnings about such queries, and about query ids that stock Pyserini renames.
     """
     from eval.measures import write_qrels
-    from learned_sparse.jsonvector import renamed_ids
+    from learned_sparse.jsonvector.queries import renamed_ids
 
     collection = load_collection(name)
     all_queries = collection.queries(split)
@@ -113,8 +107,10 @@ def expand(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = 
     expanded = 0
     collection = load_collection(name)
     reader = collection.documents(on_bad_line, file)
+    documents = iter(with_progress(reader, collection.description.documents))
+    first = next(documents)  # wrong input leaves no folder
     with atomic_write(folder / "documents.jsonl") as output:
-        for document in with_progress(reader, collection.description.documents):
+        for document in itertools.chain([first], documents):
             expanded += bool(document.expanded)
             text = f"{document.text} {document.expanded}".rstrip()
             output.write(orjson.dumps({"id": document.id, "contents": text}, option=orjson.OPT_APPEND_NEWLINE))
@@ -363,6 +359,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     run_main(main)

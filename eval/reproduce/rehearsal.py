@@ -28,8 +28,11 @@ from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.runner import Runner, only_one
 from eval.reproduce.steps import Step, log_of, marker_of, run_words
-from learned_sparse.collections import DESCRIPTION, load_collection
-from learned_sparse.core import LearnedSparseError, home, locked
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.descriptions import DESCRIPTION
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home
+from learned_sparse.core.locks import locked
 from learned_sparse.ray import command_of
 
 DOCUMENTS = 240

@@ -32,8 +32,11 @@ from eval.reproduce.steps import (
     run_words,
     unmark,
 )
-from learned_sparse.core import LearnedSparseError, did_you_mean, home, locked, parse, read_yaml
-from learned_sparse.index import INDEX_MANIFEST
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.files import home
+from learned_sparse.core.locks import locked
+from learned_sparse.core.settings import parse, read_yaml
+from learned_sparse.index.note import INDEX_MANIFEST
 from learned_sparse.ray import Resources, Tasks, command_of
 
 _logger = logging.getLogger(__name__)

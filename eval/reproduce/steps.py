@@ -19,17 +19,10 @@ from typing import Any, Literal
 from encoders.checkpoints import NOTES, read_notes
 from eval.reproduce.matrix import DATA
 from learned_sparse import __version__
-from learned_sparse.core import (
-    LearnedSparseError,
-    home,
-    parse,
-    read_json,
-    read_record,
-    sha256,
-    write_json,
-    write_record,
-)
-from learned_sparse.jsonvector import MANIFEST, Manifest, as_text, differences, versions
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home, read_json, read_record, sha256, write_json, write_record
+from learned_sparse.core.settings import parse
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, as_text, differences, versions
 
 Kind = Literal[
     "prepare", "train", "pool", "index-bm25", "encode", "encode-queries", "index", "verify", "search", "rerank",

@@ -15,7 +15,8 @@ import yaml
 from learned_sparse.collections import catalogue
 from learned_sparse.collections.collection import DATA_VARIABLE, Collection, candidates, data_root, load_collection
 from learned_sparse.collections.descriptions import Source, collection_folders, descriptions
-from learned_sparse.core import CommandParser, LearnedSparseError, run_main
+from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.settings import CommandParser
 
 EPILOG = """\
 Missing files are downloaded at first use by ir_datasets (IR_DATASETS_HOME, default ~/.ir_datasets) or by Pyserini.

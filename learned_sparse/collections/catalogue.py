@@ -14,7 +14,9 @@ from urllib.parse import unquote
 from learned_sparse.collections.descriptions import MEASURES, Description, Source, Split, described_split
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, checked
 from learned_sparse.collections.trec import Qrels
-from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, locked, without_mark
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.locks import locked
+from learned_sparse.core.records import Document, Query, without_mark
 
 CATALOGUE = "ir_datasets:"
 """Prefix of names of the catalogue where a collection is named: ``ir_datasets:beir/scifact``."""

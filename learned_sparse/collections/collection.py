@@ -24,7 +24,9 @@ from learned_sparse.collections.descriptions import (
 from learned_sparse.collections.documents import DocumentReader, OnBadLine, read_documents
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import Qrels, read_qrels
-from learned_sparse.core import Document, LearnedSparseError, Query, did_you_mean, home, progress_bar, without_mark
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, progress_bar
+from learned_sparse.core.files import home
+from learned_sparse.core.records import Document, Query, without_mark
 
 DATA_VARIABLE = "LEARNED_SPARSE_DATA"
 MAX_COUNTED_BYTES = 2**32
@@ -209,7 +211,7 @@ def split_names(name: str, split: str) -> tuple[str, ...]:
 
 def registered_qrels(name: str) -> Qrels:
     """The judgements that Pyserini knows under ``name``. Starts the JVM."""
-    from learned_sparse.lucene import registered_qrels_file
+    from learned_sparse.lucene.stock import registered_qrels_file
 
     return read_qrels(registered_qrels_file(name))
 
@@ -229,7 +231,7 @@ def candidates(source: Source, root: Path) -> list[Path]:
 
 def _registered_queries(name: str) -> list[Query]:
     """The topics that Pyserini knows under ``name``, sorted by number or by text. Starts the JVM."""
-    from learned_sparse.lucene import registered_topics
+    from learned_sparse.lucene.stock import registered_topics
 
     queries = [Query(query, without_mark(text).strip()) for query, text in registered_topics(name).items()]
     return sorted(queries, key=lambda query: (0, int(query.id), "") if query.id.isdigit() else (1, 0, query.id))

@@ -14,16 +14,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from learned_sparse.core import (
-    LearnedSparseError,
-    check_name,
-    did_you_mean,
-    folder_kind,
-    parse,
-    read_yaml,
-    read_yaml_text,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, folder_kind, wrong_path
+from learned_sparse.core.files import check_name
+from learned_sparse.core.settings import parse, read_yaml, read_yaml_text
 
 DESCRIPTION = "collection.yaml"
 """File of a folder with the description of the collection in the folder."""

@@ -19,7 +19,8 @@ from learned_sparse.collections.lines import (
     json_object,
     read_lines,
 )
-from learned_sparse.core import Document, LearnedSparseError, counted, folder_kind, not_found, without_mark, wrong_path
+from learned_sparse.core.errors import LearnedSparseError, counted, folder_kind, not_found, wrong_path
+from learned_sparse.core.records import Document, without_mark
 
 TEXT_KEYS = ("text", "contents", "content", "segment")
 EXPANDED_KEYS = ("expanded", "predicted_queries")

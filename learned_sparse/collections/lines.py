@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError, raw_lines, unfit_id_reason
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.terms import unfit_id_reason
 
 ID_KEYS = ("_id", "id", "docid", "doc_id")
 

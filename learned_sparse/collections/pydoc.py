@@ -16,7 +16,8 @@ from pathlib import Path
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError, home, new_folder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home, new_folder
 
 SPLITS = ("train", "dev", "test")
 MIN_QUERY_WORDS = 3

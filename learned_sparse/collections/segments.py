@@ -8,7 +8,9 @@ from itertools import islice
 from typing import Any, Literal
 
 from learned_sparse.collections.documents import DocumentReader
-from learned_sparse.core import Document, Encoder, LearnedSparseError, Word
+from learned_sparse.core.encoder import Encoder, Word
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
 
 WordsOf = Callable[[Sequence[str]], list[list[Word]]]
 """Texts to ``(start, end, tokens)`` of each word: offsets in characters, number of tokens."""

@@ -20,7 +20,8 @@ from learned_sparse.collections.lines import (
     json_object,
     text_lines,
 )
-from learned_sparse.core import LearnedSparseError, Query, without_mark
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Query, without_mark
 
 _ID_KEYS = (*ID_KEYS, "qid", "query_id")
 _TEXT_KEYS = ("text", "title", "query", "contents")

@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 
 from learned_sparse.collections.lines import text_lines
-from learned_sparse.core import LearnedSparseError, atomic_write
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write
 
 Qrels = dict[str, dict[str, int]]
 """``{query id: {document id: grade}}``"""

@@ -8,19 +8,15 @@ import shlex
 import sys
 import time
 
-from learned_sparse.core import (
-    counted,
-    default_checkpoint,
-    locked,
-    print_next,
-    progress_bar,
-    resolve_checkpoint,
-    resumes,
-)
+from learned_sparse.core.commands import print_next
+from learned_sparse.core.encoder import default_checkpoint, resolve_checkpoint
+from learned_sparse.core.errors import counted, progress_bar, resumes
+from learned_sparse.core.locks import locked
 from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.parts import check_output
 from learned_sparse.encode.run import Source, encode_source, encode_with_ray, open_source
-from learned_sparse.jsonvector import ENCODED, MANIFEST, TOPICS, Manifest
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
+from learned_sparse.jsonvector.queries import ENCODED, TOPICS
 from learned_sparse.ray import Engine
 
 _log = logging.getLogger(__name__)
@@ -109,6 +105,6 @@ def _next_command(options: argparse.Namespace, source: Source) -> str:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     run_main(main)

@@ -18,19 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import (
-    Encoder,
-    Quantizer,
-    Reading,
-    Share,
-    Sources,
-    SparseBatch,
-    Token,
-    parse,
-    read_record,
-    unfit_reason,
-    write_record,
-)
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.files import read_record, write_record
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Reading, Share, Sources, SparseBatch, Token
+from learned_sparse.core.settings import parse
+from learned_sparse.core.terms import unfit_reason
 
 BITS = 8
 """Bits of the impacts unless others are requested."""
@@ -52,7 +45,7 @@ class Bm25Statistics:
     @classmethod
     def count(cls, texts: Iterable[str]) -> Bm25Statistics:
         """Statistics of all documents of a collection. Starts Java."""
-        from learned_sparse.lucene import english_tokens
+        from learned_sparse.lucene.searchers import english_tokens
 
         frequencies, documents, tokens = Counter[str](), 0, 0
         for text in texts:
@@ -106,7 +99,7 @@ class AnalyzedText(Encoder):
 
     def encode(self, texts: Sequence[str]) -> SparseBatch:
         """Weights of ``texts``, one row each."""
-        from learned_sparse.lucene import english_tokens
+        from learned_sparse.lucene.searchers import english_tokens
 
         indptr, indices, values = [0], list[npt.NDArray[np.int32]](), list[npt.NDArray[np.float32]]()
         for text in texts:
@@ -126,7 +119,7 @@ class AnalyzedText(Encoder):
 
     def explain(self, text: str) -> Reading:
         """One token for each word that is not a stop word, spelled as its term; occurrences share the weight."""
-        from learned_sparse.lucene import english_tokens
+        from learned_sparse.lucene.searchers import english_tokens
 
         pieces = english_tokens(text)
         tokens = tuple(Token(term, start, end, 0, number) for number, (term, start, end) in enumerate(pieces))

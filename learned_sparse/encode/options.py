@@ -7,15 +7,11 @@ import logging
 from pathlib import Path
 from typing import Any, get_args
 
-from learned_sparse.collections import Segmentation, Which, add_bad_line_option
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    add_set_option,
-    default_checkpoint,
-    parse_changes,
-    positive,
-)
+from learned_sparse.collections.documents import add_bad_line_option
+from learned_sparse.collections.segments import Segmentation, Which
+from learned_sparse.core.encoder import default_checkpoint
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 from learned_sparse.encode.hybrid import ALPHA
 from learned_sparse.encode.pipeline import PART_SIZE
 from learned_sparse.ray import add_engine_options

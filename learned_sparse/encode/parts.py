@@ -12,20 +12,23 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from learned_sparse.core import Document, LearnedSparseError, Quantizer, parse, read_record, sha256, write_record
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_record, sha256, write_record
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Document
+from learned_sparse.core.settings import parse
 from learned_sparse.encode.quantizers import Calibration
-from learned_sparse.jsonvector import (
+from learned_sparse.jsonvector.manifest import (
     MANIFEST,
     Counts,
     Manifest,
     Part,
-    PartFile,
     anserini_files,
     as_text,
     check_together,
     differences,
-    open_part,
 )
+from learned_sparse.jsonvector.writer import PartFile, open_part
 
 _PATHS = frozenset({"expanded", "revision"})
 """Options that may change when a run is resumed: fingerprints and the description of the encoder have their effect."""

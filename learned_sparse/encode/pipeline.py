@@ -19,21 +19,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from learned_sparse.collections import DocumentReader, Segmentation, SegmentReader, check_segment_length
-from learned_sparse.core import (
-    Document,
-    Encoder,
-    LuceneTerms,
-    QuantizationStatistics,
-    Quantizer,
-    SparseBatch,
-    as_encoder,
-    locked,
-    without_empty_texts,
-)
+from learned_sparse.collections.documents import DocumentReader
+from learned_sparse.collections.segments import Segmentation, SegmentReader, check_segment_length
+from learned_sparse.core.encoder import Encoder, as_encoder, without_empty_texts
+from learned_sparse.core.locks import locked
+from learned_sparse.core.quantize import QuantizationStatistics, Quantizer
+from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.parts import PartFolder, PartRecord
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
-from learned_sparse.jsonvector import Counts, Manifest, PartFile, versions
+from learned_sparse.jsonvector.manifest import Counts, Manifest, versions
+from learned_sparse.jsonvector.writer import PartFile
 
 PART_SIZE = 2048
 """Documents of a part file."""

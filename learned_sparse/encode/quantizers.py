@@ -6,7 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, Side, SparseBatch, check_weights
+from learned_sparse.core.encoder import Encoder, Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer, check_weights
+from learned_sparse.core.records import SparseBatch
 
 CALIBRATED_BITS = 8
 QUERY_QUANTIZER = Quantizer(100.0)

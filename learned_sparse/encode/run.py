@@ -14,37 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import (
-    DocumentReader,
-    Segmentation,
-    count_documents,
-    load_collection,
-    read_documents,
-    read_queries,
-    segments_for,
-)
-from learned_sparse.core import (
-    Encoder,
-    LearnedSparseError,
-    LuceneTerms,
-    Quantizer,
-    Query,
-    SparseBatch,
-    encode_texts,
-    load_encoder,
-    queries_folder,
-    sha256,
-    vectors_folder,
-    write_json,
-)
-from learned_sparse.core import Side as SideName
+from learned_sparse.collections.collection import count_documents, load_collection
+from learned_sparse.collections.documents import DocumentReader, read_documents
+from learned_sparse.collections.segments import Segmentation, segments_for
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.encoder import Encoder, encode_texts, load_encoder
+from learned_sparse.core.encoder import Side as SideName
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import queries_folder, sha256, vectors_folder, write_json
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Query, SparseBatch
+from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.encode.bm25 import BITS
 from learned_sparse.encode.hybrid import DEFAULT_ALPHA, Hybrid, hybrid_sides, recorded_hybrid
 from learned_sparse.encode.options import BM25, recorded_options
 from learned_sparse.encode.parts import PartFolder, merge_shards
 from learned_sparse.encode.pipeline import Pipeline, Progress, impact_counts, manifest_of
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
-from learned_sparse.jsonvector import ENCODED, MANIFEST, STATISTICS, TOPICS, Manifest, Part, write_queries
+from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, Part
+from learned_sparse.jsonvector.queries import ENCODED, TOPICS, write_queries
 from learned_sparse.ray import Engine, Tasks, add_engine_options, run_command
 
 WINDOW = 2048

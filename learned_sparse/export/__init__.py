@@ -6,8 +6,5 @@ pgvector and Parquet, ``embeddings`` lsr-benchmark, which it also reads. The com
 ``python -m learned_sparse.export``.
 """
 
-from __future__ import annotations
-
-from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
-from learned_sparse.export.inverted import write_pisa
-from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST, SEISMIC_TERM
+__all__ = ["exporting", "inverted", "tables"]
+"""Public modules."""

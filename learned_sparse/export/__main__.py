@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import CommandParser, LearnedSparseError, counted, encoded_folders, queries_folder, run_main
+from learned_sparse.core.errors import LearnedSparseError, counted, run_main
+from learned_sparse.core.files import encoded_folders, queries_folder
+from learned_sparse.core.settings import CommandParser
 from learned_sparse.export.exporting import FORMATS, RECORD, USAGE, export_vectors
 
 FACTS = ("query_terms_of_no_document", "terms_with_capitals", "query_divisor", "queries_over_1024_terms")

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError, SparseBatch, progress_bar
-from learned_sparse.index import VectorFiles, open_vectors
-from learned_sparse.jsonvector import load_vectors, parts_sha256, read_vectors
+from learned_sparse.core.errors import LearnedSparseError, progress_bar
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.index.vectors import VectorFiles, open_vectors
+from learned_sparse.jsonvector.manifest import parts_sha256
+from learned_sparse.jsonvector.reader import load_vectors, read_vectors
 
 Vector = Mapping[str, int]
 FIELD = "impacts"

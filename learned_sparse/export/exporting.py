@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import MAX_IMPACT, LearnedSparseError, raw_lines, read_json, sha256, write_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_json, sha256, write_json
+from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.export import embeddings, inverted, servers, tables
 from learned_sparse.export.documents import VOCABULARY, Documents, Vector
-from learned_sparse.jsonvector import EXACT_FLOATS, check_queries, new_output, read_topics
+from learned_sparse.jsonvector.manifest import EXACT_FLOATS
+from learned_sparse.jsonvector.queries import check_queries, read_topics
+from learned_sparse.jsonvector.writer import new_output
 
 RECORD = "export.json"
 USAGE = "USAGE.txt"

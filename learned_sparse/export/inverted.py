@@ -10,7 +10,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import MAX_IMPACT, LearnedSparseError, SparseBatch
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import MAX_IMPACT
+from learned_sparse.core.records import SparseBatch
 from learned_sparse.export.documents import Documents, Vector
 
 CIFF_FILE = "documents.ciff"

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.export.documents import FIELD, HITS, Documents, Vector, json_line, write_parts
 
 MAX_FEATURE = 512

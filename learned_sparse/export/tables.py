@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.export.documents import FIELD, HITS, Documents, Vector, json_line, numbered, write_parts
 
 SEISMIC_LARGEST = 2048

@@ -8,25 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    counted,
-    encoded_folders,
-    index_folder,
-    positive,
-    print_next,
-    refuse_options,
-    run_main,
-)
+from learned_sparse.core.commands import print_next, refuse_options
+from learned_sparse.core.errors import LearnedSparseError, counted, run_main
+from learned_sparse.core.files import encoded_folders, index_folder
+from learned_sparse.core.settings import CommandParser, positive
 from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, open_vectors, plain_files
-from learned_sparse.jsonvector import UNVERIFIED, quantize_vectors, same_vectors
+from learned_sparse.jsonvector.manifest import UNVERIFIED, same_vectors
+from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.ray import Engine, add_engine_options
 
 if TYPE_CHECKING:
-    from learned_sparse.collections import Collection, OnBadLine
+    from learned_sparse.collections.collection import Collection
+    from learned_sparse.collections.documents import OnBadLine
 
 EXAMPLES = """\
 examples:
@@ -105,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
         raise LearnedSparseError("no output folder: give --index DIR (or --model NAME for one in the home folder)")
     collection = None  # read only if it is needed
     if options.collection or not (options.input and options.index):
-        from learned_sparse.collections import load_collection
+        from learned_sparse.collections.collection import load_collection
 
         collection = load_collection(options.collection or "pydoc", data=options.data)
     name = collection.name if collection else ""
@@ -164,7 +159,8 @@ def _bm25(options: argparse.Namespace, collection: Collection | None, index: Pat
         raise LearnedSparseError("--bm25 takes one --input: a file or a folder of documents")
     on_bad_line: OnBadLine = options.on_bad_line or "error"
     if options.input or collection is None:
-        from learned_sparse.collections import read_documents, with_progress
+        from learned_sparse.collections.collection import with_progress
+        from learned_sparse.collections.documents import read_documents
 
         documents = with_progress(read_documents(options.input[0], on_bad_line=on_bad_line))
     else:

@@ -8,12 +8,17 @@ from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from learned_sparse.core import Document, LearnedSparseError, counted, processors, progress_bar, unfit_id_reason
+from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar
+from learned_sparse.core.machine import processors
+from learned_sparse.core.records import Document
+from learned_sparse.core.terms import unfit_id_reason
 from learned_sparse.index.direct import BATCH_DOCUMENTS, DirectCounts, in_threads, index_directly
 from learned_sparse.index.note import IndexNote, new_index
 from learned_sparse.index.vectors import VectorFiles, differing_totals, open_vectors
-from learned_sparse.jsonvector import STATISTICS
-from learned_sparse.lucene import LuceneWriter, anserini_jar, read_contents
+from learned_sparse.jsonvector.manifest import STATISTICS
+from learned_sparse.lucene.jvm import anserini_jar
+from learned_sparse.lucene.reader import read_contents
+from learned_sparse.lucene.writer import LuceneWriter
 
 if TYPE_CHECKING:
     from learned_sparse.ray import Engine

@@ -12,9 +12,11 @@ from typing import TypeVar
 
 import orjson
 
-from learned_sparse.core import MAX_IMPACT, LearnedSparseError, processors
-from learned_sparse.jsonvector import BadLineError, LineReader, numbered_lines
-from learned_sparse.lucene import DELIMITER, LuceneWriter, detach_thread
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.machine import processors
+from learned_sparse.core.quantize import MAX_IMPACT
+from learned_sparse.jsonvector.reader import BadLineError, LineReader, numbered_lines
+from learned_sparse.lucene.writer import DELIMITER, LuceneWriter, detach_thread
 
 BATCH_DOCUMENTS = 100
 """Maximum number of documents in one call into Java."""

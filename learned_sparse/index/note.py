@@ -9,16 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import (
-    LearnedSparseError,
-    folder_kind,
-    new_folder,
-    read_record,
-    restore_folder,
-    write_record,
-    wrong_path,
-)
-from learned_sparse.jsonvector import STATISTICS, Manifest
+from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.files import new_folder, read_record, restore_folder, write_record
+from learned_sparse.jsonvector.manifest import STATISTICS, Manifest
 
 INDEX_MANIFEST = "learned_sparse.json"
 FORMAT = 1

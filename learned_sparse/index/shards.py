@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from learned_sparse.core import new_folder
+from learned_sparse.core.files import new_folder
 from learned_sparse.index.direct import MAX_THREADS, DirectCounts, index_directly
 from learned_sparse.index.vectors import VectorFiles
-from learned_sparse.lucene import merge_indexes
+from learned_sparse.lucene.writer import merge_indexes
 from learned_sparse.ray import Engine, Tasks
 
 

@@ -7,17 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError, progress_bar
-from learned_sparse.jsonvector import (
-    MANIFEST,
-    LineReader,
-    Manifest,
-    load_manifests,
-    numbered_lines,
-    read_vectors,
-    vector_files,
-)
-from learned_sparse.lucene import IndexContents, postings_of, read_contents
+from learned_sparse.core.errors import LearnedSparseError, progress_bar
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, load_manifests
+from learned_sparse.jsonvector.reader import LineReader, numbered_lines, read_vectors, vector_files
+from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
 
 Vectors = Mapping[str, Mapping[str, int]]
 """``{document id: {term: impact}}``."""

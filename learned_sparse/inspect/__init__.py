@@ -5,9 +5,5 @@
 (the terminal).
 """
 
-from __future__ import annotations
-
-from learned_sparse.inspect.explanation import Inspection, TextView
-from learned_sparse.inspect.inspection import IndexInspector, encoded_documents
-
-__all__ = ["IndexInspector", "Inspection", "TextView", "encoded_documents"]
+__all__ = ["explanation", "inspection"]
+"""Public modules."""

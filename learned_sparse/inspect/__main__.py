@@ -8,20 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    add_set_option,
-    default_checkpoint,
-    index_folder,
-    parse_changes,
-    positive,
-    run_main,
-)
+from learned_sparse.core.encoder import default_checkpoint
+from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.files import index_folder
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 
 if TYPE_CHECKING:
-    from learned_sparse.core import Side
-    from learned_sparse.inspect import Inspection
+    from learned_sparse.core.encoder import Side
+    from learned_sparse.inspect.explanation import Inspection
 
 EPILOG = """\
 --text shows a text as a model reads it, --document a document as an index holds it. With --query, a
@@ -80,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _inspect(options: argparse.Namespace) -> Inspection:
-    from learned_sparse.collections import load_collection
+    from learned_sparse.collections.collection import load_collection
     from learned_sparse.inspect.inspection import IndexInspector, inspect_text
 
     text, settings = options.text is not None, parse_changes(options.set)

@@ -10,25 +10,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import Segmentation, load_collection, read_documents
-from learned_sparse.core import (
-    RESERVED,
-    Document,
-    Encoder,
-    LearnedSparseError,
-    Quantizer,
-    Reading,
-    Side,
-    SparseBatch,
-    counted,
-    encode_texts,
-    without_mark,
-)
-from learned_sparse.encode import AnalyzedText, load_encoder
-from learned_sparse.index import IndexNote
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.collections.segments import Segmentation
+from learned_sparse.core.encoder import Encoder, Side, encode_texts
+from learned_sparse.core.errors import LearnedSparseError, counted
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Document, Reading, SparseBatch, without_mark
+from learned_sparse.core.terms import RESERVED
+from learned_sparse.encode.bm25 import AnalyzedText
+from learned_sparse.encode.hybrid import load_encoder
+from learned_sparse.index.note import IndexNote
 from learned_sparse.inspect.explanation import Inspection, TextView, explain_score, make_view
-from learned_sparse.jsonvector import EXACT_FLOATS, Manifest, as_text, differences
-from learned_sparse.search import MaxP, QueryEncoder, find_checkpoint
+from learned_sparse.jsonvector.manifest import EXACT_FLOATS, Manifest, as_text, differences
+from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint
+from learned_sparse.search.searching import MaxP
 
 ENCODER_OPTIONS = ("max_length", "dtype", "top_k", "settings", "hybrid")
 """Keys of an encoder's description that are options of ``load_encoder`` too."""
@@ -84,7 +80,7 @@ class IndexInspector:
     """Replaces ``load_encoder``, for encoders that several indexes share."""
 
     def __post_init__(self) -> None:
-        from learned_sparse.lucene import searcher_of
+        from learned_sparse.lucene.searchers import searcher_of
 
         self._lock = threading.RLock()
         self._query_side: QueryEncoder | None = None
@@ -162,7 +158,7 @@ class IndexInspector:
 
     def _postings(self, id: str) -> dict[str, dict[str, int]]:
         """``{id: {term: impact}}`` of a document, or of all its segments; raise if there is neither."""
-        from learned_sparse.lucene import ids_near
+        from learned_sparse.lucene.reader import ids_near
 
         maxp = MaxP.from_note(self.note)
         segments = [f"{id}{maxp.delimiter}{number}" for number in range(maxp.max_segments)] if maxp else []

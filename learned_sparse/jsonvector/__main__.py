@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import filed_under
-from learned_sparse.core import CommandParser, LearnedSparseError, encoded_folders, print_next, vectors_folder
+from learned_sparse.collections.collection import filed_under
+from learned_sparse.core.commands import print_next
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import encoded_folders, vectors_folder
+from learned_sparse.core.settings import CommandParser
 from learned_sparse.jsonvector.manifest import MANIFEST, PRUNING, UNVERIFIED, Counts, Manifest
 from learned_sparse.jsonvector.pruning import prune
 from learned_sparse.jsonvector.reader import BadLineError, LineReader, by_frequency, numbered_lines, vector_files
@@ -140,6 +143,6 @@ def _prune(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     run_main(main)

@@ -14,17 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from learned_sparse import __version__
-from learned_sparse.core import (
-    LearnedSparseError,
-    Quantizer,
-    is_name,
-    parse,
-    read_json,
-    restore_folder,
-    sha256,
-    write_json,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, wrong_path
+from learned_sparse.core.files import is_name, read_record, restore_folder, sha256, write_record
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 MANIFEST = "manifest.json"
 STATISTICS = "bm25.json"
@@ -144,7 +137,7 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Write ``folder/manifest.json``, whole or not at all."""
-        write_json(folder / MANIFEST, self.to_json())
+        write_record(folder / MANIFEST, self.to_json())
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -153,11 +146,7 @@ class Manifest:
         restore_folder(folder)
         if not path.is_file():
             raise wrong_path(folder, f"encoded texts ({MANIFEST} is missing)", "name what learned_sparse.encode wrote")
-        content = read_json(path)
-        if not isinstance(content, dict):
-            raise LearnedSparseError(f"{path}: expected an object, got {type(content).__name__}")
-        content.pop("sha256", None)  # earlier versions added a checksum of the manifest itself
-        return cls.from_json(content, str(path))
+        return cls.from_json(read_record(path), str(path))
 
     def settings(self, free: Set[str] = frozenset()) -> dict[str, Any]:
         """Fields that must be equal before vectors are added, without the options ``free``.

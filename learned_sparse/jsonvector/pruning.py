@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError, progress_bar
+from learned_sparse.core.errors import LearnedSparseError, progress_bar
+from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.jsonvector.manifest import (
     MANIFEST,
     PRUNING,

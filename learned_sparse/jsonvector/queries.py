@@ -10,18 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from learned_sparse.core import (
-    NO_TERMS,
-    LearnedSparseError,
-    LuceneTerms,
-    Quantizer,
-    Query,
-    SparseBatch,
-    atomic_write,
-    unfit_id_reason,
-    unfit_reason,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, wrong_path
+from learned_sparse.core.files import atomic_write
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Query, SparseBatch
+from learned_sparse.core.terms import NO_TERMS, LuceneTerms, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, as_text, differences
 from learned_sparse.jsonvector.reader import BYTE_ORDER_MARK, numbered_lines, read_objects
 from learned_sparse.jsonvector.writer import check_impacts

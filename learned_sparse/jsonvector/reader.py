@@ -13,19 +13,11 @@ from typing import Any
 import numpy as np
 import orjson
 
-from learned_sparse.core import (
-    EMPTY_TERM,
-    MAX_IMPACT,
-    LearnedSparseError,
-    SparseBatch,
-    folder_kind,
-    not_found,
-    progress_bar,
-    raw_lines,
-    unfit_id_reason,
-    unfit_reason,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, folder_kind, not_found, progress_bar, wrong_path
+from learned_sparse.core.lines import raw_lines
+from learned_sparse.core.quantize import MAX_IMPACT
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest, anserini_files, load_manifests
 
 BYTE_ORDER_MARK = "\ufeff"

@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from learned_sparse.core import LearnedSparseError, LuceneTerms, Quantizer, SparseBatch, write_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import write_json
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import LuceneTerms
 from learned_sparse.jsonvector.manifest import MANIFEST, Counts
 from learned_sparse.jsonvector.reader import read_objects, vector_files
 from learned_sparse.jsonvector.writer import new_output, open_part

@@ -12,16 +12,11 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import orjson
 
-from learned_sparse.core import (
-    EMPTY_TERM,
-    MAX_IMPACT,
-    LearnedSparseError,
-    LuceneTerms,
-    SparseBatch,
-    atomic_write,
-    new_folder,
-    unfit_id_reason,
-)
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, new_folder
+from learned_sparse.core.quantize import MAX_IMPACT
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason
 
 
 def write_part(

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from learned_sparse.core import CommandParser, LearnedSparseError, processors, run_main
+from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.machine import processors
+from learned_sparse.core.settings import CommandParser
 from learned_sparse.lucene.jvm import anserini_jar, find_java
 
 REQUIRED = ("faiss", "jnius", "numpy", "orjson", "scipy", "tqdm", "transformers", "yaml")

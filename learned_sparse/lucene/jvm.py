@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 MIN_JAVA = 21
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -222,7 +222,7 @@ def _adopt_running_jvm(jar: Path) -> JavaChoice:
     if choice.major < MIN_JAVA:
         raise LearnedSparseError(
             f"this process runs Java {choice.version} of {home}, too old for Anserini; {_WAY_OUT}, and call "
-            "learned_sparse.lucene.start_jvm() before other code starts Java"
+            "learned_sparse.start_jvm() before other code starts Java"
         )
     # The method that Java agents use through Instrumentation.appendToSystemClassLoaderSearch.
     name = "jdk.internal.loader.ClassLoaders$AppClassLoader"

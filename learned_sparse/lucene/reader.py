@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.lucene.jvm import lucene_calls, start_jvm
 
 IMPACT_SIMILARITY = "io.anserini.search.similarity.ImpactSimilarity"

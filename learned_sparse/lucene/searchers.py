@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from learned_sparse.core import LearnedSparseError, Query, refuse_text
+from learned_sparse.core.errors import LearnedSparseError, refuse_text
+from learned_sparse.core.records import Query
 from learned_sparse.lucene.jvm import lucene_calls
 from learned_sparse.lucene.reader import IMPACT_SIMILARITY, check_integrity, open_reader, read_postings
 from learned_sparse.lucene.writer import detach_thread, english_analyzer

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError, did_you_mean
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.lucene.jvm import lucene_calls, start_jvm
 from learned_sparse.lucene.reader import newer_lucene
 

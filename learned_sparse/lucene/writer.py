@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.lucene.jvm import HEAP_VARIABLE, lucene_calls, start_jvm
 
 DELIMITER = "\x01"

@@ -9,33 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import Collection, load_collection, read_queries, write_run
-from learned_sparse.core import (
-    CommandParser,
-    LearnedSparseError,
-    Quantizer,
-    add_set_option,
-    counted,
-    encoded_folders,
-    index_folder,
-    parse_changes,
-    positive,
-    print_next,
-    progress_bar,
-    refuse_options,
-    run_file,
-    run_main,
-)
-from learned_sparse.encode import ALPHA
-from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import (
-    EXACT_FLOATS,
-    MANIFEST,
-    UNVERIFIED,
-    Manifest,
-    check_queries,
-    read_query_vectors,
-)
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.collections.trec import write_run
+from learned_sparse.core.commands import print_next, refuse_options
+from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar, run_main
+from learned_sparse.core.files import encoded_folders, index_folder, run_file
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
+from learned_sparse.encode.hybrid import ALPHA
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIED, Manifest
+from learned_sparse.jsonvector.queries import check_queries, read_query_vectors
 from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -243,7 +228,7 @@ def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argp
     """Impacts of each query, or its text if the index holds plain text."""
     settings = parse_changes(options.set)
     if any("hybrid" in manifest.encoder for manifest in note.manifests):
-        from learned_sparse.lucene import start_jvm
+        from learned_sparse.lucene.jvm import start_jvm
 
         start_jvm(heap=options.heap)  # its queries are analysed by Lucene, with any backend
         settings |= {} if options.alpha is None else {ALPHA: options.alpha}

@@ -16,8 +16,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from learned_sparse.core import LearnedSparseError, SparseBatch, positive, processors
-from learned_sparse.jsonvector import load_vectors
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.machine import processors
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.settings import positive
+from learned_sparse.jsonvector.reader import load_vectors
 from learned_sparse.search.exact_searcher import ExactSearcher
 
 Queries = Mapping[str, Mapping[str, int]]
@@ -56,7 +59,7 @@ class PisaSearcher:
 
     def __init__(self, ids: Sequence[str], impacts: SparseBatch) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
-        from learned_sparse.export import write_pisa
+        from learned_sparse.export.inverted import write_pisa
 
         # The module below PisaRetrieve, which builds a data frame for each call: about 10 ms, ten times the search.
         self._pisa = _installed("pyterrier_pisa._pisathon", "PISA", "pyterrier-pisa", "pisa")
@@ -116,7 +119,7 @@ class SeismicSearcher:
         self, ids: Sequence[str], impacts: SparseBatch, *, query_cut: int = QUERY_CUT, heap_factor: float = HEAP_FACTOR
     ) -> None:
         """``impacts`` has one row of integers above 0 for each of ``ids``."""
-        from learned_sparse.export import SEISMIC_DIMENSIONS, SEISMIC_LARGEST
+        from learned_sparse.export.tables import SEISMIC_DIMENSIONS, SEISMIC_LARGEST
 
         seismic = _installed("seismic", "Seismic", "pyseismic-lsr", "seismic")
         if impacts.values.max(initial=0) > SEISMIC_LARGEST:

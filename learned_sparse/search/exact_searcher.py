@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.core import RESERVED, LearnedSparseError, SparseBatch, refuse_text
+from learned_sparse.core.errors import LearnedSparseError, refuse_text
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import RESERVED
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
@@ -62,7 +64,7 @@ class ExactSearcher:
 
         Lines and manifests are checked as by ``load_vectors``; an id may occur only once.
         """
-        from learned_sparse.jsonvector import load_vectors
+        from learned_sparse.jsonvector.reader import load_vectors
 
         return cls(*load_vectors(paths))
 

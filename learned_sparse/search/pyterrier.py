@@ -10,7 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, encode_texts, load_encoder, without_mark
+from learned_sparse.core.encoder import Encoder, encode_texts, load_encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import without_mark
 from learned_sparse.search.query_encoder import QueryEncoder
 
 DataFrame = Any

@@ -7,22 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import (
-    Encoder,
-    LearnedSparseError,
-    Quantizer,
-    as_encoder,
-    checkpoint_folder,
-    encode_texts,
-    folder_kind,
-    is_name,
-    read_json,
-    resolve_checkpoint,
-    without_mark,
-)
-from learned_sparse.encode import load_encoder, query_quantizer
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, is_index_note
-from learned_sparse.jsonvector import Manifest, as_text, differences
+from learned_sparse.core.encoder import Encoder, as_encoder, encode_texts, resolve_checkpoint
+from learned_sparse.core.errors import LearnedSparseError, folder_kind
+from learned_sparse.core.files import checkpoint_folder, is_name, read_json
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import without_mark
+from learned_sparse.encode.hybrid import load_encoder
+from learned_sparse.encode.quantizers import query_quantizer
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, is_index_note
+from learned_sparse.jsonvector.manifest import Manifest, as_text, differences
 
 PREFIX = "learned_sparse:"
 """``--encoder learned_sparse:FOLDER`` of stock Pyserini commands always means an encoder of this package."""
@@ -112,7 +105,7 @@ class QueryEncoder:
         """
         (impacts,) = self.encode_batch([text])
         if len(impacts) > MAX_CLAUSES and "jnius" in sys.modules:
-            from learned_sparse.lucene import allow_clauses
+            from learned_sparse.lucene.stock import allow_clauses
 
             allow_clauses(len(impacts))
         return impacts

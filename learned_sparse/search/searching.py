@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import Segmentation
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.index import IndexNote
+from learned_sparse.collections.segments import Segmentation
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.index.note import IndexNote
 from learned_sparse.search.engines import VectorSearcher
 
 Rows = Sequence[Mapping[str, int]] | None
@@ -122,7 +122,8 @@ def open_searcher(
     if vectors is not None:
         yield vectors.search_batch
         return
-    from learned_sparse.lucene import searcher_of, start_jvm
+    from learned_sparse.lucene.jvm import start_jvm
+    from learned_sparse.lucene.searchers import searcher_of
 
     start_jvm(heap=heap)
     with searcher_of(index, scoring, **bm25 or {}) as searcher:

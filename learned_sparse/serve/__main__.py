@@ -10,12 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learned_sparse.collections import load_collection
-from learned_sparse.core import TRAINING_INDEX, CommandParser, LearnedSparseError, index_folder, run_main
-from learned_sparse.index import INDEX_MANIFEST, IndexNote
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.errors import LearnedSparseError, run_main
+from learned_sparse.core.files import TRAINING_INDEX, index_folder
+from learned_sparse.core.settings import CommandParser
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 
 if TYPE_CHECKING:
-    from learned_sparse.jsonvector import Manifest
+    from learned_sparse.jsonvector.manifest import Manifest
     from learned_sparse.serve.content import Content
 
 _log = logging.getLogger(__name__)
@@ -129,8 +131,8 @@ def _open_indexes(options: argparse.Namespace, indexes: Mapping[str, Path]) -> C
     """Indexes with the texts and the judged queries of their collection; notes say what is missing."""
     from tqdm import tqdm
 
-    from learned_sparse.inspect import encoded_documents
-    from learned_sparse.lucene import start_jvm
+    from learned_sparse.inspect.inspection import encoded_documents
+    from learned_sparse.lucene.jvm import start_jvm
     from learned_sparse.serve.content import Content, Judged, Texts, open_systems
 
     manifests = [manifest for folder in indexes.values() for manifest in IndexNote.load(folder).manifests[:1]]

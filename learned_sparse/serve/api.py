@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
 from learned_sparse import __version__
-from learned_sparse.core import LearnedSparseError, Side
-from learned_sparse.inspect import Inspection, TextView
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.inspect.explanation import Inspection, TextView
 from learned_sparse.serve.content import Content, UnknownNameError
 from learned_sparse.serve.embed import ERROR_TYPES, add_embedding
 from learned_sparse.serve.guard import Guard, Name, Text, problem

@@ -13,13 +13,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.collections import Collection, write_run
-from learned_sparse.core import Document, Encoder, LearnedSparseError, Side, did_you_mean, processors
-from learned_sparse.encode import load_encoder
-from learned_sparse.index import INDEX_MANIFEST
-from learned_sparse.inspect import IndexInspector, Inspection, TextView
-from learned_sparse.jsonvector import topic_text
-from learned_sparse.search import MaxP
+from learned_sparse.collections.collection import Collection
+from learned_sparse.collections.trec import write_run
+from learned_sparse.core.encoder import Encoder, Side
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
+from learned_sparse.core.machine import processors
+from learned_sparse.core.records import Document
+from learned_sparse.encode.hybrid import load_encoder
+from learned_sparse.index.note import INDEX_MANIFEST
+from learned_sparse.inspect.explanation import Inspection, TextView
+from learned_sparse.inspect.inspection import IndexInspector
+from learned_sparse.jsonvector.queries import topic_text
+from learned_sparse.search.searching import MaxP
 
 DEPTH = 1000
 """Hits that are measured, as in ``learned_sparse.search``."""
@@ -210,7 +215,7 @@ class Content:
 @contextmanager
 def _java_thread() -> Iterator[None]:
     """Detach the thread from the JVM afterwards: the threads of a server come and go, and Java keeps attached ones."""
-    from learned_sparse.lucene import detach_thread
+    from learned_sparse.lucene.writer import detach_thread
 
     try:
         yield

@@ -12,7 +12,8 @@ from fastapi import FastAPI, HTTPException, Query, Response
 from pydantic import BaseModel, Field
 
 from learned_sparse import __version__
-from learned_sparse.core import Encoder, LearnedSparseError, Side, did_you_mean, encode_texts
+from learned_sparse.core.encoder import Encoder, Side, encode_texts
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.serve.content import Load
 from learned_sparse.serve.guard import MAX_CONNECTIONS, Name, Text
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from learned_sparse.collections import read_documents
-from learned_sparse.core import Quantizer, load_encoder
-from learned_sparse.encode import write_vectors
-from learned_sparse.lucene import start_jvm
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.core.encoder import load_encoder
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.lucene.jvm import start_jvm
 from tests.benchmarks.engines import BATCH, SCALE
 
 PYSERINI_BATCH = 64

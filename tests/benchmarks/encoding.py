@@ -19,8 +19,8 @@ import orjson
 from encoders.backbone import cpu_has_bf16, load_tokenizer
 from encoders.checkpoints import locate
 from eval.measures import evaluate
-from learned_sparse.collections import load_collection
-from learned_sparse.search import ExactSearcher
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.benchmarks import engines, harness
 from tests.benchmarks.agreement import agreement, read, require_same, spread
 from tests.benchmarks.passages import described

@@ -19,7 +19,7 @@ from typing import Any
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json, write_json
-from learned_sparse.lucene import find_java
+from learned_sparse.lucene.jvm import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")

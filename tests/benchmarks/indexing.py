@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from learned_sparse import lucene
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.index.direct import index_directly
-from learned_sparse.jsonvector import write_part
+from learned_sparse.jsonvector.writer import write_part
+from learned_sparse.lucene.reader import read_contents
 from tests.benchmarks import harness
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
@@ -164,8 +164,8 @@ def first_measurement(method: str, folder: Path, threads: int) -> dict[str, Any]
 def size(folder: Path) -> dict[str, Any]:
     """Contents of the index beside ``folder``, and its size on disk."""
     index_folder = folder.with_name("index")
-    contents = lucene.read_contents(index_folder)
-    files = [file.stat().st_size for file in index_folder.iterdir() if file.name != lucene.LOG]
+    contents = read_contents(index_folder)
+    files = [file.stat().st_size for file in index_folder.iterdir() if file.suffix != ".log"]
     return {
         "documents": contents.documents,
         "postings": contents.postings,

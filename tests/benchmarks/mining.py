@@ -14,7 +14,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from encoders.training.data import TextStore, best_documents
-from learned_sparse.core import Document, Query, Side
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.records import Document, Query
 from tests.benchmarks import harness
 from tests.benchmarks.memory import resident_mb
 

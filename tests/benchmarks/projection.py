@@ -19,7 +19,8 @@ from transformers import BertConfig, BertForMaskedLM
 
 from encoders.encoding import new_model
 from encoders.training import Recipe, Stage, load_recipe
-from learned_sparse.core import Side, run_main
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import run_main
 from tests.tiny_models import save_tiny
 
 RECIPES = {"sparterm-expansion": 200, "splade-flops": 130, "splade-distilled": 180, "spade": 110, "uhd-bert": 80}

@@ -19,7 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import positive, run_main, write_json
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.files import write_json
+from learned_sparse.core.settings import positive
 from tests.benchmarks import harness
 from tests.benchmarks.quality_contenders import BATCH, CONTENDERS, DISTILLED, NEGATIVES, PRECISION
 from tests.benchmarks.quality_work import (

@@ -15,7 +15,8 @@ from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEncoderTrainingArguments, losses
 
 from encoders.training import Recipe, Stage, examples_in_order, load_recipe
-from learned_sparse.core import new_folder, run_main
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.files import new_folder
 from tests.benchmarks.quality_contenders import PRECISION
 
 LOSSES: dict[str, Callable[[SparseEncoder], Any]] = {

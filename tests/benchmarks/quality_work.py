@@ -18,8 +18,10 @@ from typing import Any
 import yaml
 
 from eval.measures import evaluate
-from learned_sparse.collections import load_collection, read_run
-from learned_sparse.core import LearnedSparseError, atomic_write, read_json, write_json
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import atomic_write, read_json, write_json
 from tests.benchmarks import harness
 from tests.benchmarks.quality_contenders import BATCH, CONTENDERS, MEMORY, PRECISION, recipe_of
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.lucene import start_jvm
-from learned_sparse.search import QueryEncoder
+from learned_sparse.lucene.jvm import start_jvm
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.benchmarks import harness
 from tests.benchmarks.agreement import agreement, require_same, spread
 from tests.benchmarks.encoding import OURS, unfit

@@ -162,6 +162,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     run_main(main)

@@ -21,7 +21,8 @@ from typing import Any
 
 import httpx2
 
-from learned_sparse.core import positive, run_main
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.settings import positive
 from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.__main__ import main as index
 from tests.benchmarks import harness

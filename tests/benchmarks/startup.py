@@ -17,8 +17,9 @@ from typing import Any
 import orjson
 
 from learned_sparse.core.records import Document
-from learned_sparse.index import build_bm25_index, build_index, encoded_files, plain_files
-from learned_sparse.jsonvector import read_vectors
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.vectors import encoded_files, plain_files
+from learned_sparse.jsonvector.reader import read_vectors
 from tests.benchmarks import harness
 
 TERMS_PER_DOCUMENT = 100
@@ -79,7 +80,7 @@ def write_vectors(folder: Path, documents: int) -> Path:
 
 def first_hits(contender: str, index: str) -> dict[str, Any]:
     """Make a searcher and search once, after this process has started Java and imported the modules."""
-    from learned_sparse.lucene import start_jvm
+    from learned_sparse.lucene.jvm import start_jvm
 
     start_jvm()
     if contender == STOCK:
@@ -92,7 +93,7 @@ def first_hits(contender: str, index: str) -> dict[str, Any]:
         start, cpu = time.perf_counter(), time.process_time()
         hits = [hit.docid for hit in LuceneImpactSearcher(index, Encoded(), -1).search("x", 10)]
     else:
-        from learned_sparse.lucene import ImpactSearcher
+        from learned_sparse.lucene.searchers import ImpactSearcher
 
         start, cpu = time.perf_counter(), time.process_time()
         hits = [name for name, _ in ImpactSearcher(Path(index)).search(QUERY, 10)]

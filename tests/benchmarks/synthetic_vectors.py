@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.jsonvector import write_part
+from learned_sparse.jsonvector.writer import write_part
 
 VOCABULARY = 30_000
 FLAT = 30.0

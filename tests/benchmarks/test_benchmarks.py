@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import read_json
+from learned_sparse.core.files import read_json
 from tests.benchmarks import harness, run
 from tests.reliability.commands import Run, Server
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.benchmarks import harness
 from tests.benchmarks.passages import cut, described, passages
 from tests.benchmarks.quality_work import Parts

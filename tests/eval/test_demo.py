@@ -13,7 +13,7 @@ from encoders.training import recipe_file
 from eval import demo, reproduce
 from eval.reproduce.matrix import load_matrix
 from learned_sparse.collections import pydoc
-from learned_sparse.core import checkpoint_folder, home, index_folder, run_file, vectors_folder
+from learned_sparse.core.files import checkpoint_folder, home, index_folder, run_file, vectors_folder
 from tests.toy_data import save_library, save_recipes
 
 MODELS = ("splade",)

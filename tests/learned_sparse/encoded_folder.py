@@ -9,7 +9,8 @@ from typing import Any
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.jsonvector import Counts, Manifest, Part, write_part
+from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
+from learned_sparse.jsonvector.writer import write_part
 
 Vectors = Mapping[str, Mapping[str, int]]
 

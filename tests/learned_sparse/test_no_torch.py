@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from learned_sparse.encode.__main__ import main as encode
-from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Manifest
 
 ENCODE_QUERIES = """
 import json, sys
 from pathlib import Path
-from learned_sparse.search import QueryEncoder
+from learned_sparse.search.query_encoder import QueryEncoder
 impacts = QueryEncoder.from_index(sys.argv[1]).encode_batch(["Hives, hives!", ""])
 print(json.dumps([impacts, sorted({"torch", "transformers", "jnius", "pyserini"} & set(sys.modules))]))
 """

@@ -80,7 +80,7 @@ class ForkedProcess:
 
 def run_command(module: str, arguments: list[str]) -> NoReturn:
     """Run ``python -m module arguments`` in this process, and end it."""
-    from learned_sparse.core import run_main
+    from learned_sparse.core.errors import run_main
 
     sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)

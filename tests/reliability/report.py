@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.core import CommandParser, atomic_write, run_main
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.files import atomic_write
+from learned_sparse.core.settings import CommandParser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "tests" / "RELIABILITY.md"

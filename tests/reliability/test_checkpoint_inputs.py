@@ -19,7 +19,9 @@ from safetensors.torch import load_file, save_file
 from encoders.backbone import load_backbone
 from encoders.checkpoints import NOTES, read_notes
 from encoders.encoding import load_checkpoint, load_encoder, new_model, save_checkpoint
-from learned_sparse.core import LearnedSparseError, Side, SparseBatch
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
 from tests.reliability.refusals import refusal
 from tests.reliability.scale import INPUTS, record
 from tests.tiny_models import TEXTS

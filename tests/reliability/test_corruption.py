@@ -118,7 +118,8 @@ def test_vectors(world: World, server: Server, work: Path, request: pytest.Fixtu
     vectors = world.result(world.encode()) / "vectors"
     arguments = ("prune", "--vectors", "vectors", "--output", "out/pruned", "--top-dimensions", "3")
     case = Case(name="prune", module="learned_sparse.jsonvector", arguments=arguments)
-    try_all(Damaged(server, work, case, [vectors], ["vectors/vectors/*1.*"]), request.node.nodeid)
+    reads = ["vectors/manifest.json", "vectors/vectors/*1.*"]
+    try_all(Damaged(server, work, case, [vectors], reads), request.node.nodeid)
 
 
 def test_vectors_and_queries_of_exact_search(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from eval.reproduce.matrix import load_matrix
 from eval.reproduce.prepare import pool_folder
-from learned_sparse.collections import load_collection, split_names
-from learned_sparse.core import (
-    LearnedSparseError,
+from learned_sparse.collections.collection import load_collection, split_names
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import (
     checkpoint_folder,
     home,
     index_folder,

@@ -15,11 +15,15 @@ import pytest
 
 from encoders.training import Negatives
 from encoders.training.data.files import ExampleFile
-from learned_sparse.collections import read_documents, read_qrels, read_queries, read_run
-from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.collections.trec import read_qrels, read_run
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.lines import MAX_LINE_VARIABLE
-from learned_sparse.encode import write_vectors
-from learned_sparse.jsonvector import load_vectors, read_topics, read_vectors
+from learned_sparse.core.records import Document
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.jsonvector.queries import read_topics
+from learned_sparse.jsonvector.reader import load_vectors, read_vectors
 from tests.fake_encoder import FakeEncoder
 from tests.reliability.scale import FULL
 

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from encoders.training import load_recipe, to_mapping
 from encoders.training.state import Progress, RunFolder, load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, mark_done, marker_of
-from learned_sparse.core import LearnedSparseError, Quantizer, home, read_json, read_record, write_record
-from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import Counts, Manifest, Part
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home, read_json, read_record, write_record
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
 from tests.reliability.refusals import refusal
 from tests.reliability.scale import INPUTS, record
 

@@ -19,9 +19,12 @@ from hypothesis import strategies as st
 
 from encoders.training import Negatives
 from encoders.training.data.files import ExampleFile
-from learned_sparse.collections import read_documents, read_qrels, read_queries, read_run
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.jsonvector import load_vectors, read_topics, read_vectors
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.collections.trec import read_qrels, read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.jsonvector.queries import read_topics
+from learned_sparse.jsonvector.reader import load_vectors, read_vectors
 from tests.reliability.scale import INPUTS, record
 from tests.reliability.slow_readings import (
     OTHER_FORMATS,

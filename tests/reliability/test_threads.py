@@ -14,11 +14,12 @@ import torch
 
 from encoders.checkpoints import tokenize_texts
 from encoders.encoding import load_encoder, new_model, save_checkpoint
-from learned_sparse.core import Document, SparseBatch
-from learned_sparse.encode import write_vectors
-from learned_sparse.index import build_bm25_index, build_index
-from learned_sparse.lucene import Bm25Searcher, ImpactSearcher
-from learned_sparse.search import ExactSearcher, QueryEncoder
+from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.reliability.scale import FULL, record
 from tests.tiny_models import TEXTS, WORDS, tokenizer
 
@@ -117,7 +118,7 @@ def test_the_jvm_is_started_once(python: Any) -> None:
     program = """
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from learned_sparse.lucene import start_jvm
+from learned_sparse.lucene.jvm import start_jvm
 barrier = Barrier(8)
 def start(_):
     barrier.wait()

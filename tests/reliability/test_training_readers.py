@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from encoders.training import Negatives
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.scores import TeacherScores
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.reliability.scale import INPUTS, record
 from tests.reliability.slow_readings import slow_lines
 from tests.reliability.test_text_readers import IDS, NUMBERS, RAW, SCORES, STRINGS, columns

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from encoders.training import load_recipe
 from encoders.training.recipe_file import RECIPES
 from eval.reproduce.matrix import MATRICES, load_matrix
-from learned_sparse.collections import load_collection
+from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
-from learned_sparse.core import LearnedSparseError, parse_changes, read_yaml
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse_changes, read_yaml
 from tests.reliability.refusals import refusal
 from tests.reliability.scale import INPUTS, record
 

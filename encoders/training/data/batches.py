@@ -21,7 +21,7 @@ from encoders.training.data.negatives import NegativeSampler
 from encoders.training.data.sources import load_source
 from encoders.training.data.texts import TextStores, call, text_key
 from encoders.training.recipe import MaxLength, Negatives, Source
-from learned_sparse.collections import OnBadLine
+from learned_sparse.collections.documents import OnBadLine
 
 
 class Sampler:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, query_key, text_key
 from encoders.training.recipe import Negatives
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from encoders.training.data.texts import TextStore
-from learned_sparse.core import Query, Side
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.records import Query
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
 """Query id to ``(document id, score)``, best first."""

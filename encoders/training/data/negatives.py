@@ -16,19 +16,11 @@ from encoders.training.data.mining import Run
 from encoders.training.data.sources import LoadedSource
 from encoders.training.data.texts import IfMain, TextStore, call, text_key
 from encoders.training.recipe import Negatives, NegativeSource
-from learned_sparse.collections import read_run, write_run
-from learned_sparse.core import (
-    EXPANDED,
-    TRAINING_INDEX,
-    Document,
-    LearnedSparseError,
-    Query,
-    index_folder,
-    locked,
-    read_json,
-    run_file,
-    write_json,
-)
+from learned_sparse.collections.trec import read_run, write_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import TRAINING_INDEX, index_folder, read_json, run_file, write_json
+from learned_sparse.core.locks import locked
+from learned_sparse.core.records import EXPANDED, Document, Query
 
 MINED = ("self", "checkpoint")
 """Kinds of sources that a model searches while a stage runs."""
@@ -208,8 +200,8 @@ def bm25_run(
         with locked(index.with_name(f"{index.name}.search"), wait=True):  # another training may be searching here
             if _is_made_from(run, made_from):
                 return
-            from learned_sparse.index import build_bm25_index
-            from learned_sparse.lucene import search_bm25
+            from learned_sparse.index.build import build_bm25_index
+            from learned_sparse.lucene.searchers import search_bm25
 
             if not _is_made_from(index, texts_only):
                 documents = (Document(document.id, document.text.partition(EXPANDED)[0]) for document in texts)

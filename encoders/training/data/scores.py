@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.training.data.texts import text_key
-from learned_sparse.core import LearnedSparseError, raw_lines, sha256
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
+from learned_sparse.core.lines import raw_lines
 
 Triple = tuple[str, str, float]
 _COLUMNS = (("query_id", "qid", "query-id"), ("doc_id", "docid", "pid", "corpus-id", "passage_id"), ("score",))

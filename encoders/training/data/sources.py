@@ -16,8 +16,10 @@ from encoders.training.data.files import ExampleFile, check_known, ids_of
 from encoders.training.data.scores import TeacherScores
 from encoders.training.data.texts import TextStore, TextStores
 from encoders.training.recipe import Negatives, Source
-from learned_sparse.collections import Collection, load_collection, read_qrels, read_queries
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.collections.trec import read_qrels
+from learned_sparse.core.errors import LearnedSparseError
 
 _logger = logging.getLogger(__name__)
 

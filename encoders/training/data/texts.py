@@ -11,8 +11,11 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from learned_sparse.collections import Collection, OnBadLine
-from learned_sparse.core import Document, LearnedSparseError, new_folder
+from learned_sparse.collections.collection import Collection
+from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import new_folder
+from learned_sparse.core.records import Document
 
 _ARRAYS = ("texts", "ends", "ids", "id_ends", "keys", "rows")
 _FINGERPRINT = "fingerprint"

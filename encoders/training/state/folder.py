@@ -17,16 +17,9 @@ from torch import nn
 from encoders.training.recipe import Recipe
 from encoders.training.recipe_file import differences, to_mapping
 from encoders.training.state.tensors import load_weights, save_weights
-from learned_sparse.core import (
-    LearnedSparseError,
-    folder_kind,
-    new_folder,
-    parse,
-    read_record,
-    restore_folder,
-    write_record,
-    wrong_path,
-)
+from learned_sparse.core.errors import LearnedSparseError, folder_kind, wrong_path
+from learned_sparse.core.files import new_folder, read_record, restore_folder, write_record
+from learned_sparse.core.settings import parse
 
 _logger = logging.getLogger(__name__)
 

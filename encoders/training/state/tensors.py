@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from encoders.backbone import set_random_state
 from encoders.training.optimizing import state_device
-from learned_sparse.core import LearnedSparseError, new_file
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import new_file
 
 _logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 COSTS = (
     "FLOPS", "terms/document", "terms/query", "index bytes", "ms/query", "mean ms/query", "p99 ms/query",

@@ -14,7 +14,8 @@ from eval.reproduce.matrix import columns_of_average
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Status, Step, json_digest, marker_of, status_of, times_of
 from learned_sparse import __version__
-from learned_sparse.core import LearnedSparseError, read_json
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_json
 
 DIGITS = 6
 """Digits of numbers in the files; trec_eval gives four."""

@@ -10,7 +10,7 @@ from typing import Any
 from eval.reproduce.leaderboard.cells import Cells, Measured, key_of, measured_cells, planned
 from eval.reproduce.leaderboard.results import leaderboard
 from eval.reproduce.plan import Plan
-from learned_sparse.core import atomic_write, read_json, write_json
+from learned_sparse.core.files import atomic_write, read_json, write_json
 
 RESULTS, PER_QUERY, TRAININGS = "results.json", "per_query.json", "trainings.json"
 

@@ -19,7 +19,7 @@ from eval.reproduce.leaderboard.cells import (
 from eval.reproduce.matrix import Column, Row, columns_of_average, rows_of_curve, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME
-from learned_sparse.collections import data_root
+from learned_sparse.collections.collection import data_root
 
 _HOME = "learned_sparse_home"  # the default name of the home folder, as a person types it
 _ROUNDING = 1e-9

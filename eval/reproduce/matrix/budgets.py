@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from encoders.training import Recipe, load_recipe
 from eval.reproduce.claims import Claim
 from eval.reproduce.matrix.definition import Matrix, Row, Training
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
     from encoders.training import Stage

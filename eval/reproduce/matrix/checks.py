@@ -9,7 +9,7 @@ from eval.measures import parse_measure
 from eval.reproduce.claims import COSTS, MIN_POINTS, Claim
 from eval.reproduce.matrix.budgets import Budgets, check_budgets
 from eval.reproduce.matrix.definition import Matrix, columns_of_average, rows_of_curve
-from learned_sparse.core import LearnedSparseError, did_you_mean
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 Measures = Mapping[str, tuple[str, ...] | None]
 """Measures of each column; None if they are unknown without the data."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from eval.reproduce.claims import Claim
-from learned_sparse.collections import OnBadLine
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.core.errors import LearnedSparseError
 
 DATA = "{data}"
 """Placeholder for the folder of ``--data`` in the paths of a matrix."""

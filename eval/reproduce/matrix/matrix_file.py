@@ -28,16 +28,11 @@ from eval.reproduce.matrix.definition import (
     seeds_of,
     slug,
 )
-from learned_sparse.collections import data_root, load_collection, split_names
-from learned_sparse.core import (
-    LearnedSparseError,
-    check_name,
-    did_you_mean,
-    parse,
-    read_yaml,
-    resolve_checkpoint,
-    wrong_path,
-)
+from learned_sparse.collections.collection import data_root, load_collection, split_names
+from learned_sparse.core.encoder import resolve_checkpoint
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path
+from learned_sparse.core.files import check_name
+from learned_sparse.core.settings import parse, read_yaml
 
 _log = logging.getLogger(__name__)
 MATRICES = Path(__file__).parents[2] / "matrices"

@@ -11,7 +11,7 @@ import transformers
 
 from encoders.backbone import Tower, hidden_states_kind, inference, load_backbone, prepare_for_inference
 from encoders.head import pool
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 LONGEST = 32
 SIZES: dict[str, Any] = {

@@ -19,7 +19,7 @@ from encoders.backbone import (
     set_random_state,
     to_device,
 )
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.fake_device import SECOND, FakeDevice
 
 CPU = torch.device("cpu")

@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from encoders.checkpoints import catalogue, default_checkpoint, locate
-from learned_sparse.core import LearnedSparseError, load_encoder
+from learned_sparse.core.encoder import load_encoder
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode.__main__ import main
-from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import Manifest
-from learned_sparse.search import QueryEncoder, find_checkpoint
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.search.query_encoder import QueryEncoder, find_checkpoint
 from tests.tiny_models import WORDS
 
 MODULE = sys.modules["encoders.checkpoints.catalogue"]

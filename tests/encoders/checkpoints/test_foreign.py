@@ -14,7 +14,7 @@ from transformers import BertConfig
 
 from encoders.checkpoints import read_notes
 from encoders.encoding import load_encoder
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS, VOCABULARY, for_pyserini
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -162,7 +162,7 @@ def test_the_maximum_length_of_a_plain_masked_lm(
 
 @pytest.mark.jvm
 def test_unicoil_of_pyserini(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from learned_sparse.lucene import start_jvm
+    from learned_sparse.lucene.jvm import start_jvm
 
     start_jvm()
     from pyserini.encode import UniCoilDocumentEncoder, UniCoilEncoder, UniCoilQueryEncoder

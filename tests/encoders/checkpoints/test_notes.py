@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from encoders.checkpoints import FORMAT, NOTES, BagNotes, CheckpointNotes, as_json, read_notes, write_notes
-from learned_sparse.core import LearnedSparseError, read_record, write_record
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from tests.conftest import Python
 

@@ -11,7 +11,7 @@ import pytest
 
 from encoders.checkpoints import read_notes
 from encoders.encoding import load_encoder
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 OLD = "sentence_transformers.sparse_encoder.models."
 NEW = "sentence_transformers.sparse_encoder.modules.splade_pooling."

@@ -21,9 +21,9 @@ from encoders.encoding import CheckpointEncoder, load_encoder, new_model, save_c
 from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
 from encoders.encoding.encoder import load_checkpoint_encoder
 from encoders.models import BagOfWords
-from learned_sparse.core import read_record, write_record
 from learned_sparse.core.encoder import Encoder
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, SparseBatch
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from encoders.encoding import BatchSize
 from encoders.encoding.batches import keep_top_k, pad
-from learned_sparse.core import LearnedSparseError, SparseBatch
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
 
 TERMS = [f"t{number}" for number in range(9)]
 

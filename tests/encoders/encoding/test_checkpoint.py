@@ -15,7 +15,8 @@ from encoders.backbone.hidden_states import HEAD
 from encoders.checkpoints import NOTES
 from encoders.encoding import LoadedModel, change_settings, load_checkpoint, new_model, save_checkpoint
 from learned_sparse import Document, QueryEncoder, build_index, load_encoder, write_vectors
-from learned_sparse.core import LearnedSparseError, read_record, write_record
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.encode.__main__ import main as encode
 from tests.tiny_models import TEXTS

@@ -20,12 +20,11 @@ from encoders.encoding import BatchSize, CheckpointEncoder, LoadedModel, load_en
 from encoders.encoding.batches import keep_top_k
 from encoders.encoding.encoder import to_sparse
 from encoders.models import ARCHITECTURES, SIDES
-from learned_sparse.core import Side
-from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.encoder import Encoder, Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.search import QueryEncoder
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.tiny_models import TEXTS, VOCABULARY
 
 MANY_TEXTS = [f"{text} {'wing lift drag ' * (7 * number % 5)}" for number, text in enumerate(TEXTS * 4)]

@@ -13,7 +13,7 @@ import torch
 from encoders.encoding import load_encoder, new_model, save_checkpoint
 from encoders.encoding.encoder import to_sparse
 from encoders.models import ARCHITECTURES
-from learned_sparse.core import SparseBatch
+from learned_sparse.core.records import SparseBatch
 from tests.encoders.models.cases import SMALLEST
 from tests.tiny_models import TEXTS
 

@@ -41,7 +41,7 @@ def test_sentence_transformers(kind: str, pooling: Any, request: pytest.FixtureR
 @pytest.mark.parametrize("kind", ["bert", "distilbert"])
 def test_pyserini(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Its integers are round(weight / 5 * 256)."""
-    from learned_sparse.lucene import start_jvm
+    from learned_sparse.lucene.jvm import start_jvm
 
     start_jvm()
     from pyserini.encode import SpladeQueryEncoder

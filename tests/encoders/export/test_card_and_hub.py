@@ -15,7 +15,7 @@ from huggingface_hub.errors import HFValidationError
 from encoders.encoding import new_model, save_checkpoint
 from encoders.export import __main__ as command
 from encoders.export import push_to_hub
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 RECIPE = {
     "model": "splade",

@@ -15,7 +15,8 @@ from encoders.checkpoints import read_notes
 from encoders.encoding import LoadedModel, join_sides, load_checkpoint, load_encoder, new_model
 from encoders.export import __main__ as command
 from encoders.export import export_model
-from learned_sparse.core import LearnedSparseError, Side
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS, VOCABULARY, for_pyserini
 
 SIDES: tuple[Side, Side] = ("query", "document")
@@ -77,12 +78,12 @@ def test_sentence_transformers_gives_the_same_vectors(
 
 @pytest.mark.jvm
 def test_pyserini_gives_the_same_impacts(tiny_bert: Path, tmp_path: Path) -> None:
-    from learned_sparse.lucene import start_jvm
+    from learned_sparse.lucene.jvm import start_jvm
 
     start_jvm()
     from pyserini.encode import SpladeDocumentEncoder, SpladeQueryEncoder, TokFreqQueryEncoder
 
-    from learned_sparse.core import Quantizer
+    from learned_sparse.core.quantize import Quantizer
 
     settings = {"pooling": "max", "block_special_terms": True}
     whole = {"query": 64, "document": 64}
@@ -119,12 +120,12 @@ def nonzero(row: dict[str, int]) -> dict[str, int]:
 def test_pyserini_gives_the_impacts_of_unicoil(
     query: str, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from learned_sparse.lucene import start_jvm
+    from learned_sparse.lucene.jvm import start_jvm
 
     start_jvm()
     from pyserini.encode import UniCoilDocumentEncoder, UniCoilEncoder, UniCoilQueryEncoder
 
-    from learned_sparse.core import Quantizer
+    from learned_sparse.core.quantize import Quantizer
 
     if not hasattr(UniCoilEncoder, "load_pretrained_encoder"):  # its from_pretrained does not work with transformers 5
         monkeypatch.setattr(UniCoilEncoder, "from_pretrained", load_unicoil)

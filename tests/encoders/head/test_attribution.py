@@ -18,7 +18,7 @@ from encoders.encoding import CheckpointEncoder, LoadedModel, load_encoder, new_
 from encoders.head import Shares
 from encoders.head.attribution import attribute, largest_shares, merged_shares
 from encoders.models import SIDES
-from learned_sparse.core import Side
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import EXPANDED
 from tests.encoders.models import cases

@@ -12,7 +12,7 @@ import torch
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import LoadedModel, load_checkpoint, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES, BagOfWords
-from learned_sparse.core import Side
+from learned_sparse.core.encoder import Side
 from tests.encoders.models.cases import CASES, FILES, SMALLEST, Case, name
 from tests.encoders.models.heads import inputs, weigh
 from tests.tiny_models import TEXTS

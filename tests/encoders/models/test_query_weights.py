@@ -18,8 +18,9 @@ from encoders import load
 from encoders.encoding import load_checkpoint
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.models import SIDES
-from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, encode_texts
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.encoder import encode_texts
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import (
     WORDS,
     Recipes,

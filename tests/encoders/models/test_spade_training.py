@@ -15,7 +15,7 @@ from encoders.encoding import LoadedModel, load_checkpoint, load_encoder, new_mo
 from encoders.models import ARCHITECTURES, SpaDESettings
 from encoders.models.spade import TermPruning
 from encoders.training.state import load_weights, save_weights
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer
 

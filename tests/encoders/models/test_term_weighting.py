@@ -14,7 +14,7 @@ from encoders.models.term_weighting import TermRecall
 from encoders.models.token_weights import between_texts, linear_head, merge, own_text, two_layer_head
 from encoders.training import Stage
 from encoders.training.objective import make_objective
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import NOT_IN_BAG, PAIRS, SPECIAL, inputs, scores_of, untrained
 from tests.reference.term_weighting import bag, recall_frequencies, recall_loss, score, term_weights
@@ -188,7 +188,7 @@ def test_the_setting_dropout_reaches_a_two_layer_head(tiny_bert: Path) -> None:
 @pytest.mark.jvm
 def test_unicoil_equals_pyserinis_encoder(tiny_bert: Path) -> None:
     """Equal parameters give equal weights, except that Pyserini also weights [SEP]."""
-    from learned_sparse.lucene import start_jvm
+    from learned_sparse.lucene.jvm import start_jvm
 
     start_jvm()
     from pyserini.encode import UniCoilDocumentEncoder, UniCoilQueryEncoder

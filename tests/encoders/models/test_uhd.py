@@ -13,7 +13,7 @@ from torch import Tensor
 from encoders.checkpoints import Vocabulary
 from encoders.encoding import LoadedModel, load_encoder, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SIDES, UHDSettings
-from learned_sparse.core import Side
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
 from tests.encoders.models.heads import ADDED, inputs, weigh

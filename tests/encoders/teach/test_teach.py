@@ -17,8 +17,8 @@ from encoders.teach.__main__ import main
 from encoders.train import main as train_main
 from encoders.training import Negatives, Source, load_recipe
 from encoders.training.data import TeacherScores, load_source
-from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import WORDS, recipe_values, tiny_backbone, tiny_collection
 
 __all__ = ["recipe_values", "tiny_backbone", "tiny_collection"]  # fixtures

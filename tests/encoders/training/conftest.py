@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from encoders.training import Negatives, Recipe
-from learned_sparse.core import parse
+from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
     from encoders.training import TrainingReport

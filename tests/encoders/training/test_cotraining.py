@@ -13,7 +13,7 @@ from encoders.models.spade import SPADE
 from encoders.training import Recipe
 from encoders.training.learner import CoLearner, Learner, hardest
 from encoders.training.session import Session
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]

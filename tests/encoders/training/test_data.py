@@ -17,8 +17,10 @@ from encoders.training.data.files import ExampleFile
 from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
 from encoders.training.data.texts import MappedTexts, TextStore, TextStores, text_key
 from encoders.training.recipe import MaxLength
-from learned_sparse.collections import Collection, load_collection
-from learned_sparse.core import Document, LearnedSparseError, Query, index_folder
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import index_folder
+from learned_sparse.core.records import Document, Query
 
 TEXTS = TextStore([Document("a", "one"), Document("b", "two"), Document("c", "three"), Document("copy", "one")])
 QUERIES, POSITIVES = {"q": "which", "r": "what"}, {"q": ["a"], "r": ["b", "c"]}

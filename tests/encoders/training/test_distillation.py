@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from encoders.models import Labels, TermWeighers
 from encoders.training import Distillation, Rank, Recipe
 from encoders.training.objective import RankingObjective, distillation_losses
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES, NEGATIVES, DIMENSIONS = 5, 3, 11

@@ -15,7 +15,9 @@ from encoders.models import Mixture
 from encoders.training import Negatives, Recipe, Source, Validation, load_recipe, recipe_splits
 from encoders.training.data import Batches, LoadedSource, TextStores, load_source
 from encoders.training.validation import HeldOut, Validator, hold_out
-from learned_sparse.core import EXPANDED, LearnedSparseError, Side
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import EXPANDED
 from tests.toy_data import save_beir
 
 Spade = Callable[..., Recipe]

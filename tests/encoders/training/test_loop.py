@@ -13,8 +13,12 @@ from safetensors.torch import load_file
 
 from encoders.encoding import load_checkpoint, new_model, save_checkpoint
 from encoders.training import Recipe, loop, to_mapping
-from learned_sparse.collections import load_collection
-from learned_sparse.core import LearnedSparseError, Quantizer, locked, parse, read_record, write_record
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_record, write_record
+from learned_sparse.core.locks import locked
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 Recipes = Callable[..., Recipe]
 Trained = Callable[..., Any]

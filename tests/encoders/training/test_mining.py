@@ -16,8 +16,10 @@ import scipy.sparse
 from encoders.training import Negatives
 from encoders.training.data import TextStore, best_documents
 from encoders.training.data.examples import Candidates, JudgedExamples
-from learned_sparse.collections import ranked
-from learned_sparse.core import Document, LearnedSparseError, Query, Side
+from learned_sparse.collections.trec import ranked
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, Query
 from tests.encoders.training.conftest import Recipes, Trained
 
 QUERIES = [Query(f"q{number}", f"query {number}") for number in range(7)]
@@ -140,7 +142,7 @@ def test_a_stage_has_its_own_negatives(
     recipe_values: Callable[..., dict[str, Any]], trained: Trained, stop_after: Any
 ) -> None:
     from encoders.training import Recipe
-    from learned_sparse.core import parse
+    from learned_sparse.core.settings import parse
 
     values = recipe_values({"steps": 10}, negatives={"per_query": 2})
     (first,) = values["stages"]

@@ -15,7 +15,7 @@ from encoders.checkpoints import Vocabulary
 from encoders.encoding import load_checkpoint, load_encoder
 from encoders.models import ARCHITECTURES, Architecture, Labels, Objective, TermWeighers, Tokens
 from encoders.training import Recipe, Stage
-from learned_sparse.core import Side
+from learned_sparse.core.encoder import Side
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from encoders.training import Recipe
 from encoders.training.session import TIMEOUT
-from learned_sparse.core import parse
+from learned_sparse.core.settings import parse
 
 PROGRAM = Path(__file__).with_name("train_tiny.py")
 KILLS, STEPS = 5, 60

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from encoders.models import Prunable
 from encoders.training import CoTraining, Pruning, Recipe, Stage
 from encoders.training.pruning import DocumentFrequencies, Pruner
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]

@@ -18,7 +18,8 @@ from encoders.training.data import Batches, Example, Sampler
 from encoders.training.learner import make_learner
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
-from learned_sparse.core import LearnedSparseError, parse
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 NAMES = recipe_names()
 

@@ -15,7 +15,7 @@ from encoders.backbone import device as device_module
 from encoders.backbone import training_precision
 from encoders.train import main
 from encoders.training.session import Session
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import Recipes, Trained
 
 CPU = torch.device("cpu")

@@ -12,7 +12,9 @@ from encoders.training import Recipe
 from encoders.training.learner import make_learner
 from encoders.training.optimizing import set_learning_rates
 from encoders.training.session import Session
-from learned_sparse.core import LearnedSparseError, Quantizer, parse
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.settings import parse
 
 Recipes = Callable[..., Recipe]
 Trained = Callable[..., Any]

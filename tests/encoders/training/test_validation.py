@@ -18,7 +18,7 @@ from encoders.models import Mixture
 from encoders.training import Recipe, validation
 from encoders.training.session import Session, apply_learned_settings, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores, search
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 Spade = Callable[..., Recipe]
 Trained = Callable[..., Any]

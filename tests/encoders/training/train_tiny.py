@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from encoders.training import Recipe, run_recipe
-from learned_sparse.core import parse
+from learned_sparse.core.settings import parse
 
 
 def main(recipe: Path, output: Path) -> None:

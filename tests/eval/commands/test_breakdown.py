@@ -9,7 +9,7 @@ import pytest
 
 from eval.breakdown import CLASSES, Class, Overlap, _parser, _significance, by_class, main, query_overlaps
 from eval.measures import load_judged, load_pieces, read_runs
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import tokenizer
 from tests.toy_data import save_beir
 

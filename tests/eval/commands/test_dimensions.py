@@ -13,7 +13,8 @@ from eval.costs import count_terms
 from eval.dimensions import analyse, main
 from eval.profile import LengthGroup, density_chart, meanings
 from eval.profile.texts import by_length
-from learned_sparse.core import LearnedSparseError, encode_texts, load_encoder
+from learned_sparse.core.encoder import encode_texts, load_encoder
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
 from tests.tiny_models import VOCABULARY, WORDS
 from tests.toy_data import save_beir

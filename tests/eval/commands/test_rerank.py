@@ -17,8 +17,10 @@ from transformers import BertForSequenceClassification
 from encoders.encoding import new_model, save_checkpoint
 from encoders.teach import CrossEncoder, DotProducts
 from eval.rerank import first_stage, main, pairs_of, rerank
-from learned_sparse.collections import read_run
-from learned_sparse.core import Document, LearnedSparseError, load_encoder
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.encoder import load_encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
 from tests.tiny_models import save_classifier, tokenizer
 from tests.toy_data import save_beir
 

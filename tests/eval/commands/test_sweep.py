@@ -14,13 +14,14 @@ from encoders.encoding import new_model, save_checkpoint
 from eval.costs import sparsity_of_files
 from eval.measures import Scores, evaluate
 from eval.sweep import Sweep, combinations, main
-from learned_sparse.collections import load_collection, read_run
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.encode import write_vectors
+from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.index import __main__ as index
-from learned_sparse.search import ExactSearcher
 from learned_sparse.search import __main__ as search
+from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.tiny_models import WORDS
 from tests.toy_data import save_beir
 

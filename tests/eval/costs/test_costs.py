@@ -12,10 +12,12 @@ import pytest
 from encoders.encoding import new_model, save_checkpoint
 from eval.costs.__main__ import index_bytes, main
 from eval.reproduce.claims import COSTS
-from learned_sparse.core import Document, LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
 from learned_sparse.encode import __main__ as encode
-from learned_sparse.index import build_bm25_index, build_index, encoded_files
-from learned_sparse.lucene import english_tokens
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.lucene.searchers import english_tokens
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.toy_data import save_beir
 

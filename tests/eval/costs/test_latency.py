@@ -11,9 +11,9 @@ import pytest
 
 from eval.costs import latency
 from eval.costs.latency import ROUNDS, WARM_UP, Milliseconds, milliseconds, time_searches
-from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import Counts, Manifest
-from learned_sparse.search import ExactSearcher
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Counts, Manifest
+from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 
 QUERIES = {"q1": {"hives": 2, "itch": 1}, "q2": {"skin": 3}}

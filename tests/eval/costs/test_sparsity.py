@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.costs import count_terms, expected_flops, terms_per_text
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 
 QUERIES = [["b", "c"], [], ["z"]]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from eval.measures import evaluate
-from learned_sparse.collections import load_collection, read_qrels
-from learned_sparse.index import build_bm25_index
-from learned_sparse.lucene import search_bm25
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.trec import read_qrels
+from learned_sparse.index.build import build_bm25_index
+from learned_sparse.lucene.searchers import search_bm25
 
 pytestmark = pytest.mark.jvm
 

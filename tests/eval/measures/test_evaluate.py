@@ -11,7 +11,8 @@ import pytest
 import scipy.stats
 
 from eval.evaluate import main
-from learned_sparse.core import LearnedSparseError, index_folder, run_file
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import index_folder, run_file
 
 QRELS = "q1 0 d1 1\nq2 0 d1 2\nq2 0 d2 1\nq3 0 d3 1\n"
 FIRST = "q1 Q0 d1 1 2.0 t\nq2 Q0 d3 1 2.0 t\nq2 Q0 d2 2 1.0 t\nq9 Q0 d1 1 1.0 t\n"

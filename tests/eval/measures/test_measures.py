@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.measures import Scores, compare, evaluate, parse_measure
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.lucene import anserini_jar, java_environment
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.lucene.jvm import anserini_jar, java_environment
 
 jvm = pytest.mark.jvm
 

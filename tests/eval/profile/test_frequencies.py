@@ -19,7 +19,7 @@ from eval.profile.frequencies import (
     stop_dimensions,
     usage,
 )
-from learned_sparse.jsonvector import frequent_terms
+from learned_sparse.jsonvector.reader import frequent_terms
 
 DOCUMENTS = count_terms([["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []])
 QUERIES = count_terms([["the", "rash"], ["wing"], ["rash"]])

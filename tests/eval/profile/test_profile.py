@@ -16,8 +16,9 @@ from eval.profile.scores import KINDS, score_parts
 from eval.profile.texts import expansion
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.index import build_index, encoded_files
-from learned_sparse.jsonvector import topic_text
+from learned_sparse.index.build import build_index
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.queries import topic_text
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.tiny_models import tokenizer
 from tests.toy_data import save_beir

@@ -14,7 +14,7 @@ from eval.report import Axis, line_chart, write_report
 from eval.report import figures as figures_module
 from eval.report.figures import NAMES, figures
 from eval.report.results import COSTS
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.eval.report import report_results
 from tests.eval.report.report_results import HOSTILE, made_up_results, published_only
 

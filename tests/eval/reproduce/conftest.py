@@ -12,7 +12,7 @@ import pytest
 from eval.reproduce.claims import COSTS
 from eval.reproduce.plan import CellPlan
 from eval.reproduce.steps import Kind, Step, mark_done, mark_failed
-from learned_sparse.core import home
+from learned_sparse.core.files import home
 
 Values = Mapping[str, list[float]]
 """Measure → value of each query."""

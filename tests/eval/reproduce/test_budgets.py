@@ -11,7 +11,8 @@ import yaml
 from encoders.models import ARCHITECTURES
 from encoders.training import load_recipe, recipe_names
 from eval.reproduce.matrix import Budget, budget_of, load_matrix
-from learned_sparse.core import LearnedSparseError, parse
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 
 def budget(*networks: tuple[int, int], trials: int = 0, mixes: bool = False) -> Budget:

@@ -12,7 +12,8 @@ import scipy.stats
 from eval.measures import Estimate, Values
 from eval.report.results import VERDICTS
 from eval.reproduce.claims import MEANINGS, Claim, Finding, claim_text, find_cost, find_measure, judge
-from learned_sparse.core import LearnedSparseError, parse
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 CONTENT = {"source": "", "better": "a", "worse": "b", "quantity": "MRR@10"}
 

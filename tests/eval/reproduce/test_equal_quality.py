@@ -14,7 +14,8 @@ import yaml
 from eval.measures import Values
 from eval.reproduce.claims import Claim, Finding, Side, find_at_equal_quality, judge, judged_claims, log_cost_ratio
 from eval.reproduce.matrix import load_matrix
-from learned_sparse.core import LearnedSparseError, parse
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse
 
 CONTENT = {
     "source": "", "better": "flops", "worse": "l1", "quantity": "FLOPS", "kind": "less at equal", "quality": "MRR@10",

@@ -9,7 +9,7 @@ import pytest
 from encoders.training import recipe_file
 from eval.reproduce.matrix import Column, Matrix, Row, Training
 from eval.reproduce.plan import make_plan
-from learned_sparse.core import home
+from learned_sparse.core.files import home
 from tests.toy_data import save_collection, save_recipes
 
 

@@ -24,7 +24,7 @@ from eval.reproduce.leaderboard import (
 from eval.reproduce.leaderboard import cells as cells_module
 from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.plan import CellPlan, Plan
-from learned_sparse.core import home
+from learned_sparse.core.files import home
 
 ONE, TWO = {"MRR@10": [0.5, 0.25, 0.0, 1.0]}, {"MRR@10": [1.0, 0.5, 0.5, 1.0]}
 MATRIX = Matrix(

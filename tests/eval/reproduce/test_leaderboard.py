@@ -31,8 +31,9 @@ from eval.reproduce.leaderboard import cells as cells_module
 from eval.reproduce.matrix import Column, Matrix, Row, fill_data
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
-from learned_sparse.collections import data_root
-from learned_sparse.core import LearnedSparseError, home, write_json
+from learned_sparse.collections.collection import data_root
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home, write_json
 
 BM25 = {"MRR@10": [0.5, 0.25, 0.0, 1.0, 0.5, 0.2], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}
 FIRST = {"MRR@10": [1.0, 0.5, 0.5, 1.0, 1.0, 0.5], "R@100": [1.0, 0.5, 0.5, 1.0, 1.0, 0.0]}

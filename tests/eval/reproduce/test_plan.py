@@ -15,8 +15,9 @@ from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
-from learned_sparse.core import home, parse_changes
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home
+from learned_sparse.core.settings import parse_changes
 from tests.toy_data import save_collection, save_recipes
 
 

@@ -12,7 +12,7 @@ from eval.reproduce import pooled
 from eval.reproduce.prepare import main
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.collections.trec import read_run, write_run
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS
 from tests.toy_data import save_beir
 

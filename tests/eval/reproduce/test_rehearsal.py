@@ -18,8 +18,8 @@ from eval.reproduce import rehearsal
 from eval.reproduce.matrix import Matrix, known_matrices, load_matrix
 from eval.reproduce.rehearsal import BATCH, DOCUMENTS, STEPS, MadeUp, cut
 from eval.reproduce.steps import Step
-from learned_sparse.collections import load_collection
-from learned_sparse.core import write_json
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.files import write_json
 from tests.reliability.commands import Result, Run, Server
 from tests.reliability.scale import FULL
 

@@ -18,8 +18,8 @@ import yaml
 
 from encoders.backbone import save_random_bert
 from eval.reproduce import __main__ as reproduce
-from learned_sparse.collections import read_run
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
 from tests.reliability.commands import Run, Server
 from tests.reliability.scale import FULL
 from tests.toy_data import WORDS, save_collection, save_recipes

@@ -12,8 +12,8 @@ import pytest
 from eval.reproduce import runner
 from eval.reproduce.runner import OwnProcess, Runner, check_disk_space, in_this_process, run_step
 from eval.reproduce.steps import Step, changes, is_done, marker_of, other_versions, status_of
-from learned_sparse.core import home
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import home
 
 pytestmark = pytest.mark.usefixtures("tmp_home")
 

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.collections import load_collection
 from learned_sparse.collections.catalogue import folder_name, name_of_folder
+from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import MEASURES, descriptions
-from learned_sparse.core import Document, LearnedSparseError, Query, is_name, locked
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import is_name
+from learned_sparse.core.locks import locked
+from learned_sparse.core.records import Document, Query
 from tests.catalogue_data import catalogued
 from tests.toy_data import TEXTS
 
@@ -154,7 +157,7 @@ def test_a_failing_download_names_the_page_of_the_data_set(
 
 
 REGISTERED = """
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.collections.collection import _registered_queries, registered_qrels
 queries, qrels = _registered_queries("dl19-passage"), registered_qrels("dl19-passage")
 print(len(queries), queries[0], len(qrels), sum(map(len, qrels.values())))

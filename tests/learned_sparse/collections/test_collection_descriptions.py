@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from eval.measures import parse_measure
 from learned_sparse.collections import descriptions as module
-from learned_sparse.collections import load_collection
 from learned_sparse.collections.catalogue import folder_name, name_of_folder
+from learned_sparse.collections.collection import load_collection
 from learned_sparse.collections.descriptions import descriptions
-from learned_sparse.core import LearnedSparseError, is_name
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import is_name
 
 BEIR = {
     "trec-covid", "nfcorpus", "bioasq", "nq", "hotpotqa", "fiqa", "signal1m", "trec-news", "robust04", "arguana",

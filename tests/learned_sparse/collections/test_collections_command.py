@@ -12,7 +12,7 @@ import pytest
 from learned_sparse.collections.__main__ import main
 from learned_sparse.collections.collection import DATA_VARIABLE
 from learned_sparse.collections.descriptions import descriptions
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from tests.catalogue_data import catalogued
 from tests.toy_data import save_collection
 

@@ -13,12 +13,13 @@ import pytest
 
 from learned_sparse.collections.documents import DocumentReader
 from learned_sparse.collections.segments import Segmentation, SegmentReader
-from learned_sparse.core import Word
+from learned_sparse.core.encoder import Word
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.records import Document
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import parse_arguments
-from learned_sparse.jsonvector import Manifest, read_vectors
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.reader import read_vectors
 from tests.fake_encoder import FakeEncoder
 
 FACTOR = ["--quantization-factor", "100"]

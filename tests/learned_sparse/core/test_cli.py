@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import print_next, run_main
-from learned_sparse.core.errors import LearnedSparseError, not_found
+from learned_sparse.core.commands import print_next
+from learned_sparse.core.errors import LearnedSparseError, not_found, run_main
 
 REMOVED = "check the path; if it was removed while the command ran, run the command again"
 OUT_OF_MEMORY = "ran out of memory; free memory, or use a smaller --batch-size or fewer --threads"
 TERMINATED = """
 import os, signal, sys
-from learned_sparse.core import atomic_write, run_main
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.files import atomic_write
 def main(argv):
     with atomic_write(sys.argv[1]) as file:
         file.write(b"half")
@@ -30,7 +31,8 @@ run_main(main)
 """
 DROPPED = """
 import os, signal, sys, time
-from learned_sparse.core import atomic_write, run_main
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.files import atomic_write
 class Signalled:
     def __del__(self):
         os.kill(os.getpid(), int(sys.argv[2]))
@@ -179,7 +181,7 @@ def test_another_broken_pipe_is_reported() -> None:
 
 
 def test_a_closed_output_pipe(root: Path) -> None:
-    program = "from learned_sparse.core import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
+    program = "from learned_sparse.core.errors import run_main\nrun_main(lambda a: print('line\\n' * 100_000) or 0)"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -204,7 +206,7 @@ ASCII_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 def test_text_is_printed_in_every_locale(root: Path) -> None:
     program = r"""if True:
         import sys
-        from learned_sparse.core import LearnedSparseError, run_main
+        from learned_sparse.core.errors import LearnedSparseError, run_main
         def main(argv):
             print("d\u00e9j\u00e0 \u2603 \ud800")
             raise LearnedSparseError("caf\u00e9.jsonl: no text")
@@ -219,7 +221,7 @@ def test_text_is_printed_in_every_locale(root: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_a_full_disk_behind_standard_output(root: Path) -> None:
-    program = "from learned_sparse.core import run_main\nrun_main(lambda argv: print('line') or 0)"
+    program = "from learned_sparse.core.errors import run_main\nrun_main(lambda argv: print('line') or 0)"
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-c", program], cwd=root, stdout=full, stderr=subprocess.PIPE, check=False

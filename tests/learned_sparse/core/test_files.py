@@ -27,7 +27,7 @@ with atomic_write(sys.argv[1]) as file:
 KILLED_IN_FOLDER = """
 import os, signal, sys
 from pathlib import Path
-from learned_sparse.core import new_folder
+from learned_sparse.core.files import new_folder
 with new_folder(Path(sys.argv[1])) as folder:
     (folder / "run.txt").write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -36,7 +36,8 @@ with new_folder(Path(sys.argv[1])) as folder:
 KILLED_IN_SWAP = """
 import os, signal, sys
 from pathlib import Path
-from learned_sparse.core import files, new_folder
+from learned_sparse.core import files
+from learned_sparse.core.files import new_folder
 path, step = Path(sys.argv[1]), int(sys.argv[2])
 def counted(function):
     def call(*arguments, **options):
@@ -54,7 +55,7 @@ with new_folder(path) as folder:
 
 LIMITED = """
 import resource, sys
-from learned_sparse.core import run_main
+from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import atomic_write
 def main(argv):
     with atomic_write(sys.argv[1]) as file:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = """
-from learned_sparse.core import lazy_names
+from learned_sparse.core.lazy import lazy_names
 __getattr__, __dir__ = lazy_names(__name__, {"work": "lazily.work", "play": "lazily.other"})
 """
 PROGRAM = """

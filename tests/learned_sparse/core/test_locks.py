@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError, locked
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.locks import locked
 
 HOLDER = """
 import sys, time
-from learned_sparse.core import locked
+from learned_sparse.core.locks import locked
 with locked(sys.argv[1]):
     print("locked", flush=True)
     time.sleep(60)

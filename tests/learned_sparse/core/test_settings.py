@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError, parse, parse_changes, read_yaml
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.settings import parse, parse_changes, read_yaml
 
 
 @dataclass(frozen=True)

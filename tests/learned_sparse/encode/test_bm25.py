@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learned_sparse.collections import load_collection
-from learned_sparse.core import Document, Quantizer, Query
-from learned_sparse.encode import AnalyzedText, Bm25Documents, Bm25Statistics, write_vectors
-from learned_sparse.index import build_bm25_index, build_index
-from learned_sparse.lucene import search_bm25, search_impacts
-from learned_sparse.search import QueryEncoder
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Document, Query
+from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.lucene.searchers import search_bm25, search_impacts
+from learned_sparse.search.query_encoder import QueryEncoder
 
 pytestmark = pytest.mark.jvm
 SENTENCES = [

@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from eval import demo
-from learned_sparse.collections import Collection, load_collection
+from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.encode import run
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.options import DEMO_MODELS, parse_arguments
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
-from learned_sparse.jsonvector import Manifest, read_topics, read_vectors
 from learned_sparse.jsonvector.__main__ import main as check
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.queries import read_topics
+from learned_sparse.jsonvector.reader import read_vectors
 from tests.fake_encoder import FakeEncoder, install_loader
 from tests.toy_data import save_collection
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import Document, LearnedSparseError, Quantizer
-from learned_sparse.encode import parts, pipeline, write_vectors
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Document
+from learned_sparse.encode import parts, pipeline
 from learned_sparse.encode.__main__ import main
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import FakeEncoder, install_loader
 
 

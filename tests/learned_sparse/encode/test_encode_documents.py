@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learned_sparse.collections import read_documents
-from learned_sparse.core import LearnedSparseError, Quantizer, SparseBatch
-from learned_sparse.encode import pipeline, write_vectors
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.encode import pipeline
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import FakeEncoder
 
 COUNT = 23

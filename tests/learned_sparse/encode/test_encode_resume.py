@@ -18,7 +18,7 @@ import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.encode.__main__ import main
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.jsonvector.manifest import Manifest
 from tests.fake_encoder import FakeEncoder, install_loader
 
 KILLS = 6

@@ -19,8 +19,8 @@ from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.records import EXPANDED, Document, SparseBatch
 from learned_sparse.encode.__main__ import main
-from learned_sparse.jsonvector import Manifest
-from learned_sparse.search import QueryEncoder
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
 
 DOCUMENTS: list[dict[str, Any]] = [

@@ -13,16 +13,21 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core import Document, Encoder, LearnedSparseError, SparseBatch
-from learned_sparse.encode import ALPHA, AnalyzedText, __main__, hybrid_sides, write_vectors
-from learned_sparse.encode.bm25 import Bm25Documents, Bm25Statistics
-from learned_sparse.encode.hybrid import Hybrid, HybridRecord, Signal
-from learned_sparse.index import build_index
-from learned_sparse.inspect import IndexInspector
-from learned_sparse.jsonvector import Manifest, read_vectors
-from learned_sparse.lucene import run_stock, search_impacts
-from learned_sparse.search import QueryEncoder
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, SparseBatch
+from learned_sparse.encode import __main__
+from learned_sparse.encode.bm25 import AnalyzedText, Bm25Documents, Bm25Statistics
+from learned_sparse.encode.hybrid import ALPHA, Hybrid, HybridRecord, Signal, hybrid_sides
+from learned_sparse.encode.pipeline import write_vectors
+from learned_sparse.index.build import build_index
+from learned_sparse.inspect.inspection import IndexInspector
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.reader import read_vectors
+from learned_sparse.lucene.searchers import search_impacts
+from learned_sparse.lucene.stock import run_stock
 from learned_sparse.search import __main__ as search
+from learned_sparse.search.query_encoder import QueryEncoder
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, open_systems
 from tests.fake_encoder import load_fake

@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import Document, Encoder, LearnedSparseError, Quantizer, SparseBatch
-from learned_sparse.encode import write_vectors
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import Document, SparseBatch
 from learned_sparse.encode.__main__ import main
-from learned_sparse.jsonvector import Manifest, load_vectors, read_vectors
+from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.__main__ import main as check
-from learned_sparse.search import ExactSearcher, QueryEncoder
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.jsonvector.reader import load_vectors, read_vectors
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.fake_encoder import FakeEncoder, install_loader
 
 TEXTS = {"d1": "hives itch itch", "d2": "", "d3": "wing itch"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from learned_sparse.core import Query, SparseBatch
+from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.jsonvector import write_queries
+from learned_sparse.jsonvector.queries import write_queries
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 
 DRAW = random.Random(7)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from learned_sparse.export import export_vectors
+from learned_sparse.export.exporting import export_vectors
 from tests.learned_sparse.encoded_folder import Vectors
 from tests.learned_sparse.export.collection import KNOWN, VECTORS, lines
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.export import export_vectors
+from learned_sparse.export.exporting import export_vectors
 from tests.learned_sparse.encoded_folder import dot_products
 from tests.learned_sparse.export.collection import QUERIES, VECTORS, lines
 

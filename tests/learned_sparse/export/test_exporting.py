@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError, read_json, sha256
-from learned_sparse.export import FORMATS, RECORD, export_vectors
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import read_json, sha256
 from learned_sparse.export.__main__ import main
-from learned_sparse.jsonvector import Manifest
+from learned_sparse.export.exporting import FORMATS, RECORD, export_vectors
+from learned_sparse.jsonvector.manifest import Manifest
 from tests.learned_sparse.encoded_folder import description, write_folder
 from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, save
 

@@ -13,7 +13,7 @@ from google.protobuf.internal.decoder import _DecodeVarint32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.export import export_vectors
+from learned_sparse.export.exporting import export_vectors
 from learned_sparse.export.inverted import _postings
 from tests.learned_sparse.encoded_folder import Vectors, dot_products
 from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS

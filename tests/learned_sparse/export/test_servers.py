@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.export import export_vectors
-from learned_sparse.lucene import start_jvm
+from learned_sparse.export.exporting import export_vectors
+from learned_sparse.lucene.jvm import start_jvm
 from tests.learned_sparse.encoded_folder import dot_products
 from tests.learned_sparse.export.collection import QUERIES, VECTORS
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learned_sparse.export import export_vectors
+from learned_sparse.export.exporting import export_vectors
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.export.collection import KNOWN, QUERIES, VECTORS, lines
 

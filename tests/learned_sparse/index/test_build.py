@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import EMPTY_TERM, Document, LearnedSparseError
-from learned_sparse.index import INDEX_MANIFEST, IndexNote, build_bm25_index, build_index, direct, encoded_files
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
+from learned_sparse.core.terms import EMPTY_TERM
 from learned_sparse.index import __main__ as command
-from learned_sparse.index.note import new_index
-from learned_sparse.jsonvector import Counts, Manifest
-from learned_sparse.lucene import (
-    ImpactSearcher,
+from learned_sparse.index import direct
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote, new_index
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.manifest import Counts, Manifest
+from learned_sparse.lucene.reader import (
     IndexContents,
     document_frequencies,
     every_document_frequency,
@@ -22,6 +25,7 @@ from learned_sparse.lucene import (
     read_contents,
     sampled_documents,
 )
+from learned_sparse.lucene.searchers import ImpactSearcher
 from tests.learned_sparse.encoded_folder import write_folder
 
 VECTORS: dict[str, dict[str, int]] = {

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from learned_sparse import lucene
-from learned_sparse.core import EMPTY_TERM, LearnedSparseError
-from learned_sparse.index import build_index, direct, encoded_files
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.index import direct
+from learned_sparse.index.build import build_index
 from learned_sparse.index.direct import DirectCounts, delimited, index_directly
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.lucene.jvm import start_jvm
+from learned_sparse.lucene.reader import IndexContents, postings_of, read_contents
 from tests.learned_sparse.encoded_folder import write_folder
 
 LARGEST = 2**31 - 1
@@ -64,9 +68,9 @@ def test_the_largest_impacts(tmp_path: Path) -> None:
     largest, empty = f'{{"id": 7, "vector": {{"a": {LARGEST}}}}}', f'{{"id": "e", "vector": {{"{EMPTY_TERM}": 1}}}}'
     repeated = largest.replace("7", "8", 1)
     assert indexed(tmp_path, GOOD, largest, empty, repeated) == DirectCounts(4, 5, 2 * LARGEST + 5)
-    contents = lucene.read_contents(tmp_path / "index")
-    assert contents == lucene.IndexContents(4, 4, 5, 2 * LARGEST + 5)
-    assert lucene.postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
+    contents = read_contents(tmp_path / "index")
+    assert contents == IndexContents(4, 4, 5, 2 * LARGEST + 5)
+    assert postings_of(tmp_path / "index", ["7", "e"]) == {"7": {"a": LARGEST}, "e": {EMPTY_TERM: 1}}
 
 
 @pytest.mark.jvm
@@ -90,7 +94,7 @@ def test_an_error_stops_all_threads_and_leaves_nothing(tmp_path: Path, monkeypat
 
 @pytest.mark.jvm
 def test_heap_of_a_running_java(tmp_path: Path) -> None:
-    lucene.start_jvm()
+    start_jvm()
     with pytest.raises(LearnedSparseError, match="runs Java already"):
         index_directly([], tmp_path / "index", heap="1g")
 

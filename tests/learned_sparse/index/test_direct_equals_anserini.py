@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.core import Document
-from learned_sparse.index import build_bm25_index, build_index, encoded_files
+from learned_sparse.core.records import Document
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.vectors import encoded_files
 from learned_sparse.lucene.reader import open_reader
 from tests.learned_sparse.encoded_folder import Vectors, write_folder
 from tests.learned_sparse.index.lucene_statistics import statistics

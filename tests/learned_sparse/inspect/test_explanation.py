@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from learned_sparse.core import EXPANDED, Reading, Share, Sources, Token
+from learned_sparse.core.records import EXPANDED, Reading, Share, Sources, Token
 from learned_sparse.inspect.explanation import make_view
 
 TEXT = f"Wingers, hives{EXPANDED}the wing"

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from learned_sparse import lucene
-from learned_sparse.collections import read_documents
-from learned_sparse.core import Document, LearnedSparseError
-from learned_sparse.index import IndexNote, build_bm25_index, build_index, encoded_files, plain_files
-from learned_sparse.inspect import IndexInspector, encoded_documents
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.note import IndexNote
+from learned_sparse.index.vectors import encoded_files, plain_files
 from learned_sparse.inspect import __main__ as inspect
-from learned_sparse.jsonvector import Counts
+from learned_sparse.inspect.inspection import IndexInspector, encoded_documents
+from learned_sparse.jsonvector.manifest import Counts
+from learned_sparse.lucene.searchers import Bm25Searcher, ImpactSearcher, search_impacts
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products, write_folder
 from tests.learned_sparse.inspect.explaining import (
     DOCUMENTS,
@@ -92,16 +95,16 @@ def test_the_score_of_every_pair_is_lucenes(
     index: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    score_of = lucene.ImpactSearcher.score
+    score_of = ImpactSearcher.score
 
-    def counted(searcher: lucene.ImpactSearcher, query: dict[str, int], document: str) -> float:
+    def counted(searcher: ImpactSearcher, query: dict[str, int], document: str) -> float:
         calls.append(document)
         return score_of(searcher, query, document)
 
-    monkeypatch.setattr(lucene.ImpactSearcher, "score", counted)
+    monkeypatch.setattr(ImpactSearcher, "score", counted)
     text = "hives and rash"
     impacts = dict(Explaining.quantizer.quantize(Explaining().encode([text]))[0].row(0))
-    hits = dict(lucene.search_impacts(index, {"q": impacts})["q"])
+    hits = dict(search_impacts(index, {"q": impacts})["q"])
     assert hits == dict(dot_products(impacts, vectors()))
     for name in DOCUMENTS:
         content = as_json(capsys, "--index", index, "--query", text, "--document", name)
@@ -218,7 +221,7 @@ def test_what_is_refused(index: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; next ids: 'd2', 'ü/3'")
     assert refused("--index", index, "--document", "\U0001f600").endswith("; it would come after all ids of the index")
     assert "not an index; make the index" in refused("--index", tmp_path, "--document", "d1")
-    monkeypatch.setattr(lucene.ImpactSearcher, "score", lambda *_: 1.0)
+    monkeypatch.setattr(ImpactSearcher, "score", lambda *_: 1.0)
     pair = ("--index", index, "--query", "hives", "--document", "d1")
     assert "the terms add up to 32, Lucene scores 1.0" in refused(*pair)
 
@@ -228,7 +231,7 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     """Encoded terms scored by BM25, and plain text: each term has its own BM25; they add up to the searcher's score."""
     encoded = write_folder(tmp_path / "in", {"d": {"hives": 2, "rash": 1}, "e": {"itch": 3}}, scoring="bm25")
     build_index(encoded_files([encoded]), tmp_path / "bm25")
-    with lucene.Bm25Searcher(tmp_path / "bm25", pretokenized=True) as searcher:
+    with Bm25Searcher(tmp_path / "bm25", pretokenized=True) as searcher:
         hits = dict(searcher.search("hives hives rash rash"))
         alone = dict(searcher.search("rash rash"))
     score = as_json(capsys, "--index", tmp_path / "bm25", "--query", "hives rash", "--document", "d")["score"]
@@ -238,7 +241,7 @@ def test_the_parts_of_a_bm25_score(tmp_path: Path, capsys: pytest.CaptureFixture
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("d\t\U0001f600 Running the runners ran, running\ne\tanother text\n", encoding="utf-8")
     build_bm25_index(read_documents(corpus), tmp_path / "text")
-    with lucene.Bm25Searcher(tmp_path / "text") as searcher:
+    with Bm25Searcher(tmp_path / "text") as searcher:
         hits = dict(searcher.search("the running man"))
     inspector = IndexInspector(tmp_path / "text", documents={"d": Document("d", corpus.read_text()[2:36])}.get)
     pair = inspector.pair("the running man", "d")

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from encoders.encoding import new_model, save_checkpoint
-from learned_sparse import lucene
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.index import __main__ as index
-from learned_sparse.search import QueryEncoder
+from learned_sparse.lucene.searchers import search_impacts
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.encoders.models.cases import SMALLEST
 from tests.learned_sparse.inspect.explaining import as_json
 from tests.toy_data import TEXTS, WORDS, save_beir
@@ -54,7 +54,7 @@ def indexed(request: pytest.FixtureRequest, tiny_bert: Path, tmp_path_factory: p
 @pytest.mark.jvm
 def test_scores_are_lucenes_and_shares_add_up(indexed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     impacts = QueryEncoder.from_index(indexed / "index").encode(QUERY)
-    hits = lucene.search_impacts(indexed / "index", {"q": impacts}, 2)["q"]
+    hits = search_impacts(indexed / "index", {"q": impacts}, 2)["q"]
     assert len(hits) > 1
     capsys.readouterr()
     for name, score in hits:

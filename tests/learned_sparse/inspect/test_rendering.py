@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learned_sparse.core import EXPANDED
+from learned_sparse.core.records import EXPANDED
 from learned_sparse.inspect.explanation import Inspection, explain_score, make_view
 from learned_sparse.inspect.rendering import print_to_terminal, to_text, visible
 from tests.learned_sparse.inspect.explaining import EXPANSION, Explaining

@@ -12,17 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learned_sparse.core import (
-    EMPTY_TERM,
-    MAX_IMPACT,
-    LearnedSparseError,
-    SparseBatch,
-    sha256,
-    unfit_id_reason,
-    unfit_reason,
-)
-from learned_sparse.jsonvector import load_vectors, read_vectors, vector_files, write_part
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
+from learned_sparse.core.quantize import MAX_IMPACT
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.__main__ import main as check
+from learned_sparse.jsonvector.reader import load_vectors, read_vectors, vector_files
+from learned_sparse.jsonvector.writer import write_part
 from tests.learned_sparse.encoded_folder import write_folder
 
 characters = st.characters(exclude_categories=["Cs"])

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learned_sparse.core import sha256
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.files import sha256
 from learned_sparse.core.records import Query, SparseBatch
 from learned_sparse.core.terms import LuceneTerms, unfit_id_reason, unfit_reason
-from learned_sparse.jsonvector import Manifest, Part, check_queries, read_topics, renamed_ids, write_queries
+from learned_sparse.jsonvector.manifest import Manifest, Part
+from learned_sparse.jsonvector.queries import check_queries, read_topics, renamed_ids, write_queries
 from tests.learned_sparse.encoded_folder import write_folder
 
 characters = st.characters(exclude_categories=["Cs"])

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from learned_sparse.lucene import allow_clauses, anserini_jar, find_java
-from learned_sparse.lucene.jvm import jvm_options
+from learned_sparse.lucene.jvm import anserini_jar, find_java, jvm_options
+from learned_sparse.lucene.stock import allow_clauses
 
 
 def impact_searcher(index: Path, queries: Mapping[str, Mapping[str, int]]) -> Any:

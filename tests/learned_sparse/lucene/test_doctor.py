@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.lucene import doctor
 
 QUIET = """

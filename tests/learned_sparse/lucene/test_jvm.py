@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.lucene import jvm
 from tests.learned_sparse.encoded_folder import write_folder
 
@@ -92,7 +92,8 @@ def test_options_that_java_refuses(
     monkeypatch.delenv(jvm.OPTIONS_VARIABLE, raising=False)
     if heap is None:
         monkeypatch.setenv(variable, value)
-    code = f"from learned_sparse import core, lucene; core.run_main(lambda _: lucene.start_jvm(heap={heap!r}) and 0)"
+    imports = "from learned_sparse.core.errors import run_main; from learned_sparse.lucene.jvm import start_jvm"
+    code = f"{imports}; run_main(lambda _: start_jvm(heap={heap!r}) and 0)"
     done = python("-c", code)
     assert done.returncode == 2
     assert done.stderr.startswith("error: Java does not start (")
@@ -114,7 +115,7 @@ def test_pyserini_is_imported_without_a_key_of_openai(key: str, python: Any, mon
     """``import pyserini.encode`` fails without a key."""
     monkeypatch.setenv("OPENAI_API_KEY", key)
     script = (
-        "import os; from learned_sparse.lucene import start_jvm; start_jvm(); import pyserini.encode\n"
+        "import os; from learned_sparse.lucene.jvm import start_jvm; start_jvm(); import pyserini.encode\n"
         "print(os.environ['OPENAI_API_KEY'])"
     )
     done = python("-c", script)
@@ -127,8 +128,9 @@ def test_signals_remove_temporary_files_while_java_runs(root: Path, tmp_path: Pa
     """Java's own handlers would end the process at once."""
     script = f"""
 import os, signal, time
-from learned_sparse.core import atomic_write, run_main
-from learned_sparse.lucene import start_jvm
+from learned_sparse.core.errors import run_main
+from learned_sparse.core.files import atomic_write
+from learned_sparse.lucene.jvm import start_jvm
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def main(argv):
     start_jvm()

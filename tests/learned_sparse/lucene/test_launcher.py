@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from learned_sparse import pyserini
-from learned_sparse.collections import read_run
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.lucene import run_stock
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.lucene.stock import run_stock
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 
 VECTORS = {"d1": {"all": 1, "hives": 3}, "d2": {"all": 1, "rash": 20, "hives": 3}, "d3": {"all": 4}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.lucene import anserini_jar
+from learned_sparse.lucene.jvm import anserini_jar
 
 FOLDER = Path("learned_sparse", "lucene", "java", "learnedsparse")
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import Document, LearnedSparseError, Query
-from learned_sparse.index import build_bm25_index, build_index
-from learned_sparse.lucene import ImpactSearcher, search_bm25, search_impacts, start_jvm
-from learned_sparse.lucene.searchers import MAX_INT
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document, Query
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.lucene.jvm import start_jvm
+from learned_sparse.lucene.searchers import MAX_INT, ImpactSearcher, search_bm25, search_impacts
 from tests.learned_sparse.encoded_folder import dot_products, write_folder
 from tests.learned_sparse.lucene.stock_searcher import impact_searcher
 

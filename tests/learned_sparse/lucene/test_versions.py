@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError
-from learned_sparse.lucene import read_contents
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.lucene.reader import read_contents
 from tests.learned_sparse.export.collection import save
 
 OTHER = "LEARNED_SPARSE_OTHER_PYTHON"
@@ -35,7 +35,7 @@ def search(python: str, folder: Path, index: str) -> subprocess.CompletedProcess
 @pytest.mark.jvm
 def test_an_index_of_a_newer_lucene(tmp_path: Path) -> None:
     vectors, _ = save(tmp_path)
-    from learned_sparse.index import build_index
+    from learned_sparse.index.build import build_index
 
     build_index(vectors, tmp_path / "index")
     assert read_contents(tmp_path / "index").documents == 200

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError, SparseBatch
-from learned_sparse.search import PisaSearcher, SeismicSearcher
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.search.engines import PisaSearcher, SeismicSearcher
 from tests.learned_sparse.encoded_folder import dot_products
 
 DRAW = random.Random(9)

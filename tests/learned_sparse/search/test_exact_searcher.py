@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learned_sparse.core import EMPTY_TERM, NO_TERMS, LearnedSparseError, Quantizer
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.terms import EMPTY_TERM, NO_TERMS
 from learned_sparse.search.exact_searcher import ExactSearcher, best_rows
 from tests.learned_sparse.encoded_folder import write_folder
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import LearnedSparseError, Quantizer
-from learned_sparse.search import ExactSearcher, QueryEncoder, document_transformer, query_transformer
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.pyterrier import document_transformer, query_transformer
+from learned_sparse.search.query_encoder import QueryEncoder
 from tests.learned_sparse.encoded_folder import WordCounts
 
 TEXTS = {"d1": "hives are a rash rash rash", "d2": "a wing and a rash", "d3": "", "d4": "lift and drag"}

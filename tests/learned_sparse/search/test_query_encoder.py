@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.core import Encoder, LearnedSparseError, Quantizer, SparseBatch
-from learned_sparse.index import IndexNote
-from learned_sparse.jsonvector import Manifest
-from learned_sparse.search import QueryEncoder, encoder_named, find_checkpoint, query_encoder
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.core.records import SparseBatch
+from learned_sparse.index.note import IndexNote
+from learned_sparse.jsonvector.manifest import Manifest
+from learned_sparse.search import query_encoder
+from learned_sparse.search.query_encoder import QueryEncoder, encoder_named, find_checkpoint
 from tests.learned_sparse.encoded_folder import WordCounts, description, write_folder
 
 SETTINGS = {"alpha": 0.3, "query_k": None, "pooling": "max"}
@@ -176,8 +180,9 @@ def test_encoders_by_name(index: Path, loaded: list[dict[str, Any]], tmp_home: P
 
 @pytest.mark.jvm
 def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from learned_sparse.index import build_index, encoded_files
-    from learned_sparse.lucene import allow_clauses, make_encoders_known
+    from learned_sparse.index.build import build_index
+    from learned_sparse.index.vectors import encoded_files
+    from learned_sparse.lucene.stock import allow_clauses, make_encoders_known
 
     many_terms = {f"w{number}": 1 for number in range(3_000)}
     vectors = {"d1": {"hives": 3}, "d2": {"hives": 1, "rash": 2}, "wide": many_terms}
@@ -201,7 +206,7 @@ def test_pyserini_takes_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_queries_are_encoded_without_java_or_torch(python: Any) -> None:
     script = (
-        "from learned_sparse.search import QueryEncoder; import sys\n"
+        "from learned_sparse.search.query_encoder import QueryEncoder; import sys\n"
         "from tests.learned_sparse.encoded_folder import WordCounts\n"
         "print(QueryEncoder(WordCounts()).encode(' '.join(map(str, range(2000))))['7'], *sys.modules)"
     )

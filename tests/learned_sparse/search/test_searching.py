@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from learned_sparse import pyserini
-from learned_sparse.collections import read_run
-from learned_sparse.collections.trec import separate_ties
-from learned_sparse.core import Document, LearnedSparseError
-from learned_sparse.index import INDEX_MANIFEST, build_bm25_index, build_index, encoded_files
-from learned_sparse.jsonvector import Counts
+from learned_sparse.collections.trec import read_run, separate_ties
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
+from learned_sparse.index.build import build_bm25_index, build_index
+from learned_sparse.index.note import INDEX_MANIFEST
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.manifest import Counts
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder
 from learned_sparse.search.searching import MaxP, search_all

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from learned_sparse.collections import read_run
-from learned_sparse.core import LearnedSparseError, Quantizer
+from learned_sparse.collections.trec import read_run
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.quantize import Quantizer
 from learned_sparse.index import __main__ as index
-from learned_sparse.jsonvector import quantize_vectors, read_query_vectors, read_vectors
 from learned_sparse.jsonvector.__main__ import main as jsonvector
+from learned_sparse.jsonvector.queries import read_query_vectors
+from learned_sparse.jsonvector.reader import read_vectors
+from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.search import __main__ as search
 from learned_sparse.search import query_encoder
 from tests.learned_sparse.encoded_folder import WordCounts, dot_products

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from learned_sparse.collections import load_collection, read_documents
-from learned_sparse.core import Encoder
-from learned_sparse.index import build_bm25_index
+from learned_sparse.collections.collection import load_collection
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.index.build import build_bm25_index
 from learned_sparse.serve import content
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, Judged, Texts, open_systems

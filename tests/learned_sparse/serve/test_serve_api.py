@@ -19,10 +19,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from eval.measures import evaluate
-from learned_sparse.collections import write_run
-from learned_sparse.core import Document, LearnedSparseError, Side
-from learned_sparse.inspect import IndexInspector, Inspection, TextView
-from learned_sparse.search import ExactSearcher
+from learned_sparse.collections.trec import write_run
+from learned_sparse.core.encoder import Side
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.records import Document
+from learned_sparse.inspect.explanation import Inspection, TextView
+from learned_sparse.inspect.inspection import IndexInspector
+from learned_sparse.search.exact_searcher import ExactSearcher
 from learned_sparse.serve.api import STATIC, create_app
 from learned_sparse.serve.content import Content, Texts
 from tests.learned_sparse.inspect.explaining import DOCUMENTS, Explaining, vectors

@@ -11,7 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from encoders.encoding import new_model, save_checkpoint
-from learned_sparse.core import LearnedSparseError, Side, encode_texts, load_encoder
+from learned_sparse.core.encoder import Side, encode_texts, load_encoder
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.serve import embed
 from learned_sparse.serve.api import create_app
 from learned_sparse.serve.content import Content, Encoders
