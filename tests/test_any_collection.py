@@ -13,8 +13,8 @@ import pytest
 
 from encoders.training import Negatives, Source, Validation
 from encoders.training import data_source as source
-from encoders.training.data import load_source as load
 from encoders.training.data.examples import JudgedExamples
+from encoders.training.data.sources import load_source as load
 from encoders.training.validation import Validator
 from eval import dimensions
 from eval.measures import load_judged

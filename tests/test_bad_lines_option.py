@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from encoders.training import Negatives, Source, load_recipe
-from encoders.training.data import TextStores, load_source
+from encoders.training.data.sources import load_source
+from encoders.training.data.texts import TextStores
 from encoders.training.recipe import Validation
 from encoders.training.validation import Validator
 from eval.reproduce import prepare

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from encoders.training import Negatives, Source
-from encoders.training.data import load_source
 from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.files import ExampleFile
+from encoders.training.data.sources import load_source
 from eval.evaluate import main as evaluate
 from eval.profile import __main__ as profile
 from eval.profile import read_encoded

@@ -17,7 +17,7 @@ import yaml
 
 from encoders.encoding import new_model, save_checkpoint
 from encoders.training import load_recipe
-from encoders.training.data import load_source
+from encoders.training.data.sources import load_source
 from learned_sparse.core import errors
 from learned_sparse.index.vectors import plain_files
 from tests.test_commands import main_of

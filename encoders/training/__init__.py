@@ -34,14 +34,15 @@ from encoders.training.recipe_file import (
 from learned_sparse.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from encoders.training.data import TextStore, examples_in_order
+    from encoders.training.data.batches import examples_in_order
+    from encoders.training.data.texts import TextStore
     from encoders.training.loop import run_recipe, train
-    from encoders.training.state import TrainingReport
+    from encoders.training.state.folder import TrainingReport
 
 _LAZY = {
-    "TextStore": "data",
-    "TrainingReport": "loop",
-    "examples_in_order": "data",
+    "TextStore": "data.texts",
+    "TrainingReport": "state.folder",
+    "examples_in_order": "data.batches",
     "run_recipe": "loop",
     "train": "loop",
 }

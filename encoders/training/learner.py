@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from encoders.models import Objective
-from encoders.training.data import Example, MicroBatch, StepBatch, Update, labels_of
+from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
+from encoders.training.data.examples import Example
 from encoders.training.objective import make_objective, negatives_per_query, total_loss
 from encoders.training.optimizing import (
     begin_stage,

@@ -16,24 +16,19 @@ import torch
 from encoders.backbone import process_settings, random_state
 from encoders.checkpoints import tokenizer_sha256
 from encoders.encoding import save_checkpoint
-from encoders.training.data import (
-    Batches,
-    NegativeSampler,
-    Rank,
-    Sampler,
-    StepBatch,
-    TextStores,
-    load_source,
-    sample_documents,
-    sample_texts,
-)
+from encoders.training.data.batches import Batches, Sampler, StepBatch
+from encoders.training.data.negatives import NegativeSampler, Rank
+from encoders.training.data.sources import load_source, sample_documents, sample_texts
+from encoders.training.data.texts import TextStores
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
 from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
-from encoders.training.state import Journal, Progress, RunFolder, TrainingReport, load_state, save_state
+from encoders.training.state.folder import Progress, RunFolder, TrainingReport
+from encoders.training.state.journal import Journal
+from encoders.training.state.tensors import load_state, save_state
 from encoders.training.validation import Validator, hold_out, is_better
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, sha256, write_json

@@ -36,12 +36,13 @@ from encoders.encoding import (
     new_model,
 )
 from encoders.models import SIDES
-from encoders.training.data import EncodeSide, Rank, best_documents
+from encoders.training.data.mining import EncodeSide, best_documents
+from encoders.training.data.negatives import Rank
 from encoders.training.optimizing import evaluating
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.recipe_file import to_mapping
-from encoders.training.state import Track
+from encoders.training.state.journal import Track
 from encoders.training.validation import Vectors
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean

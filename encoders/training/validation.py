@@ -15,19 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from encoders.models import Mixture
-from encoders.training.data import (
-    IfMain,
-    Judged,
-    LoadedSource,
-    Rank,
-    TextStore,
-    TextStores,
-    bm25_run,
-    call,
-    draw,
-    query_key,
-    text_key,
-)
+from encoders.training.data.examples import Judged
+from encoders.training.data.negatives import Rank, bm25_run, draw
+from encoders.training.data.sources import LoadedSource
+from encoders.training.data.texts import IfMain, TextStore, TextStores, call, query_key, text_key
 from encoders.training.recipe import Validation
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.trec import ranked

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from encoders.training import load_recipe, to_mapping
-from encoders.training.state import Progress, RunFolder, load_weights, save_weights
+from encoders.training.state.folder import Progress, RunFolder
+from encoders.training.state.tensors import load_weights, save_weights
 from eval.reproduce.steps import Step, is_done, mark_done, marker_of
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, read_json, read_record, write_record

@@ -14,7 +14,7 @@ from encoders.checkpoints import Vocabulary
 from encoders.encoding import LoadedModel, load_checkpoint, load_encoder, new_model, save_checkpoint
 from encoders.models import ARCHITECTURES, SpaDESettings
 from encoders.models.spade import TermPruning
-from encoders.training.state import load_weights, save_weights
+from encoders.training.state.tensors import load_weights, save_weights
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models.heads import PAIRS, inputs, untrained
 from tests.tiny_models import TEXTS, VOCABULARY, tokenizer

@@ -16,7 +16,8 @@ from encoders.teach import CrossEncoder, load_cross_encoder_recipe, scoring, tra
 from encoders.teach.__main__ import main
 from encoders.train import main as train_main
 from encoders.training import Negatives, Source, load_recipe
-from encoders.training.data import TeacherScores, load_source
+from encoders.training.data.scores import TeacherScores
+from encoders.training.data.sources import load_source
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.training.conftest import WORDS, recipe_values, tiny_backbone, tiny_collection

@@ -170,7 +170,8 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
     """``first_stage(recipe)`` returns a session, and learner and batches of the first stage."""
 
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
-        from encoders.training.data import Batches, Sampler, load_source
+        from encoders.training.data.batches import Batches, Sampler
+        from encoders.training.data.sources import load_source
         from encoders.training.learner import make_learner
         from encoders.training.session import Session
 

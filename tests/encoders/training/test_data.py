@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from encoders.training import Negatives, Source
-from encoders.training.data import load_source
 from encoders.training.data.batches import Batches, Sampler, known_positives
 from encoders.training.data.examples import Candidates, Example, JudgedExamples
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.negatives import bm25_run, hard_negatives, search_pool
+from encoders.training.data.sources import load_source
 from encoders.training.data.texts import MappedTexts, TextStore, TextStores, text_key
 from encoders.training.recipe import MaxLength
 from learned_sparse.collections.collection import Collection, load_collection

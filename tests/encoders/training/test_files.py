@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from encoders.training import Negatives, Source
-from encoders.training.data import TeacherScores, load_source
 from encoders.training.data.files import ExampleFile
+from encoders.training.data.scores import TeacherScores
+from encoders.training.data.sources import load_source
 from learned_sparse.core.errors import LearnedSparseError
 
 BGE = {"query": "q", "pos": ["p"], "neg": ["n1", "n2"], "pos_scores": [4], "neg_scores": [1.5, -2]}

@@ -13,7 +13,9 @@ import scipy.sparse
 
 from encoders.models import Mixture
 from encoders.training import Negatives, Recipe, Source, Validation, load_recipe, recipe_splits
-from encoders.training.data import Batches, LoadedSource, TextStores, load_source
+from encoders.training.data.batches import Batches
+from encoders.training.data.sources import LoadedSource, load_source
+from encoders.training.data.texts import TextStores
 from encoders.training.validation import HeldOut, Validator, hold_out
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError

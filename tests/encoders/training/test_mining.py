@@ -14,8 +14,9 @@ import pytest
 import scipy.sparse
 
 from encoders.training import Negatives
-from encoders.training.data import TextStore, best_documents
 from encoders.training.data.examples import Candidates, JudgedExamples
+from encoders.training.data.mining import best_documents
+from encoders.training.data.texts import TextStore
 from learned_sparse.collections.trec import ranked
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
@@ -123,7 +124,7 @@ def test_other_sources_fill_up_one_that_has_too_few() -> None:
 
 
 def test_negatives_near_the_positive_are_left_out(tmp_path: Path) -> None:
-    from encoders.training.data import TeacherScores
+    from encoders.training.data.scores import TeacherScores
 
     lines = ["q d0 10", *(f"q {id} {10 - number}" for number, id in enumerate(FIRST))]
     (tmp_path / "scores.tsv").write_text("\n".join(lines), encoding="utf-8")

@@ -18,7 +18,7 @@ from encoders.encoding import new_model
 from encoders.models import Labels, Objective, TermWeighers, Tokens
 from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
 from encoders.models.sparterm import gate_bce
-from encoders.training.data import labels_of
+from encoders.training.data.batches import labels_of
 from encoders.training.objective import (
     document_regularizer,
     in_batch_hinge,

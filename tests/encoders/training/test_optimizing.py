@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encoders.backbone import random_state
 from encoders.training.optimizing import over_batch
-from encoders.training.state import load_state, save_state
+from encoders.training.state.tensors import load_state, save_state
 from tests.fake_device import SECOND, FakeDevice
 
 CPU, META = torch.device("cpu"), torch.device("meta")

@@ -14,7 +14,8 @@ import yaml
 
 from encoders.train import main
 from encoders.training import RECIPES, Recipe, load_recipe, recipe_names, run_recipe, to_mapping, train
-from encoders.training.data import Batches, Example, Sampler
+from encoders.training.data.batches import Batches, Sampler
+from encoders.training.data.examples import Example
 from encoders.training.learner import make_learner
 from encoders.training.recipe_file import differences, resolved
 from encoders.training.session import Session, Stopping
