@@ -7,15 +7,18 @@ Java nor torch. Each command is ``python -m learned_sparse.NAME``. Read ``learne
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from learned_sparse.core.lazy import lazy_names
 
 __version__ = "0.1.0"
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """The message of a command about a package that this Python lacks; it is here because ``core`` needs packages."""
+    """The message of a command about a package that this Python lacks; ``core`` needs packages, so it is here."""
     other = Path(".venv") / "bin" / "python"
     way_out = "install it, or run the command with the Python that learned-sparse was installed with"
     if other.exists() and other.parent.absolute() != Path(sys.executable).parent:
@@ -23,13 +26,13 @@ def missing_package(error: ModuleNotFoundError) -> str:
     return f"{sys.executable} has no package {error.name!r}; {way_out}"
 
 
-try:
-    from learned_sparse.core.lazy import lazy_names
-except ModuleNotFoundError as error:
-    if sys.argv[0] != "-m":  # so it is while ``python -m`` imports the package of a command
-        raise
-    print(f"error: {missing_package(error)}", file=sys.stderr)
-    sys.exit(2)
+if sys.argv[0] == "-m":  # so it is while ``python -m`` imports the package of a command
+    try:
+        for package in ("numpy", "orjson", "yaml"):  # which every command needs
+            importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        print(f"error: {missing_package(error)}", file=sys.stderr)
+        sys.exit(2)
 
 if TYPE_CHECKING:
     from learned_sparse.collections.collection import Collection, load_collection

@@ -132,26 +132,6 @@ def test_a_message_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None
     assert again.lstrip("\r").startswith("encoding: ")
 
 
-def test_a_signal_while_a_message_takes_the_lock_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``tqdm.write`` would release a lock that it does not have."""
-
-    def signalled() -> None:
-        raise SystemExit(143)
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    record = logging.LogRecord("learned_sparse", logging.INFO, "", 0, "a message", (), None)
-    with errors.progress_bar(None, "encoding", "queries", 3):
-        with monkeypatch.context() as patch, pytest.raises(SystemExit, match="143"):
-            patch.setattr(tqdm.std.tqdm, "get_lock", signalled)
-            errors._MessageHandler().emit(record)
-    assert "a message" not in terminal.getvalue()
-    with monkeypatch.context() as patch:  # without a bar there is no lock to take
-        patch.setattr(tqdm.std.tqdm, "get_lock", signalled)
-        errors._MessageHandler().emit(record)
-    assert terminal.getvalue().endswith("a message\n")
-
-
 @pytest.mark.parametrize(
     ("words", "command"),
     [

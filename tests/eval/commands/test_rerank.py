@@ -183,7 +183,7 @@ def test_a_checkpoint_can_rerank(workspace: Path, checkpoints: Mapping[str, str]
     run = (workspace / "out" / "first-top3.txt").read_text()
     texts = {name: record.text for name, record in DOCUMENTS.items()}
     save_beir(workspace / "plain", texts, QUERIES, {"test": [("q1", "d1", 1), ("q2", "d2", 1)]})
-    lines = [f"{name}\t{record.expanded}\n" for name, record in DOCUMENTS.items() if record.expanded]
+    lines = [f"{name}\t{record.expanded}\n" for name, record in DOCUMENTS.items()]
     (workspace / "predicted.tsv").write_text("".join(lines), encoding="utf-8")
     predicted = ["--expanded", "predicted.tsv"]
     assert main([*words[:-1], "again", "--collection", "./plain", *predicted]) == 0
