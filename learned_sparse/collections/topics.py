@@ -82,8 +82,8 @@ def _format(path: Path, start: str) -> tuple[Callable[[Lines], Topics], Parse]:
     if extension(path) == ".json":
         return _json_members, _json_member
     raise LearnedSparseError(
-        f"{path}: unknown kind of topics; expected .tsv, .txt, .jsonl, .json (each also with .gz), TREC's <top> or XML; "
-        "convert or rename it"
+        f"{path}: unknown kind of topics; expected .tsv, .txt, .jsonl, .json (each also with .gz), TREC's <top> or XML;"
+        " convert or rename it"
     )
 
 
