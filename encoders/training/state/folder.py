@@ -76,12 +76,12 @@ class RunFolder:
         path = self.state / "state.json"
         if overwrite:
             return Progress()
-        if not resume and (path.exists() or (self.path / "learned_sparse.json").exists()):
+        if not resume and (self.state.exists() or (self.path / "learned_sparse.json").exists()):
             raise LearnedSparseError(
                 f"{self.path}: this folder holds a run; go on with --resume, replace it with --overwrite, "
                 "or name another --output"
             )
-        if not path.exists():
+        if not self.state.exists():
             return Progress()
         progress: Progress = parse(Progress, read_record(path), str(path))
         try:

@@ -255,6 +255,9 @@ def test_a_recipe_is_compared_by_meaning_when_a_run_is_resumed(
     write_record(path, {**state, "recipe": {**state["recipe"], "old_key": 1}})
     with pytest.raises(LearnedSparseError, match=r"unknown key 'old_key'.*--overwrite starts again"):
         trained(tiny_recipe({"steps": 4}), resume=True)
+    path.unlink()
+    with pytest.raises(LearnedSparseError, match=r"state\.json: no such file"):
+        trained(tiny_recipe({"steps": 4}), resume=True)
     write_record(path, state)
     assert trained(tiny_recipe({"steps": 4}), resume=True).report.finished
 
