@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eval.measures import Cell, Column, comparisons, format_comparison, format_table
+from eval.stats import comparisons, format_comparison
+from eval.tables import Cell, Column, format_table
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, read_json, run_file
 from learned_sparse.core.settings import CommandParser
@@ -79,7 +80,7 @@ def _measure(rows: Sequence[str], *, show: bool) -> None:
     print(format_table(_COLUMNS, [_row(cell) for cell in plan.cells]))
     print("\nDifferences from BM25, with 95 % intervals over the queries and Holm's correction over the models:")
     baseline = plan.cells[0].run.stem
-    compared = comparisons({cell.run.stem: _evaluated(cell)["per_query"] for cell in plan.cells}, baseline)
+    compared = comparisons({cell.run.stem: [_evaluated(cell)["per_query"]] for cell in plan.cells}, baseline)
     for name, measures in compared.items():
         for measure, comparison in measures.items():
             print(f"  {format_comparison(name, baseline, measure, comparison)}")

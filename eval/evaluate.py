@@ -1,4 +1,4 @@
-"""``python -m eval.evaluate``: the measures, and the sparsity, of one run or several, and their differences."""
+"""``python -m eval.evaluate``: the measures of one run or several, and their differences."""
 
 from __future__ import annotations
 
@@ -8,58 +8,33 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.costs import Sparsity, sparsity_of_files
-from eval.measures import (
-    Cell,
-    Column,
-    Comparison,
-    Measure,
-    Qrels,
-    Scores,
-    add_collection_options,
-    comparisons,
-    evaluate,
-    format_comparison,
-    format_table,
-    load_split,
-    named_runs,
-    parse_measure,
-)
+from eval.measures import Measure, Qrels, Run, Scores, evaluate, parse_measure
+from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
+from eval.stats import Comparison, comparisons, format_comparison
+from eval.tables import Cell, Column, format_table
 from learned_sparse.collections.collection import registered_qrels
-from learned_sparse.collections.trec import read_qrels
-from learned_sparse.core.errors import LearnedSparseError, did_you_mean, progress_bar, run_main
+from learned_sparse.collections.trec import read_qrels, read_run
+from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, index_folder, run_file
 from learned_sparse.core.settings import CommandParser
 from learned_sparse.index.note import INDEX_MANIFEST
 
 Compared = Mapping[str, Mapping[str, Comparison]]
 """Run → measure → its comparison with the baseline."""
-logger = logging.getLogger(__name__)
+_TOKENIZER = "minilm"
+EPILOG = """\
+Give either --collection with --split, or --qrels with --measures. --overlap also measures each class of SpaDE's
+Table 4: by the number of distinct word pieces of the query that its relevant document has.
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    """What ``eval.evaluate`` measures runs against."""
-
-    collection: str | None
-    split: str | None
-    qrels: Qrels
-    measures: tuple[str, ...]
-    remove_query: bool
-
-
-@dataclass(frozen=True)
-class _Result:
-    """Scores of one run; all results of a table have the same measures and queries."""
-
-    name: str
-    run: Path
-    scores: Scores
-    sparsity: Sparsity | None
+examples:
+  python -m eval.evaluate --collection scifact --split test --run bm25=bm25.txt splade=splade.txt
+  python -m eval.evaluate --collection msmarco-v1-passage --split dev --overlap --baseline spade \\
+      --run bm25=bm25.txt spade=spade.txt
+"""
+_logger = logging.getLogger(__name__)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -67,35 +42,46 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     for measure in options.measures or ():
         parse_measure(measure)
-    runs = named_runs(options.run or ())
-    task = _load_task(options)
-    runs = runs or _runs_at_home(task)
-    baseline = options.baseline or next(iter(runs))
-    if baseline not in runs:
-        raise LearnedSparseError(f"--baseline {baseline}: no such run{did_you_mean(baseline, runs)}")
-    results = [
-        _Result(name, run, evaluate(run, task.qrels, task.measures, remove_query=task.remove_query), sparsity)
-        for name, run, sparsity in zip(
-            progress_bar(runs, "measuring", "runs"), runs.values(), _sparsities(options, len(runs)), strict=True
-        )
-    ]
-    for result in results:
-        _warn(result)
-    per_query = {result.name: result.scores.per_query for result in results}
-    compared = {} if options.no_compare else comparisons(per_query, baseline)
-    as_json = _as_json(task, results, options.per_query) | {"comparisons": _compared_as_json(compared, baseline)}
-    content = json.dumps(as_json, indent=2, ensure_ascii=False)
+    files = named_runs(options.run or ())
+    judged, qrels, measures = _load_task(options)
+    files = files or _runs_at_home(judged)
+    baseline = options.baseline or next(iter(files))
+    if baseline not in files:
+        raise LearnedSparseError(f"--baseline {baseline}: no such run{did_you_mean(baseline, files)}")
+    runs = {name: read_run(path) for name, path in files.items()}
+    remove_query = options.remove_query or bool(judged and judged.remove_query)
+    content: dict[str, Any] = {
+        "collection": judged and judged.collection.name,
+        "split": judged.split if judged else options.split,
+        "remove_query": remove_query,
+    }
+    tables = []
+    for name, queries in _classes(options, judged, qrels).items():
+        results = _measured(runs, {query: qrels[query] for query in queries}, measures, remove_query=remove_query)
+        if name is None:
+            for run, scores in results.items():
+                _warn(files[run], scores)
+        per_query = {run: [scores.per_query] for run, scores in results.items()}
+        compared = {} if options.no_compare or not results else comparisons(per_query, baseline)
+        tables.append(_as_text(name, len(queries), results, compared, baseline, markdown=options.markdown))
+        of_class = {
+            "runs": [_run_as_json(run, files[run], scores, options.per_query) for run, scores in results.items()],
+            "comparisons": _compared_as_json(compared, baseline),
+        }
+        if name is None:
+            content |= of_class
+        else:
+            content.setdefault("classes", []).append({"name": name, "queries": list(queries), **of_class})
+    text = json.dumps(content, indent=2, ensure_ascii=False)
     if options.output:
         with atomic_write(options.output) as file:
-            file.write(f"{content}\n".encode())
+            file.write(f"{text}\n".encode())
         if not options.json:
             print(f"written: {options.output}")
     elif options.json:
-        print(content)
+        print(text)
     if not options.json:
-        print(_results_table(results, markdown=options.markdown))
-        if compared:
-            print(_compared_as_text(compared, baseline, markdown=options.markdown))
+        print("\n\n".join(tables))
     return 0
 
 
@@ -103,49 +89,39 @@ def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m eval.evaluate",
         description="Measure runs with trec_eval, with the settings of the benchmark they belong to.",
-        epilog="Give either --collection with --split, or --qrels with --measures.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    several: dict[str, Any] = {"nargs": "+", "action": "extend"}
     add = parser.add_argument
     add_collection_options(parser)
-    add("--run", **several, metavar="[NAME=]FILE", help="TREC runs (default: those of the split in the home folder)")
+    runs = "TREC runs (default: those of the split in the home folder)"
+    add("--run", nargs="+", action="extend", metavar="[NAME=]FILE", help=runs)
     add("--qrels", metavar="FILE", help="judgements instead of the split's: a file, or a name registered in Pyserini")
     add("--measures", nargs="+", metavar="M", help="such as MRR@10 'MAP(rel=2)' ndcg_cut.10 (default: the split's)")
     add("--remove-query", action="store_true", help="ignore a hit with the query's own id (BEIR; the split's default)")
-    add(
-        "--vectors",
-        **several,
-        type=Path,
-        metavar="DIR",
-        help="encoded documents, one per run: adds FLOPS and terms per text",
-    )
-    add("--queries", **several, type=Path, metavar="DIR", help="the encoded queries that belong to --vectors")
     among = parser.add_mutually_exclusive_group().add_argument
     among("--baseline", metavar="NAME", help="compare the other runs with this one (default: the first run)")
     among("--no-compare", action="store_true", help="leave out the differences between the runs")
+    overlap = "also measure by word pieces shared with relevant documents (default: BERT's uncased, of the extra demo)"
+    add("--overlap", nargs="?", const=_TOKENIZER, metavar="TOKENIZER", help=overlap)
     add("--per-query", action="store_true", help="add the values of every query to the JSON")
-    add("--markdown", action="store_true", help="print a Markdown table, the best value in bold")
+    add("--markdown", action="store_true", help="print Markdown tables, the best value in bold")
     add("--json", action="store_true", help="print everything as JSON")
     add("--output", type=Path, metavar="FILE", help="write the JSON to this file instead of printing it")
     return parser
 
 
-def _load_task(options: argparse.Namespace) -> _Task:
+def _load_task(options: argparse.Namespace) -> tuple[Judged | None, Qrels, Sequence[str]]:
+    """The judged split of --collection if that is given, the judgements, and the measures."""
     qrels = _load_qrels(options.qrels) if options.qrels else None
     if options.collection is None:
-        if qrels is None or not options.measures:
-            raise LearnedSparseError("no judgements: give --collection, or --qrels with --measures")
-        split, measures, remove_query = options.split, options.measures, options.remove_query
-        return _Task(collection=None, split=split, qrels=qrels, measures=tuple(measures), remove_query=remove_query)
-    collection, name = load_split(options)
-    split = collection.split(name)
-    return _Task(
-        collection=collection.name,
-        split=name,
-        qrels=collection.qrels(name) if qrels is None else qrels,
-        measures=tuple(options.measures or split.measures),
-        remove_query=options.remove_query or split.remove_query,
-    )
+        if qrels is None or not options.measures or options.overlap:
+            needed = "--overlap needs --collection" if options.overlap else "no judgements"
+            raise LearnedSparseError(f"{needed}: give --collection, or --qrels with --measures")
+        return None, qrels, options.measures
+    judged = load_judged(options)
+    judged = judged if qrels is None else dataclasses.replace(judged, qrels=qrels)
+    return judged, judged.qrels, judged.measures
 
 
 def _load_qrels(name: str) -> Qrels:
@@ -154,40 +130,47 @@ def _load_qrels(name: str) -> Qrels:
     return read_qrels(path) if path.exists() or looks_like_a_file else registered_qrels(name)
 
 
-def _runs_at_home(task: _Task) -> dict[str, Path]:
-    if task.collection is None or task.split is None:
+def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
+    if judged is None:
         raise LearnedSparseError("no run: give --run FILE")
-    folder = run_file(task.collection, task.split, "any").parent
+    folder = run_file(judged.collection.name, judged.split, "any").parent
     runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not runs:
         raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
     for name, run in runs.items():
-        index = index_folder(task.collection, name)
+        index = index_folder(judged.collection.name, name)
         note = index / INDEX_MANIFEST
         if note.is_file() and note.stat().st_mtime > run.stat().st_mtime:
-            logger.warning("%s: older than the index %s; search again", run, index)
+            _logger.warning("%s: older than the index %s; search again", run, index)
     return runs
 
 
-def _sparsities(options: argparse.Namespace, runs: int) -> list[Sparsity | None]:
-    vectors, queries = options.vectors or [], options.queries or []
-    if {len(vectors), len(queries)} not in ({0}, {runs}):
-        raise LearnedSparseError("give both --vectors and --queries, one folder of each per run, in the same order")
-    return [sparsity_of_files(*pair) for pair in zip(vectors, queries, strict=True)] or [None] * runs
+def _classes(options: argparse.Namespace, judged: Judged | None, qrels: Qrels) -> dict[str | None, Sequence[str]]:
+    """All queries under None, then those of each class of ``--overlap``."""
+    queries: dict[str | None, Sequence[str]] = {None: list(qrels)}
+    if judged and options.overlap:
+        queries.update(by_class(judged, load_pieces(options.overlap)).items())
+    return queries
 
 
-def _warn(result: _Result) -> None:
+def _measured(
+    runs: Mapping[str, Run], qrels: Qrels, measures: Sequence[str], *, remove_query: bool
+) -> dict[str, Scores]:
+    return {name: evaluate(run, qrels, measures, remove_query=remove_query) for name, run in runs.items() if qrels}
+
+
+def _warn(file: Path, scores: Scores) -> None:
     for queries, message in (
-        (result.scores.missing, "judged queries without a hit, scored zero"),
-        (result.scores.unjudged, "queries without a judgement, ignored"),
+        (scores.missing, "judged queries without a hit, scored zero"),
+        (scores.unjudged, "queries without a judgement, ignored"),
     ):
         if queries:
-            logger.warning("%s: %d %s (for instance %r)", result.run, len(queries), message, queries[0])
-    hits = result.scores.max_hits
-    deeper = [measure for measure in map(parse_measure, result.scores.mean) if (measure.cutoff or 0) > hits]
+            _logger.warning("%s: %d %s (for instance %r)", file, len(queries), message, queries[0])
+    hits = scores.max_hits
+    deeper = [measure for measure in map(parse_measure, scores.mean) if (measure.cutoff or 0) > hits]
     if hits and deeper:
         effects = ", ".join(_effect_of_few_hits(measure, hits) for measure in deeper)
-        logger.warning("%s: at most %d hits a query; %s", result.run, hits, effects)
+        _logger.warning("%s: at most %d hits a query; %s", file, hits, effects)
 
 
 def _effect_of_few_hits(measure: Measure, hits: int) -> str:
@@ -197,27 +180,31 @@ def _effect_of_few_hits(measure: Measure, hits: int) -> str:
     return f"{measure.text} is {measure.text.removesuffix(str(measure.cutoff))}{hits}"
 
 
-def _results_table(results: Sequence[_Result], *, markdown: bool) -> str:
-    """One row per run: measures, then FLOPS and terms if any run has them."""
-    columns = [Column("run"), *(Column(measure, best="highest") for measure in results[0].scores.mean)]
-    rows: list[list[Cell]] = [[result.name, *result.scores.mean.values()] for result in results]
-    if any(result.sparsity for result in results):
-        columns += [Column("FLOPS", best="lowest"), Column("terms/document", 1), Column("terms/query", 1)]
-        for row, result in zip(rows, results, strict=True):
-            of = result.sparsity
-            row += [of.flops, of.documents.mean, of.queries.mean] if of else [None, None, None]
-    return format_table(columns, rows, markdown=markdown)
+def _as_text(
+    name: str | None, queries: int, results: Mapping[str, Scores], compared: Compared, baseline: str, *, markdown: bool
+) -> str:
+    """A heading for a class, one row per run, and one line for each run and measure that is compared."""
+    parts = [] if name is None else [f"{'### ' if markdown else ''}{name} ({queries:,} queries)"]
+    if results:
+        measures = next(iter(results.values())).mean
+        columns = [Column("run"), *(Column(measure, best="highest") for measure in measures)]
+        rows: list[list[Cell]] = [[run, *scores.mean.values()] for run, scores in results.items()]
+        parts.append(format_table(columns, rows, markdown=markdown))
+    if compared:
+        holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
+        lines = [
+            ("- " if markdown else "") + format_comparison(run, baseline, measure, comparison)
+            for run, of_measure in compared.items()
+            for measure, comparison in of_measure.items()
+        ]
+        parts += [f"differences, 95 % intervals, p-values of the paired t-test{holm}:", "\n".join(lines)]
+    return "\n\n".join(parts)
 
 
-def _compared_as_text(compared: Compared, baseline: str, *, markdown: bool) -> str:
-    """A heading that names the statistics, and one line for each run and measure."""
-    holm = f", corrected for {len(compared)} runs (Holm)" if len(compared) > 1 else ""
-    lines = [
-        ("- " if markdown else "") + format_comparison(name, baseline, measure, comparison)
-        for name, of_measure in compared.items()
-        for measure, comparison in of_measure.items()
-    ]
-    return "\n".join(["", f"differences, 95 % intervals, p-values of the randomisation test{holm}:", "", *lines])
+def _run_as_json(name: str, file: Path, scores: Scores, per_query: bool) -> dict[str, Any]:
+    content = {"name": name, "run": str(file), "scores": dict(scores.mean)}
+    content |= {"missing": list(scores.missing), "unjudged": list(scores.unjudged)}
+    return content | ({"per_query": scores.per_query} if per_query else {})
 
 
 def _compared_as_json(compared: Compared, baseline: str) -> list[dict[str, Any]]:
@@ -229,18 +216,6 @@ def _compared_as_json(compared: Compared, baseline: str) -> list[dict[str, Any]]
             numbers = {"difference": comparison.difference, "interval": interval, "p_value": comparison.p_value}
             content.append({"run": name, "baseline": baseline, "measure": measure, **numbers})
     return content
-
-
-def _as_json(task: _Task, results: Sequence[_Result], per_query: bool) -> dict[str, Any]:
-    runs = []
-    for result in results:
-        run: dict[str, Any] = {"name": result.name, "run": str(result.run), "scores": dict(result.scores.mean)}
-        if result.sparsity:
-            run["sparsity"] = dataclasses.asdict(result.sparsity)
-        run |= {"missing": list(result.scores.missing), "unjudged": list(result.scores.unjudged)}
-        runs.append(run | ({"per_query": result.scores.per_query} if per_query else {}))
-    facts = {"collection": task.collection, "split": task.split, "remove_query": task.remove_query}
-    return {**facts, "runs": runs}
 
 
 if __name__ == "__main__":

@@ -10,18 +10,9 @@ import numpy as np
 from tqdm import tqdm
 
 from encoders.teach import CrossEncoder, DotProducts, Pair
-from eval.measures import (
-    Cell,
-    Column,
-    Judged,
-    add_expanded_option,
-    add_judged_options,
-    check_expanded,
-    evaluate,
-    format_table,
-    load_judged,
-    read_runs,
-)
+from eval.measures import evaluate
+from eval.runs import Judged, add_expanded_option, add_judged_options, check_expanded, load_judged, read_runs
+from eval.tables import Cell, Column, format_table
 from learned_sparse.collections.trec import Run, ranked, write_run
 from learned_sparse.core.encoder import default_checkpoint
 from learned_sparse.core.errors import LearnedSparseError, run_main

@@ -12,17 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from eval.costs import Sparsity, count_terms, sparsity_of
-from eval.measures import (
-    Cell,
-    Column,
-    add_collection_options,
-    add_expanded_option,
-    check_expanded,
-    evaluate,
-    format_table,
-    load_split,
-    parse_measure,
-)
+from eval.measures import evaluate, parse_measure
+from eval.runs import add_collection_options, add_expanded_option, check_expanded, load_split
+from eval.tables import Cell, Column, format_table
 from learned_sparse.collections.collection import Collection
 from learned_sparse.collections.documents import add_bad_line_option
 from learned_sparse.collections.trec import write_run

@@ -16,11 +16,11 @@ from encoders.training import data_source as source
 from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.sources import load_source as load
 from encoders.training.validation import Validator
-from eval import dimensions
-from eval.measures import load_judged
+from eval.dimensions import __main__ as dimensions
 from eval.reproduce import pooled
 from eval.reproduce.matrix import Column, Matrix, Row
 from eval.reproduce.plan import make_plan
+from eval.runs import load_judged
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import index_folder, queries_folder, run_file, vectors_folder
@@ -75,9 +75,16 @@ def test_documents_are_encoded_once_for_all_parts(
     assert encode.main(words) == 0  # equal documents: nothing to encode
     assert (vectors / "vectors" / "part-00000.jsonl").stat().st_mtime_ns == written
     assert {path.name for path in (tmp_home / "vectors").iterdir()} == {FILED}
-    assert dimensions._folders(
-        argparse.Namespace(model="fake", collection=name, split="test", vectors=None, queries=None)
-    ) == (vectors, queries_folder(FILED, "test", "fake"))
+    where: dict[str, Any] = {
+        "index": [],
+        "model": "fake",
+        "collection": name,
+        "split": "test",
+        "queries": None,
+        "run": None,
+    }
+    options = argparse.Namespace(**where, texts=True, expansion=None, values=None)
+    assert dimensions._paths(options) == ([vectors], queries_folder(FILED, "test", "fake"))
 
 
 def test_missing_vectors_are_an_error_with_the_users_spelling_of_the_name(name: str, tmp_path: Path) -> None:

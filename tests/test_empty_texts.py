@@ -14,9 +14,9 @@ from encoders.training import Negatives, Source
 from encoders.training.data.examples import JudgedExamples
 from encoders.training.data.files import ExampleFile
 from encoders.training.data.sources import load_source
+from eval.dimensions.__main__ import main as dimensions
+from eval.dimensions.texts import read_encoded
 from eval.evaluate import main as evaluate
-from eval.profile import __main__ as profile
-from eval.profile import read_encoded
 from eval.reproduce import prepare
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.encoder import encode_texts
@@ -115,8 +115,9 @@ def test_index_search_and_measures(
     jsonvector(["prune", "--vectors", str(vectors), "--output", str(tmp_path / "pruned"), "--top-dimensions", "1"])
     assert Manifest.load(tmp_path / "pruned").counts.empty_texts == 2
     capsys.readouterr()
-    profile.main([str(vectors), "--json"])
-    assert json.loads(capsys.readouterr().out)["terms_per_text"]["documents"]["empty"] == 2
+    dimensions([str(vectors), "--json"])
+    lengths = json.loads(capsys.readouterr().out)["tables"][1]
+    assert dict(zip(lengths["columns"], lengths["rows"][0], strict=True))["empty"] == 2
     inspect.main(["--index", str(tmp_home / "indexes" / "toy" / "m"), "--document", "d2"])
     assert "the text is empty" in capsys.readouterr().out
 

@@ -33,10 +33,9 @@ BARS = [
     ),
     ("learned_sparse.export --format ciff --vectors {vectors} --output {out}", "12/12", "{out}: 12 documents"),
     ("learned_sparse.jsonvector prune --vectors {vectors} --top-dimensions 1 --output {out}", "12/12", "12 documents"),
-    ("eval.evaluate --collection {toy} --split test --run {run} --output {out}", "1/1", "written: {out}"),
     ("eval.costs --vectors {vectors} --queries {queries} --output {out}", "236/236", "{out}: "),
-    ("eval.profile {vectors} --queries {queries}", "12/12", "12 documents"),
-    ("eval.breakdown --collection {toy} --split test --run {run} --tokenizer {tokenizer}", "11/12", "All (12 queries"),
+    ("eval.dimensions {vectors} --queries {queries}", "12/12", "12 documents"),
+    ("eval.evaluate --collection {toy} --split test --run {run} --overlap {tokenizer}", "11/12", "Match all ("),
     (
         "eval.sweep --checkpoint {checkpoint} --collection {toy} --split test --set pooling=max --output {out}",
         "documents", "written: {out}",

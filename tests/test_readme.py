@@ -127,7 +127,7 @@ def test_leaderboards_as_written(tmp_path: Path, server: Server) -> None:
     assert "7 cells" in planned
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
-    assert {"results.json", "per_query.json", "README.md", "index.html", "scores.svg", "scores.png"} <= names
+    assert {"results.json", "values.csv.gz", "README.md", "index.html", "scores.svg", "tradeoff.svg"} <= names
     assert "python -m learned_sparse.pyserini search.lucene" in by_hand
 
 
@@ -200,7 +200,7 @@ def test_spade_as_written(tmp_path: Path, server: Server) -> None:
     outputs = run_all(trained("SpaDE, step by step"), tmp_path, server)
     sweep = next(text for command, text in outputs.items() if "eval.sweep" in command)
     assert len(re.findall(r"^(?:0|0\.4|1) +\d\.\d{4} ", sweep, re.MULTILINE)) == 3, sweep
-    assert "Match" in next(text for command, text in outputs.items() if "eval.breakdown" in command)
+    assert "Match" in next(text for command, text in outputs.items() if "--overlap" in command)
 
 
 @pytest.mark.slow

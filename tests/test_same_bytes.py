@@ -38,9 +38,8 @@ PROGRAM = """if True:
     run("learned_sparse.jsonvector", "prune --vectors vectors --output pruned --top-dimensions 2")
     run("learned_sparse.inspect", "--document d\\u00e9j\\u00e0 --index índice --collection tiny --json", "text.json")
     run("eval.evaluate", f"{judged} --per-query --output scores.json")
-    run("eval.breakdown", f"{judged} --tokenizer checkpoint --json", "breakdown.json")
-    run("eval.dimensions", "--vectors vectors --queries queries --at-least 1 --output dimensions")
-    run("eval.profile", "vectors --queries queries --json", "profile.json")
+    run("eval.evaluate", f"{judged} --overlap checkpoint --json", "overlap.json")
+    run("eval.dimensions", "vectors --queries queries --texts --at-least 1 --output dimensions")
     run("eval.reproduce.prepare", "export --collection tiny --split test --documents --output exported")
 """
 SETTINGS = [

@@ -1,8 +1,8 @@
 """Leaderboards: one YAML file, its matrix of rows and columns, becomes commands, and their output becomes results.
 
 Read in this order: ``matrix`` (what a leaderboard is, and its YAML), ``steps`` and ``builder`` (commands
-and when they are done), ``plan`` (the steps of each cell), ``runner`` (runs them), ``leaderboard`` (results as JSON).
-``eval.report`` makes pages of the results. The command is ``python -m eval.reproduce``.
+and when they are done), ``plan`` (the steps of each cell), ``runner`` (runs them), ``leaderboard`` (results as JSON
+and pages). The command is ``python -m eval.reproduce``.
 
 Names are loaded at first use: ``python -m eval.reproduce.prepare`` must find its own module not yet imported.
 """

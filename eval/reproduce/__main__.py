@@ -41,7 +41,7 @@ same inputs and settings is skipped, a killed step is resumed, and a step whose 
 Existing results at their usual paths, as make demo leaves them, are checked and kept. The output of each step is in
 reproduce/logs below the home folder. A step that fails leaves the cells that need it empty; the others continue.
 With --keep, cells that the results have from another home folder or machine are not run here.
-The exit status is 1 if one of the chosen cells failed or is worse than the matrix expects.
+The exit status is 1 if one of the chosen cells failed or has other scores than the matrix expects, worse or better.
 
 --rehearse runs every chosen cell for real at toy size, below rehearsals in the home folder: made-up collections in
 place of the named ones, random models of two layers, two steps a stage, one training of each architecture stopped and
@@ -64,6 +64,12 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     """Run the steps of a leaderboard that are not done, and write its results, pages and figures."""
     options = _parser().parse_args(argv)
+    if options.report:
+        from eval.reproduce.leaderboard import write_report
+
+        for path in write_report(options.report):
+            print(f"written: {path}")
+        return 0
     engine = Engine.from_options(options)
     if engine and (options.jobs or options.rehearse):
         raise LearnedSparseError("--engine ray runs as many steps as fit into the cluster: omit --jobs and --rehearse")
@@ -93,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.dry_run:
         _print_steps(plan, [pair for pair in kept if pair in chosen])
         return 0
-    _check_results(whole, output, chosen, kept)
+    _check_results(whole, output, chosen, kept, drop=options.drop)
     failed = _run(plan, options, engine)
     return _write(whole, output, chosen, _command_line(options), kept) or int(failed)
 
@@ -179,9 +185,8 @@ def _print_commands(plan: Plan) -> None:
 
 
 def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str, kept: Cells) -> int:
-    """Write the results and the pages; returns 1 if one of the ``chosen`` cells failed or is worse than expected."""
-    from eval.report import write_report
-    from eval.reproduce.leaderboard import exit_status, write_leaderboard
+    """Write the results and the pages; returns 1 if one of the ``chosen`` cells failed or is not as expected."""
+    from eval.reproduce.leaderboard import exit_status, write_leaderboard, write_report
 
     with locked(output):
         status = exit_status(write_leaderboard(plan, output, command, kept), chosen)
@@ -191,29 +196,32 @@ def _write(plan: Plan, output: Path, chosen: Set[tuple[str, str]], command: str,
     return status
 
 
-def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept: Cells) -> None:
-    """Raise if writing the results of ``plan`` to ``folder`` would lose measured cells, or those of another matrix.
+def _check_results(plan: Plan, folder: Path, chosen: Set[tuple[str, str]], kept: Cells, *, drop: bool) -> None:
+    """Raise if ``folder`` has files of somebody else, or if writing ``plan`` to it would lose measured cells.
 
-    ``chosen`` cells (row and column) are run first, ``kept`` ones are written again.
+    ``chosen`` cells (row and column) are run first, ``kept`` ones are written again. ``drop``: lose the others.
     """
     from eval.reproduce.leaderboard import RESULTS as FILE
     from eval.reproduce.steps import status_of
 
+    way_out = "name another folder with --output"
     if not (folder / FILE).is_file():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise LearnedSparseError(f"{folder}: neither empty nor the results of a leaderboard; {way_out}")
         return
     before = read_json(folder / FILE)
-    way_out = "name another folder with --output"
     if before["matrix"] != plan.name:
         raise LearnedSparseError(f"{folder}: has the results of the matrix {before['matrix']!r}; {way_out}")
-    before_done = [(cell["row"], cell["column"]) for cell in before["cells"] if cell["status"] == "done"]
+    averages = {column["name"] for column in before["columns"] if column["average"]}
+    measured = {(cell["row"], cell["column"]) for cell in before["cells"] if cell["status"] == "done"}
+    measured = {pair for pair in measured if pair[1] not in averages}
     done = {(cell.row, cell.column) for cell in plan.cells if status_of(cell.steps)[0] == "done"}
-    known = {(row, column) for row in plan.matrix.rows for column in plan.matrix.columns}
-    lost = [pair for pair in before_done if pair in known - chosen - done - kept.keys()]
-    if lost:
+    lost = sorted(measured - chosen - done - kept.keys())
+    if lost and not drop:
         raise LearnedSparseError(
-            f"{folder}: has {len(before_done)} measured cells; neither chosen nor done in {home()}: {len(lost)} "
-            f"(the first: {', '.join(lost[0])}); {way_out}, run the whole matrix, or keep what was measured with "
-            "the same inputs and settings (--keep)"
+            f"{folder}: has {len(measured)} measured cells; neither chosen nor done in {home()}: {len(lost)} (the "
+            f"first: {', '.join(lost[0])}); {way_out}, run the whole matrix, keep what was measured with the same "
+            "inputs and settings (--keep), or lose them (--drop)"
         )
 
 
@@ -234,7 +242,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument
-    add("--matrix", required=True, metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
+    what = parser.add_mutually_exclusive_group(required=True).add_argument
+    what("--matrix", metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
+    what("--report", type=Path, metavar="DIR", help="judge results again by their stored values, and write their pages")
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
     add("--row", metavar="ROW", help="only these rows", **several)  # type: ignore[arg-type]
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
@@ -244,6 +254,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run only cells that the results do not have with the same inputs and settings",
     )
+    add("--drop", action="store_true", help="lose cells that the results have and this run would not measure or keep")
     add("--dry-run", action="store_true", help="print the steps and whether they are done")
     add("--display-commands", action="store_true", help="print the commands that reproduce each cell by hand")
     add(

@@ -28,7 +28,7 @@ from learned_sparse.core.settings import CommandParser, positive
 _log = logging.getLogger(__name__)
 DOCUMENTS, TOPICS, QRELS = "documents", "topics.tsv", "qrels.txt"
 OVERLAPS = {"Match <= 1": "match-1.txt", "Match > 1": "match-more.txt", "Match all": "match-all.txt"}
-"""Files of the classes of ``eval.breakdown``."""
+"""Files of the classes of ``eval.runs``."""
 MAX_TOKENS = 2**20
 """Length in tokens that no text reaches, so that the word-piece checkpoint truncates none."""
 
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         depth, bad_lines, output = options.depth, options.on_bad_line, options.output
         print(pooled(options.collection, name, options.split, options.run, depth, bad_lines, output))
     else:
-        from eval.measures import tokenizer_folder
+        from eval.runs import tokenizer_folder
 
         write_word_pieces(tokenizer_folder(options.tokenizer), options.output)
         print(f"{options.output}: counts the word pieces of {options.tokenizer}")
@@ -247,13 +247,13 @@ def _description(name: str, whole: Split, split: str, parents: Sequence[str]) ->
 
 def by_overlap(collection: str, split: str, folder: Path, tokenizer: str) -> dict[str, int]:
     """Write the judgements of each class of SpaDE's Table 4 to a file of its own; returns the numbers of queries."""
-    from eval.breakdown import by_class, query_overlaps
-    from eval.measures import Judged, load_pieces, write_qrels
+    from eval.measures import write_qrels
+    from eval.runs import Judged, by_class, load_pieces
 
     source = load_collection(collection)
     qrels, queries = source.qrels(split), {query.id: query.text for query in source.queries(split)}
     judged = Judged(collection=source, split=split, queries=queries, qrels=qrels, measures=(), remove_query=False)
-    classes = by_class(query_overlaps(judged, load_pieces(tokenizer)))
+    classes = by_class(judged, load_pieces(tokenizer))
     for name, members in classes.items():
         write_qrels(folder / OVERLAPS[name], {query: qrels[query] for query in members})
     return {name: len(members) for name, members in classes.items()}

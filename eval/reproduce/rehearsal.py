@@ -22,8 +22,7 @@ from typing import Any
 import yaml
 
 from encoders.training import data_source, load_recipe, to_mapping
-from eval.report import write_report
-from eval.reproduce.leaderboard import write_leaderboard
+from eval.reproduce.leaderboard import write_leaderboard, write_report
 from eval.reproduce.matrix import Column, Matrix, Row, Training, slug
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.runner import Runner, only_one

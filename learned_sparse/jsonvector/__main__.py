@@ -22,7 +22,7 @@ from learned_sparse.jsonvector.reader import BadLineError, LineReader, by_freque
 PRUNE = """\
 Terms of nearly every document cost the most time and separate documents the least. SpaDE trains without such terms (its
 gamma is 0.7); this command removes them from the vectors of any model, without encoding again. No query can match a
-removed term: measure again. `python -m eval.profile` shows what each share would remove.
+removed term: measure again. `python -m eval.dimensions` shows what each share would remove.
 
 examples:
   python -m learned_sparse.jsonvector prune --model splade --collection scifact --as splade-70 \\

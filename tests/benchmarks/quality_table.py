@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eval.report import Axis, line_chart
+from eval.stats import estimate_difference, pooled
+from eval.tables import Axis, line_chart
 
-RESAMPLES = 2000
 CURVE_FIGURE = "quality-curve.svg"
 """File of the learning curve, beside the tables."""
 Scores = Mapping[str, Mapping[str, float]]
@@ -135,19 +135,10 @@ def _signed(first: Sequence[Scores], second: Sequence[Scores], collections: Sequ
 
 def difference(first: Sequence[Scores], second: Sequence[Scores], collections: Sequence[str]) -> tuple[float, ...]:
     """Mean of ``first`` minus ``second`` over seeds, queries and collections, and the ends of its 95 % interval."""
-    draw = np.random.default_rng(0)
-    resamples = np.zeros(RESAMPLES)
-    mean = 0.0
-    for name in collections:
-        one, other = _table(first, name), _table(second, name)
-        mean += (one.mean() - other.mean()) / len(collections)
-        queries = draw.integers(one.shape[1], size=(RESAMPLES, one.shape[1]))
-        for values, sign in ((one, 1), (other, -1)):
-            seeds = draw.integers(len(values), size=(RESAMPLES, len(values)))
-            means = [values[s][:, q].mean() for s, q in zip(seeds, queries, strict=True)]
-            resamples += sign * np.array(means) / len(collections)
-    low, high = np.quantile(resamples, [0.025, 0.975])
-    return mean, float(low), float(high)
+    parts = [pooled([_table(of, name) for name in collections]) for of in (first, second)]
+    (one, strata), (other, _) = parts
+    estimate = estimate_difference(one, other, strata)
+    return estimate.value, *estimate.interval
 
 
 def _table(seeds: Sequence[Scores], collection: str) -> npt.NDArray[np.float64]:

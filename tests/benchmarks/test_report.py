@@ -184,18 +184,18 @@ def test_quality_at_equal_minutes() -> None:
     }  # fmt: skip
     lines = quality_table.markdown(result).splitlines()
     assert lines[0] == "| nDCG@10 | steps | dev | a test | z test | minus BM25 | distilled minus this |"
-    assert lines[2] == "| BM25 |  | 0.500 | 0.500 | 0.750 |  | +0.100 (+0.050 to +0.150) |"
+    assert lines[2] == "| BM25 |  | 0.500 | 0.500 | 0.750 |  | +0.100 (-0.024 to +0.224) |"
     assert lines[3].startswith(
         "| ours: plain | 100 | 0.450 | 0.500 ± 0.000 | 0.250 ± 0.000 | +0.000 (+0.000 to +0.000) |"
     )
-    assert lines[4].endswith("| 0.600 ± 0.050 | 0.250 ± 0.000 | +0.100 (+0.050 to +0.150) |  |")
+    assert lines[4].endswith("| 0.600 ± 0.050 | 0.250 ± 0.000 | +0.100 (-0.024 to +0.224) |  |")
     assert lines[5].startswith("| ours: distilled, 4 times the minutes | 360 |  | 0.700 ± 0.000 |")
     assert lines[6] == "| P | 30 | 0.450 |  |  |  |  |"
     assert "re-ranks BM25's first hits of dev queries from 0.500 to 0.875" in lines[-3]
     assert lines[7:9] == [
         "",
         (
-            "Above BM25 on each collection: distilled: a test +0.100 (+0.050 to +0.150); "
+            "Above BM25 on each collection: distilled: a test +0.100 (-0.024 to +0.224); "
             "distilled, 4 times the minutes: a test +0.200 (+0.200 to +0.200)."
         ),
     ]

@@ -27,13 +27,13 @@ from tests.reliability import faults
 
 MODULES = (
     "encoders.teach.__main__", "encoders.teach.scoring", "encoders.train", "encoders.training",
-    "encoders.encoding.encoder", "eval.costs.__main__", "eval.evaluate",
-    "eval.report.__main__", "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
+    "encoders.encoding.encoder", "eval.costs", "eval.evaluate",
+    "eval.reproduce.__main__", "eval.reproduce.leaderboard", "eval.reproduce.matrix",
     "eval.reproduce.plan", "eval.reproduce.prepare", "eval.reproduce.runner", "eval.reproduce.steps",
     "learned_sparse.encode.__main__", "learned_sparse.export.__main__", "learned_sparse.index.__main__",
     "learned_sparse.jsonvector.__main__",
     "learned_sparse.search.__main__", "encodings.utf_8_sig", "jnius_config", "scipy.sparse", "tqdm",
-    "eval.report", "matplotlib.backends.backend_svg", "matplotlib.font_manager",
+    "matplotlib.backends.backend_svg", "matplotlib.font_manager",
     "transformers.models.bert.modeling_bert", "transformers.models.bert.tokenization_bert",
     "transformers.models.auto.modeling_auto",
 )  # fmt: skip

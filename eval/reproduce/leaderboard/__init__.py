@@ -1,27 +1,17 @@
 """The results of a leaderboard.
 
 Read in this order: ``cells`` (numbers of each row and column), ``results`` (comparisons, and all as JSON), ``files``
-(written, and read again).
+(written, and read again), ``view``, ``pages`` and ``figures`` (the report).
 """
 
 from __future__ import annotations
 
-from eval.reproduce.leaderboard.cells import Cells, Measured, averaged, measured, measured_cells
-from eval.reproduce.leaderboard.files import PER_QUERY, RESULTS, TRAININGS, kept_cells, write_leaderboard
-from eval.reproduce.leaderboard.results import exit_status, leaderboard, score_verdict
+from eval.reproduce.leaderboard.cells import Cells
+from eval.reproduce.leaderboard.files import RESULTS, VALUES, judge_again, kept_cells, write_leaderboard
+from eval.reproduce.leaderboard.pages import write_report
+from eval.reproduce.leaderboard.results import Trainings, exit_status
 
 __all__ = [
-    "PER_QUERY",
-    "RESULTS",
-    "TRAININGS",
-    "Cells",
-    "Measured",
-    "averaged",
-    "exit_status",
-    "kept_cells",
-    "leaderboard",
-    "measured",
-    "measured_cells",
-    "score_verdict",
-    "write_leaderboard",
-]
+    "RESULTS", "VALUES", "Cells", "Trainings", "exit_status", "judge_again", "kept_cells", "write_leaderboard",
+    "write_report",
+]  # fmt: skip

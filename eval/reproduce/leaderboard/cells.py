@@ -9,10 +9,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from eval.measures import PerQuery
 from eval.reproduce.claims import COSTS
 from eval.reproduce.matrix import columns_of_average
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Status, Step, json_digest, marker_of, status_of, times_of
+from eval.stats import STRATUM
 from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import read_json
@@ -30,9 +32,8 @@ class Measured:
     scores: Mapping[str, float] = field(default_factory=dict)
     spread: Mapping[str, float] | None = None
     """Sample standard deviation over the seeds; None for a single training."""
-    per_query: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    by_seed: Sequence[Mapping[str, Mapping[str, float]]] = ()
-    """``per_query`` of each training, if there are several."""
+    trainings: Sequence[PerQuery] = ()
+    """Scores of each training, or of the only run."""
     costs: Mapping[str, float | None] | None = None
     timed_on: str = ""
     """Processors that the costs were measured on."""
@@ -91,8 +92,7 @@ def measured(cells: Sequence[CellPlan], *, trained: bool = False) -> Measured:
         status="done",
         scores=_means(scores),
         spread=spread,
-        per_query={name: _means([run["per_query"][name] for run in runs]) for name in scores[0]},
-        by_seed=[run["per_query"] for run in runs] if len(runs) > 1 else (),
+        trainings=[run["per_query"] for run in runs],
         costs={name: _mean(result["costs"].get(name) for result in costs) for name in COSTS} if costs else None,
         timed_on=processors(marker.provenance for step, marker in markers.items() if step.kind == "costs"),
         documents=costs[0]["documents"] if costs else None,
@@ -107,32 +107,29 @@ def averaged(cells: Mapping[str, Measured], weights: Mapping[str, float]) -> Mea
     """The weighted mean of one row over columns; without numbers unless all cells are done.
 
     Values of queries are weighted so that their mean is that of the columns' means, whatever their numbers of queries.
+    Their ids begin with the column and ``STRATUM``.
     """
     for status in ("failed", "absent"):
         if broken := [cell for cell in cells.values() if cell.status == status]:
             return Measured(status=broken[0].status, error=broken[0].error)
     first, *others = (cell.scores for cell in cells.values())
     names = [name for name in first if all(name in scores for scores in others)]
-    queries = {name: sum(len(cell.per_query[name]) for cell in cells.values()) for name in names}
+    sizes = {name: {at: len(cell.trainings[0][name]) for at, cell in cells.items()} for name in names}
 
-    def weighted(per_query: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    def training(number: int) -> PerQuery:
         return {
             name: {
-                f"{at}/{query}": value * weights[at] * queries[name] / len(per_query[at][name])
-                for at in cells
-                for query, value in per_query[at][name].items()
+                f"{at}{STRATUM}{query}": value * weights[at] * sum(sizes[name].values()) / sizes[name][at]
+                for at, cell in cells.items()
+                for query, value in cell.trainings[number][name].items()
             }
             for name in names
         }
 
-    trainings = {len(cell.by_seed) for cell in cells.values()}
     return Measured(
         status="done",
         scores={name: round(sum(weights[at] * cells[at].scores[name] for at in cells), DIGITS) for name in names},
-        per_query=weighted({at: cell.per_query for at, cell in cells.items()}),
-        by_seed=[
-            weighted({at: cell.by_seed[number] for at, cell in cells.items()}) for number in range(min(trainings))
-        ],
+        trainings=[training(number) for number in range(min(len(cell.trainings) for cell in cells.values()))],
     )
 
 

@@ -1,46 +1,93 @@
-"""The files of a leaderboard's results: written, and read again for the cells that are kept."""
+"""The files of a leaderboard's results: written, and read again."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import gzip
 from pathlib import Path
 from typing import Any
 
-from eval.reproduce.leaderboard.cells import Cells, Measured, key_of, measured_cells, planned
-from eval.reproduce.leaderboard.results import leaderboard
+from eval.reproduce.leaderboard.cells import Cells, Measured, averaged, key_of, measured_cells, planned
+from eval.reproduce.leaderboard.results import Trainings, judged, leaderboard
 from eval.reproduce.plan import Plan
+from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, read_json, write_json
 
-RESULTS, PER_QUERY, TRAININGS = "results.json", "per_query.json", "trainings.json"
+RESULTS, VALUES = "results.json", "values.csv.gz"
+_KEYS = ["row", "column", "training", "measure", "query"]
+_MEMBERS = ("title", "about", "command", "versions", "processor", "baseline", "columns", "rows", "cells", "claims")
 
 
 def write_leaderboard(plan: Plan, folder: Path, command: str, kept: Cells | None = None) -> dict[str, Any]:
-    """Write the results of the whole matrix as JSON; returns the content of ``results.json``.
+    """Write the results of the whole matrix; returns the content of ``results.json``.
 
-    Cells that are not done here are taken from ``kept``. ``per_query.json`` has the values of queries, and
-    ``trainings.json`` those of each training for rows with several.
+    Cells that are not done here are taken from ``kept``. ``values.csv.gz`` is one table of the value of each query:
+    row, column, training (1, 2, ...), measure, query, value.
     """
+    import pandas as pd
+
     cells = measured_cells(plan, kept)
     results = leaderboard(plan, cells, command)
-    per_query: dict[str, dict[str, Any]] = {column: {} for column in plan.matrix.columns}
-    trainings: dict[str, dict[str, Any]] = {}
-    for (row, column), cell in cells.items():
-        if cell.status == "done" and column in per_query:
-            per_query[column][row] = cell.per_query
-            if cell.by_seed:
-                trainings.setdefault(column, {})[row] = cell.by_seed
-    _write_compact(folder / TRAININGS, trainings)
-    _write_compact(folder / PER_QUERY, per_query)
+    values = [
+        (row, column, number, measure, query, value)
+        for (row, column), cell in sorted(cells.items())
+        if column in plan.matrix.columns
+        for number, training in enumerate(cell.trainings, start=1)
+        for measure, of_query in training.items()
+        for query, value in sorted(of_query.items())
+    ]
+    table = pd.DataFrame(values, columns=[*_KEYS, "value"]).to_csv(index=False, lineterminator="\n")
+    with atomic_write(folder / VALUES) as file:
+        file.write(gzip.compress(table.encode(), mtime=0))
     write_json(folder / RESULTS, results)
     return results
 
 
+def read_leaderboard(folder: Path) -> tuple[dict[str, Any], Trainings]:
+    """The content of ``results.json``, and the scores of each training by row and column, averages left out."""
+    import pandas as pd
+
+    content = read_json(folder / RESULTS)
+    missing = [key for key in _MEMBERS if not isinstance(content, dict) or key not in content]
+    if missing:
+        raise LearnedSparseError(f"{folder / RESULTS}: no {missing[0]!r}; python -m eval.reproduce writes it")
+    if not (folder / VALUES).is_file():
+        raise LearnedSparseError(
+            f"{folder / VALUES}: not found; run python -m eval.reproduce again: it repeats no finished step"
+        )
+    table = pd.read_csv(folder / VALUES, dtype=str, keep_default_na=False)
+    trainings: dict[tuple[str, str], list[dict[str, dict[str, float]]]] = {}
+    for (row, column, number, measure), part in table.groupby(_KEYS[:-1], sort=False):
+        of_cell = trainings.setdefault((row, column), [])
+        of_cell += [{}] if len(of_cell) < int(number) else []
+        of_cell[int(number) - 1][measure] = dict(zip(part["query"], map(float, part["value"]), strict=True))
+    return content, dict(trainings)
+
+
+def judge_again(folder: Path) -> tuple[dict[str, Any], Trainings]:
+    """Compute the comparisons and verdicts of results from their stored values, and write them if they differ."""
+    content, stored = read_leaderboard(folder)
+    trainings: dict[tuple[str, str], Any] = dict(stored)
+    scores = {(cell["row"], cell["column"]): cell["scores"] for cell in content["cells"] if cell["status"] == "done"}
+    for column in content["columns"]:
+        weights: dict[str, float] = column.get("weights") or {}
+        for row in content["rows"] if weights else ():
+            name = row["name"]
+            if all((name, at) in stored for at in weights):
+                parts = {
+                    at: Measured(status="done", scores=scores[name, at], trainings=stored[name, at]) for at in weights
+                }
+                trainings[name, column["name"]] = averaged(parts, weights).trainings
+    again = content | judged(content, None, trainings)
+    if again != content:
+        write_json(folder / RESULTS, again)
+    return again, trainings
+
+
 def kept_cells(plan: Plan, folder: Path) -> Cells:
     """The measured cells of the results in ``folder`` whose steps have the inputs and settings of ``plan``."""
-    if not (folder / RESULTS).is_file() or not (folder / TRAININGS).is_file():  # earlier versions wrote no trainings
+    if not (folder / RESULTS).is_file():
         return {}
-    results, per_query, trainings = (read_json(folder / name) for name in (RESULTS, PER_QUERY, TRAININGS))
+    results, trainings = read_leaderboard(folder)
     budgets = {row["name"]: row["training"] for row in results["rows"]}
     documents = {column["name"]: column["documents"] for column in results["columns"]}
     kept: dict[tuple[str, str], Measured] = {}
@@ -48,15 +95,9 @@ def kept_cells(plan: Plan, folder: Path) -> Cells:
         row, column = cell["row"], cell["column"]
         if cell["status"] == "done" and cell["key"] and cell["key"] == key_of(planned(plan, row, column)):
             kept[row, column] = Measured(
-                status="done", scores=cell["scores"], spread=cell["spread"], per_query=per_query[column][row],
-                by_seed=() if cell["spread"] is None else trainings[column][row], costs=cell["costs"],
-                timed_on=cell["timed_on"], documents=documents[column], training=budgets[row], seconds=cell["seconds"],
-                provenance=[results["provenance"][number] for number in cell["provenance"]], key=cell["key"],
+                status="done", scores=cell["scores"], spread=cell["spread"], trainings=trainings[row, column],
+                costs=cell["costs"], timed_on=cell["timed_on"], documents=documents[column], training=budgets[row],
+                seconds=cell["seconds"], key=cell["key"],
+                provenance=[results["provenance"][number] for number in cell["provenance"]],
             )  # fmt: skip
     return kept
-
-
-def _write_compact(path: Path, content: Mapping[str, Any]) -> None:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    with atomic_write(path) as file:
-        file.write(text.encode("ascii") + b"\n")

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Literal
 
-from eval.measures import Test, p_values
-from eval.reproduce.claims import COSTS, MEANINGS, NOTES, Side, judged_claims
+from eval.measures import PerQuery
+from eval.reproduce.claims import MEANINGS, NOTES, Claim, Side, judged_claims
 from eval.reproduce.leaderboard.cells import (
     DIGITS,
     Cells,
@@ -16,26 +16,32 @@ from eval.reproduce.leaderboard.cells import (
     planned,
     processors,
 )
-from eval.reproduce.matrix import Column, Row, columns_of_average, rows_of_curve, seeds_of
+from eval.reproduce.matrix import Column, Row, columns_of_average, seeds_of
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import HOME
+from eval.stats import comparisons
 from learned_sparse.collections.collection import data_root
 
 _HOME = "learned_sparse_home"  # the default name of the home folder, as a person types it
 _ROUNDING = 1e-9
+Trainings = Mapping[tuple[str, str], Sequence[PerQuery]]
+"""Scores of each training by row and column."""
 
 
 def exit_status(results: Mapping[str, Any], chosen: Set[tuple[str, str]]) -> int:
-    """1 if one of the ``chosen`` cells (row and column) failed or is worse than expected, else 0."""
+    """1 if one of the ``chosen`` cells (row and column) failed or has not the expected scores, else 0.
+
+    A score above the expected one also means other data or settings.
+    """
     cells = [cell for cell in results["cells"] if (cell["row"], cell["column"]) in chosen]
-    return int(any(cell["status"] == "failed" or "worse" in cell["verdicts"].values() for cell in cells))
+    return int(any(cell["status"] == "failed" or {"worse", "better"} & {*cell["verdicts"].values()} for cell in cells))
 
 
 def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
     """The content of ``results.json``; versions and machines are those of the steps when they were run."""
     matrix = plan.matrix
     provenance = distinct(record for cell in cells.values() for record in cell.provenance)
-    return {
+    content = {
         "matrix": plan.name,
         "title": matrix.title,
         "about": matrix.about,
@@ -44,7 +50,6 @@ def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
         "processor": processors(provenance),
         "provenance": provenance,
         "baseline": matrix.baseline,
-        "test": matrix.test,
         "columns": [_column(plan, name, cells) for name in (*matrix.columns, *matrix.averages)],
         "rows": [_row(plan, name, cells) for name in matrix.rows],
         "cells": [
@@ -52,14 +57,52 @@ def leaderboard(plan: Plan, cells: Cells, command: str) -> dict[str, Any]:
             for name in (*matrix.columns, *matrix.averages)
             for cell in _cell_results(plan, name, cells, provenance)
         ],
-        "claims": judged_claims(
-            matrix.claims,
-            matrix.columns,
-            lambda row, column: _side(plan, cells, row, column),
-            {row.curve: rows_of_curve(matrix, row.curve) for row in matrix.rows.values() if row.curve},
-        ),
-        "meanings": MEANINGS if matrix.claims else {},
-        "notes": list(NOTES) if matrix.claims else [],
+    }
+    return content | judged(content, matrix.claims, {pair: cell.trainings for pair, cell in cells.items()})
+
+
+def judged(content: Mapping[str, Any], claims: Sequence[Claim] | None, trainings: Trainings) -> dict[str, Any]:
+    """The cells with their differences from the baseline, and the verdicts on ``claims``, as members of ``content``.
+
+    None: the claims of ``content``, for results that were written before. In each column and measure, the p-values of
+    the differences are corrected for the number of rows. An upper bound (``best_of``) is no system and is not tested.
+    """
+    bounds = {row["name"] for row in content["rows"] if row["kind"] == "best_of"}
+    cells = {(cell["row"], cell["column"]): cell for cell in content["cells"]}
+    compared: dict[tuple[str, str], dict[str, Any]] = {}
+    for column in content["columns"]:
+        name = column["name"]
+        systems = {row: of for (row, at), of in trainings.items() if of and at == name and row not in bounds}
+        if content["baseline"] in systems:
+            for row, of_measure in comparisons(systems, content["baseline"]).items():
+                compared[row, name] = {
+                    "difference": {measure: round(one.difference, DIGITS) for measure, one in of_measure.items()},
+                    "p": {measure: round(one.p_value, DIGITS) for measure, one in of_measure.items()},
+                }
+    if claims is None:
+        known = {field.name for field in dataclasses.fields(Claim)}
+        claims = [
+            Claim(**{key: value for key, value in claim.items() if key in known}, columns=(claim["column"],))
+            for claim in content["claims"]
+        ]
+
+    def side(row: str, column: str) -> Side:
+        cell = cells[row, column]
+        published = cell["status"] == "published"
+        return Side(
+            done=published or cell["status"] == "done",
+            scores=cell["scores"],
+            trainings=trainings.get((row, column), ()),
+            costs=cell["scores"] if published else cell["costs"] or {},
+            timed_on=cell["timed_on"],
+        )
+
+    columns = [column["name"] for column in content["columns"] if not column["average"]]
+    return {
+        "cells": [cell | compared.get(pair, {"difference": {}, "p": {}}) for pair, cell in cells.items()],
+        "claims": judged_claims(claims, columns, side),
+        "meanings": MEANINGS if claims else {},
+        "notes": list(NOTES) if claims else [],
     }
 
 
@@ -81,7 +124,7 @@ def score_verdict(
 def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
     column = plan.matrix.columns.get(name, Column(collection="", split=""))
     done = [cell for (_, where), cell in cells.items() if where == name and cell.status == "done"]
-    per_query = done[0].per_query if done else {}
+    per_query = done[0].trainings[0] if done and done[0].trainings else {}
     return {
         "name": name,
         "collection": _without_data_folder(plan, column.collection),
@@ -94,6 +137,7 @@ def _column(plan: Plan, name: str, cells: Cells) -> dict[str, Any]:
         "overlap": column.overlap,
         "published_queries": column.queries,
         "average": list(plan.matrix.averages.get(name, ())),
+        "weights": columns_of_average(plan.matrix, name) if name in plan.matrix.averages else {},
     }
 
 
@@ -118,7 +162,6 @@ def _cell_results(
     plan: Plan, column: str, cells: Cells, provenance: Sequence[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     matrix = plan.matrix
-    comparison = _compared(cells, column, matrix.baseline, matrix.test) if matrix.baseline else {}
     for name, row in matrix.rows.items():
         cell = cells.get((name, column), Measured(status="absent"))
         published, expected = row.scores.get(column), row.expected.get(column)
@@ -134,8 +177,6 @@ def _cell_results(
                 for measure, value in (expected or {}).items()
                 if measure in cell.scores
             },
-            "difference": comparison.get(name, {}).get("difference", {}),
-            "p": comparison.get(name, {}).get("p", {}),
             "costs": cell.costs,
             "commands": _commands(planned(plan, name, column)),
             "timed_on": cell.timed_on,
@@ -165,35 +206,3 @@ def _versions(provenance: Sequence[dict[str, Any]]) -> dict[str, str]:
     names = dict.fromkeys(name for one in known for name in one)
     values = {name: list(dict.fromkeys(one[name] for one in known if one.get(name))) for name in names}
     return {name: " and ".join(several) for name, several in values.items() if several}
-
-
-def _compared(cells: Cells, column: str, baseline: str, test: Test) -> dict[str, dict[str, dict[str, float]]]:
-    """``{row: {"difference": {measure: ...}, "p": {measure: ...}}}`` of the rows of a column from the baseline.
-
-    The p-values of a measure are corrected for the number of rows. Empty if the baseline is not measured.
-    """
-    done = {row: cell for (row, where), cell in cells.items() if where == column and cell.status == "done"}
-    if baseline not in done:
-        return {}
-    reference = done[baseline].scores
-    trainings = {row: cell.by_seed or [cell.per_query] for row, cell in done.items()}
-    return {
-        row: {
-            "difference": {name: round(done[row].scores[name] - reference[name], DIGITS) for name in reference},
-            "p": {name: round(p, DIGITS) for name, p in p_by_measure.items()},
-        }
-        for row, p_by_measure in p_values(trainings, baseline, test).items()
-    }
-
-
-def _side(plan: Plan, cells: Cells, row: str, column: str) -> Side:
-    """A row on a column, as claims compare it; a published row has scores, and no values of queries."""
-    if (row, column) not in cells:
-        scores = plan.matrix.rows[row].scores.get(column, {})
-        return Side(scores=scores, costs={name: scores.get(name) for name in COSTS})
-    cell = cells[row, column]
-    trainings = cell.by_seed or [cell.per_query]
-    return Side(
-        done=cell.status == "done", scores=cell.scores, trainings=trainings, costs=cell.costs or {},
-        timed_on=cell.timed_on,
-    )  # fmt: skip

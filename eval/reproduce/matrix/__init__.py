@@ -16,7 +16,6 @@ from eval.reproduce.matrix.definition import (
     Sample,
     Training,
     columns_of_average,
-    rows_of_curve,
     seeds_of,
     slug,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "known_matrices",
     "load_matrix",
     "recipe_of",
-    "rows_of_curve",
     "seeds_of",
     "slug",
 ]

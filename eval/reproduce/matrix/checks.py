@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from eval.measures import parse_measure
-from eval.reproduce.claims import COSTS, MIN_POINTS, Claim
+from eval.reproduce.claims import COSTS, Claim
 from eval.reproduce.matrix.budgets import Budgets, check_budgets
-from eval.reproduce.matrix.definition import Matrix, columns_of_average, rows_of_curve
+from eval.reproduce.matrix.definition import Matrix, columns_of_average
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 Measures = Mapping[str, tuple[str, ...] | None]
@@ -17,12 +17,9 @@ Measures = Mapping[str, tuple[str, ...] | None]
 
 def check_claim(claim: Claim, matrix: Matrix, measures: Measures, budgets: Budgets, where: str) -> None:
     """Raise unless both sides have results of the quantity on the columns of the claim, and equal budgets."""
-    if claim.quality is None:
-        rows = [claim.better, claim.worse]
-        for row in rows:
-            check_known(row, matrix.rows, f"{where}: no row {row!r}")
-    else:
-        rows = [row for side in (claim.better, claim.worse) for row in _points(side, matrix, where)]
+    rows = [claim.better, claim.worse]
+    for row in rows:
+        check_known(row, matrix.rows, f"{where}: no row {row!r}")
     if claim.better == claim.worse:
         raise LearnedSparseError(f"{where}: {claim.better!r} is compared with itself")
     published = [row for row in rows if matrix.rows[row].published is not None]
@@ -36,22 +33,9 @@ def check_claim(claim: Claim, matrix: Matrix, measures: Measures, budgets: Budge
         for row in set(rows) - set(published):
             if not all(map(matrix.rows[row].runs_on, columns_of_average(matrix, column))):
                 raise LearnedSparseError(f"{where}: {row!r} is not run on {column!r}; name the claim's columns")
-        measure = claim.quality or claim.quantity
-        if measure not in COSTS:
-            check_measured(measure, measures[column], f"{where}: {column}", COSTS)
+        if claim.quantity not in COSTS:
+            check_measured(claim.quantity, measures[column], f"{where}: {column}", COSTS)
     check_budgets(claim, rows, budgets, where)
-
-
-def _points(curve: str, matrix: Matrix, where: str) -> tuple[str, ...]:
-    """The rows of a curve that a claim compares."""
-    check_known(curve, {str(row.curve) for row in matrix.rows.values() if row.curve}, f"{where}: no curve {curve!r}")
-    rows = rows_of_curve(matrix, curve)
-    if len(rows) < MIN_POINTS or any(matrix.rows[row].published is not None for row in rows):
-        raise LearnedSparseError(
-            f"{where}: the curve {curve!r} has {len(rows)} rows; a claim at equal quality needs {MIN_POINTS} or more, "
-            "all of them run"
-        )
-    return rows
 
 
 def check_measured(measure: str, known: tuple[str, ...] | None, where: str, costs: tuple[str, ...]) -> None:

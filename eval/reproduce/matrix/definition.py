@@ -65,7 +65,7 @@ class Column:
     sample: Sample | None = None
     """Reduce the collection to a sample, whose documents include those of ``pool``."""
     overlap: Literal["Match <= 1", "Match > 1", "Match all"] | None = None
-    """Measure only the queries of one class of SpaDE's Table 4 (see ``eval.breakdown``)."""
+    """Measure only the queries of one class of SpaDE's Table 4 (see ``eval.runs``)."""
     queries: int | None = None
     """Published number of queries, shown beside ours."""
     rows: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class Row:
     """
     backend: Literal["lucene", "exact"] = "lucene"
     curve: str | None = None
-    """Line of the trade-off figure that the row is a point of; claims at equal quality compare such lines."""
+    """Line of the trade-off figure that the row is a point of."""
 
     scores: Scores = field(default_factory=dict)
     """Published scores: measures and, if the source has them, costs (``COSTS_OF_PUBLISHED``)."""
@@ -184,7 +184,6 @@ class Matrix:
     training: Training | None = None
     baseline: str | None = None
     """Row that every other row is compared with."""
-    test: Literal["randomization", "t-test"] = "randomization"
     hits: int = 1000
     """Documents per query of a run."""
     verify: int = 0
@@ -230,11 +229,6 @@ def only_rows(matrix: Matrix) -> Matrix:
         return dataclasses.replace(row, columns=(*named, *added))
 
     return dataclasses.replace(matrix, rows={name: of_row(name, row) for name, row in matrix.rows.items()})
-
-
-def rows_of_curve(matrix: Matrix, curve: str) -> tuple[str, ...]:
-    """The rows that are points of a curve."""
-    return tuple(name for name, row in matrix.rows.items() if row.curve == curve)
 
 
 def seeds_of(matrix: Matrix, name: str) -> tuple[int, ...]:

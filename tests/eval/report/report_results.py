@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 from typing import Any
 
-from eval.report.results import Results
+import pandas as pd
+
 from eval.reproduce.claims import MEANINGS, NOTES
+from eval.reproduce.leaderboard import RESULTS, VALUES
+from eval.reproduce.leaderboard.view import Results
 from learned_sparse.core.files import write_json
 
 HOSTILE = (
@@ -67,7 +71,6 @@ def made_up(
         "versions": {"learned_sparse": "0.5.0", "pyserini": "1.6.0", "python": "3.11.7", "torch": "2.13.0"},
         "processor": "Intel Xeon Platinum 8488C, 2 threads",
         "baseline": titles[0],
-        "test": "randomization",
         "columns": [_column(column, queries) for column in columns],
         "rows": rows,
         "cells": cells,
@@ -78,17 +81,30 @@ def made_up(
     return results, per_query
 
 
+def trainings(per_query: dict[str, Any]) -> dict[tuple[str, str], list[Any]]:
+    """Values of queries as a report reads them, one training each."""
+    return {(row, column): [values] for column, rows in per_query.items() for row, values in rows.items()}
+
+
 def write(folder: Path, results: dict[str, Any], per_query: dict[str, Any]) -> Path:
     """Write the input files of a report."""
-    for name, content in (("results", results), ("per_query", per_query), ("trainings", {})):
-        write_json(folder / f"{name}.json", content)
+    lines = [
+        (row, column, 1, measure, query, value)
+        for (row, column), (of_row,) in trainings(per_query).items()
+        for measure, values in of_row.items()
+        for query, value in values.items()
+    ]
+    table = pd.DataFrame(lines, columns=["row", "column", "training", "measure", "query", "value"]).to_csv(index=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / VALUES).write_bytes(gzip.compress(table.encode(), mtime=0))
+    write_json(folder / RESULTS, results)
     return folder
 
 
 def made_up_results(**options: Any) -> Results:
     """Made-up results of few queries, as a report reads them."""
     results, per_query = made_up(queries=8, **options)
-    return Results(content=results, per_query=per_query)
+    return Results(content=results, trainings=trainings(per_query))
 
 
 def published_only() -> Results:
@@ -97,7 +113,7 @@ def published_only() -> Results:
     rows = [row for row in results["rows"] if row["kind"] == "published"]
     cells = [cell for cell in results["cells"] if cell["row"] == "SPLADE"]
     columns = [{**column, "measures": []} for column in results["columns"]]
-    return Results(content={**results, "rows": rows, "cells": cells, "columns": columns, "claims": []}, per_query={})
+    return Results(content={**results, "rows": rows, "cells": cells, "columns": columns, "claims": []})
 
 
 def _column(name: str, queries: int) -> dict[str, Any]:
@@ -105,7 +121,7 @@ def _column(name: str, queries: int) -> dict[str, Any]:
     split = "test-dl19" if "DL19" in name else "test"
     collection = name.split(maxsplit=1)[0]
     sizes = {"collection": collection, "split": split, "documents": 11_429, "queries": queries, "pool": pool}
-    return {"name": name, "measures": list(MEASURES), **sizes}
+    return {"name": name, "measures": list(MEASURES), "average": [], "weights": {}, **sizes}
 
 
 def _cell(
@@ -118,7 +134,15 @@ def _cell(
     per_query: dict[str, Any],
 ) -> dict[str, Any]:
     cell: dict[str, Any] = {"row": row, "column": column, "status": "done", "scores": {}, "spread": None}
-    cell |= {"expected": None, "verdicts": {}, "difference": {}, "p": {}, "costs": None, "commands": [], "error": None}
+    cell |= {
+        "expected": None,
+        "verdicts": {},
+        "difference": {},
+        "p": {},
+        "costs": None,
+        "error": None,
+        "timed_on": "",
+    }
     if kind == "published":
         scores = {"MRR@10": 0.322, "nDCG@10": 0.61, "FLOPS": 0.73, "PISA ms/query": 31}
         return cell | {"status": "published"} | ({"scores": scores} if column == COLUMNS[0] else {"status": "absent"})
@@ -141,12 +165,6 @@ def _cell(
         cell["difference"] = dict.fromkeys(MEASURES, gain)
         cell["p"] = dict.fromkeys(MEASURES, 0.0012 if abs(gain) > 0.02 else 0.31)
     cell["costs"] = _costs(rng, gain, kind)
-    cell["commands"] = [
-        f'python -m learned_sparse.encode --model "{row}" --collection {column} --output vectors/{column}',
-        f"python -m pyserini.index.lucene --collection JsonVectorCollection --input vectors/{column} --impact",
-        f"python -m pyserini.search.lucene --impact --index index/{column} --output run.txt --hits 1000",
-        "python -m pyserini.eval.trec_eval -c -m ndcg_cut.10 qrels.txt run.txt",
-    ]
     return cell
 
 
@@ -169,31 +187,26 @@ def _training() -> dict[str, Any]:
 
 
 def _claims(titles: list[str], columns: tuple[str, ...]) -> list[dict[str, Any]]:
-    words = ("reproduced", "contradicted", "direction only")
     return [
         {
             "source": f"paper {number}, Table {number + 1}",
+            "paper": f"paper {number}",
             "claim": f"{titles[number + 3]} has more R@100 than {titles[2]}",
+            "better": titles[number + 3],
+            "worse": titles[2],
+            "quantity": "R@100",
+            "kind": "higher",
             "column": column,
+            "relative": False,
             "difference": 0.0213 - 0.02 * number,
-            "p": None if number == 1 else 0.0004 * 30**number,
+            "p": 0.0004 * 30**number,
             "published": [0.352, 0.32],
-            "asked": 0.015,
             "interval": [-0.01, 0.04],
             "detectable": 0.035,
-            "verdict": words[number],
+            "verdict": verdict,
             "reason": "",
+            "unequal": None,
         }
-        for number in range(3)
+        for number, verdict in enumerate(("agrees", "disagrees", "inconclusive"))
         for column in columns[:3]
-    ] + [
-        {
-            "source": "paper 3, Table 4",
-            "claim": f"{titles[12]} takes less than half the ms/query of {titles[9]}",
-            "column": column,
-            "difference": None,
-            "p": None,
-            "verdict": "not measured",
-        }
-        for column in columns[3:]
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import math
 from collections.abc import Callable
@@ -10,27 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 
-from eval.measures import estimate_difference
-from eval.report.results import Results, summary
 from eval.reproduce import steps as steps_module
-from eval.reproduce.claims import COSTS, MEANINGS, Claim, find_measure, judge
-from eval.reproduce.leaderboard import (
-    PER_QUERY,
-    RESULTS,
-    TRAININGS,
-    exit_status,
-    leaderboard,
-    measured,
-    measured_cells,
-    write_leaderboard,
-)
+from eval.reproduce.claims import COSTS, MEANINGS, Claim
+from eval.reproduce.leaderboard import RESULTS, VALUES, exit_status, judge_again, write_leaderboard
 from eval.reproduce.leaderboard import cells as cells_module
+from eval.reproduce.leaderboard.cells import Measured, averaged, measured, measured_cells
+from eval.reproduce.leaderboard.results import leaderboard, score_verdict
 from eval.reproduce.matrix import Column, Matrix, Row, fill_data
 from eval.reproduce.plan import CellPlan, Plan
 from eval.reproduce.steps import Step
+from eval.stats import estimate_difference
 from learned_sparse.collections.collection import data_root
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import home, write_json
@@ -54,24 +48,22 @@ MATRIX = Matrix(
         "SPLADE": Row(published="SPLADE, Table 1", scores={"toy": SPLADE}),
     },
     baseline="BM25",
-    test="t-test",
     claims=(
         Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", published=(0.22, 0.2)),
-        Claim(source="B", better="half", worse="ours", quantity="FLOPS", kind="less", columns=("toy",), margin=0.5),
-        Claim(source="C", better="half", worse="BM25", quantity="ms/query", kind="less", columns=("toy",), margin=0.0),
-        Claim(source="D", better="half", worse="BM25", quantity="nDCG@10", margin=0.0),
-        Claim(source="A: in words", better="half", worse="BM25", quantity="MRR@10", margin=0.0, columns=("toy",)),
-        Claim(source="E", better="ours", worse="SPLADE", quantity="MRR@10", margin=0.0, columns=("toy",)),
+        Claim(source="B", better="half", worse="ours", quantity="FLOPS", kind="less", columns=("toy",)),
+        Claim(source="C", better="half", worse="BM25", quantity="ms/query", kind="less", columns=("toy",)),
+        Claim(source="D", better="half", worse="BM25", quantity="nDCG@10"),
+        Claim(source="A: in words", better="half", worse="BM25", quantity="MRR@10", columns=("toy",)),
+        Claim(source="E", better="ours", worse="SPLADE", quantity="MRR@10", columns=("toy",)),
     ),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """Both files of a leaderboard, their folder, and the cells by row and column."""
+    """The results of a leaderboard, their folder, and the cells by row and column."""
 
     results: dict[str, Any]
-    per_query: dict[str, Any]
     folder: Path
 
     @property
@@ -106,16 +98,16 @@ def written(cell: Callable[..., CellPlan], tmp_path: Path, monkeypatch: pytest.M
     write_leaderboard(plan, folder, "python -m eval.reproduce --matrix small")
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}  # no dates, no randomness
     assert json.loads(before[RESULTS]) == results
-    return Written(results, json.loads(before[PER_QUERY]), folder)
+    return Written(results, folder)
 
 
 def test_rows_and_columns_are_described(written: Written) -> None:
     results = written.results
-    assert {key: results[key] for key in ("matrix", "title", "about", "baseline", "test", "command")} == {
-        "matrix": "small", "title": "Small", "about": "Four rows.", "baseline": "BM25", "test": "t-test",
+    assert {key: results[key] for key in ("matrix", "title", "about", "baseline", "command")} == {
+        "matrix": "small", "title": "Small", "about": "Four rows.", "baseline": "BM25",
         "command": "python -m eval.reproduce --matrix small",
     }  # fmt: skip
-    plain: dict[str, Any] = {"sample": None, "overlap": None, "published_queries": None, "average": []}
+    plain: dict[str, Any] = {"sample": None, "overlap": None, "published_queries": None, "average": [], "weights": {}}
     assert results["columns"] == [
         plain | {"name": "toy", "collection": "toy", "split": "test", "measures": ["MRR@10", "R@100"],
                  "documents": 120, "queries": 6, "pool": None},
@@ -153,7 +145,7 @@ def test_provenance_is_that_of_the_time_when_a_step_ran(
 
 
 def test_cells_are_means_over_seeds(written: Written) -> None:
-    cells, per_query = written.cells, written.per_query
+    cells = written.cells
     assert len(cells) == 4 * 2
     ours = cells["ours", "toy"]
     assert ours["status"] == "done"
@@ -163,12 +155,15 @@ def test_cells_are_means_over_seeds(written: Written) -> None:
     assert cells["BM25", "toy"]["spread"] is None
     assert ours["costs"] == dict.fromkeys(COSTS, None) | {"FLOPS": 2.5, "ms/query": 6.0, "documents/s": 30.0}
     assert cells["BM25", "other"]["costs"] is None
-    assert per_query["toy"]["ours"]["MRR@10"] == {
-        "q0": 1.0, "q1": 0.5, "q2": 0.375, "q3": 0.75, "q4": 1.0, "q5": 0.375,
+    table = pd.read_csv(written.folder / VALUES)
+    assert list(table.columns) == ["row", "column", "training", "measure", "query", "value"]
+    groups = table.groupby(["row", "column", "training"])
+    assert {(row, column, training, len(of)) for (row, column, training), of in groups} == {
+        ("BM25", "other", 1, 2), ("BM25", "toy", 1, 12), ("half", "toy", 1, 12), ("ours", "toy", 1, 12),
+        ("ours", "toy", 2, 12),
     }  # fmt: skip
-    assert {column: list(rows) for column, rows in per_query.items()} == {
-        "other": ["BM25"], "toy": ["BM25", "half", "ours"],
-    }  # fmt: skip
+    chosen = table[(table["row"] == "ours") & (table["training"] == 2) & (table["measure"] == "MRR@10")]
+    assert chosen["value"].tolist() == SECOND["MRR@10"]
 
 
 def test_an_average_weighs_columns_equally(
@@ -177,7 +172,7 @@ def test_an_average_weighs_columns_equally(
     monkeypatch.setattr(cells_module, "training_budget", lambda checkpoint: {})
     rows = {"BM25": Row(bm25="text"), "ours": Row(recipe="small-splade"), "half": Row(model="ours", columns=("toy",))}
     matrix = dataclasses.replace(MATRIX, rows=rows, averages={"mean": ("toy", "other")}, claims=(
-        Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", columns=("mean",), margin=0.0),
+        Claim(source="A", better="ours", worse="BM25", quantity="MRR@10", columns=("mean",)),
     ))  # fmt: skip
     cells = (
         cell("BM25", BM25),
@@ -193,42 +188,69 @@ def test_an_average_weighs_columns_equally(
     assert found["BM25"]["scores"] == {"MRR@10": pytest.approx((0.4083 + 0.25) / 2)}
     assert found["ours"]["scores"] == {"MRR@10": pytest.approx((0.75 + 0.625) / 2)}
     assert found["half"]["status"] == "left out"
-    # the values of queries have the same means, so that the tests apply
+    # queries vary within their column
     (claim,) = results["claims"]
     assert claim["difference"] == pytest.approx(((4.5 - 2.45) / 6 + 0.375) / 2, abs=1e-6)
-    weighted = [d * 8 / 12 for d in (0.5, 0.25, 0.5, 0.0, 0.5, 0.3)] + [d * 8 / 4 for d in (0.5, 0.25)]
-    assert claim["p"] == pytest.approx(scipy.stats.ttest_1samp(weighted, 0).pvalue, abs=1e-6)
+    parts = [np.array(of) for of in ((0.5, 0.25, 0.5, 0.0, 0.5, 0.3), (0.5, 0.25))]
+    variances = [float(of.var(ddof=1)) / len(of) / 4 for of in parts]
+    freedom = sum(variances) ** 2 / sum(v**2 / (len(of) - 1) for v, of in zip(variances, parts, strict=True))
+    half = scipy.stats.t.ppf(0.975, freedom) * math.sqrt(sum(variances))
+    ends = (claim["difference"] - half, claim["difference"] + half)
+    assert claim["interval"] == pytest.approx(ends, abs=1e-6)
     (described,) = (column for column in results["columns"] if column["name"] == "mean")
     assert (described["average"], described["measures"], described["queries"]) == (["toy", "other"], ["MRR@10"], 8)
 
 
 def test_rows_are_compared_with_the_baseline(written: Written) -> None:
-    cells, toy = written.cells, written.per_query["toy"]
+    cells = written.cells
     assert cells["BM25", "toy"]["difference"] == cells["BM25", "toy"]["p"] == {}
     for measure in ("MRR@10", "R@100"):
-        ours, baseline = np.array([FIRST[measure], SECOND[measure]]), np.array([BM25[measure]])
+        baseline = np.array([BM25[measure]])
         raw = {
-            "ours": estimate_difference(ours, baseline).p_value(),  # two trainings
-            "half": scipy.stats.ttest_rel(*(list(toy[name][measure].values()) for name in ("half", "BM25"))).pvalue,
+            "ours": estimate_difference(np.array([FIRST[measure], SECOND[measure]]), baseline).p_value(),
+            "half": scipy.stats.ttest_rel(OTHER[measure], BM25[measure]).pvalue,
         }
         small, large = sorted(raw, key=raw.__getitem__)
         assert cells[small, "toy"]["p"][measure] == pytest.approx(min(1.0, 2 * raw[small]), abs=1e-6)
         expected = max(raw[large], min(1.0, 2 * raw[small]))
         assert cells[large, "toy"]["p"][measure] == pytest.approx(expected, abs=1e-6)
-    assert cells["half", "toy"]["difference"] == {"MRR@10": pytest.approx(0.0084), "R@100": pytest.approx(-0.0834)}
+    assert cells["half", "toy"]["difference"] == {
+        "MRR@10": pytest.approx(0.008333), "R@100": pytest.approx(-0.083333),
+    }  # fmt: skip
     assert cells["ours", "other"]["p"] == {}  # not measured
 
 
-def test_a_difference_has_the_same_interval_in_the_summary_and_in_a_claim(written: Written) -> None:
-    found = summary(Results.load(written.folder))
-    assert found is not None
-    (ours,) = (best for best in found[2] if best.row == "ours")  # two trainings
-    (claim,) = (claim for claim in written.results["claims"] if claim["source"] == "A" and claim["column"] == "toy")
-    expected = (claim["difference"], *claim["interval"])
-    assert (ours.difference, ours.low, ours.high) == pytest.approx(expected, abs=1e-6)
-    (written.folder / TRAININGS).unlink()
-    with pytest.raises(LearnedSparseError, match=r"trainings\.json: not found; run python -m eval\.reproduce again"):
-        Results.load(written.folder)
+def test_an_upper_bound_is_not_tested(cell: Callable[..., CellPlan], tmp_path: Path) -> None:
+    rows = {
+        "BM25": Row(bm25="text"),
+        "half": Row(checkpoint="half"),
+        "best": Row(best_of=("BM25", "half"), best_by="P@1"),
+    }
+    matrix = dataclasses.replace(MATRIX, rows=rows, claims=())
+    cells = (cell("BM25", BM25), cell("half", FIRST), cell("best", FIRST))
+    results = leaderboard(
+        plan := Plan(name="m", matrix=matrix, data=tmp_path, steps=(), cells=cells), measured_cells(plan), ""
+    )
+    p = {one["row"]: one["p"] for one in results["cells"] if one["column"] == "toy"}
+    assert p["best"] == {}
+    assert p["half"]["MRR@10"] == pytest.approx(scipy.stats.ttest_rel(FIRST["MRR@10"], BM25["MRR@10"]).pvalue, abs=1e-6)
+
+
+def test_comparisons_and_verdicts_are_made_again_from_stored_values(written: Written) -> None:
+    before = {path.name: path.read_bytes() for path in written.folder.iterdir()}
+    content = json.loads(before[RESULTS])
+    for claim in content["claims"]:
+        claim.update(p=None, verdict="contradicted", interval=None)
+    for entry in content["cells"]:
+        entry.update(p={}, difference={})
+    write_json(written.folder / RESULTS, content)
+    again, trainings = judge_again(written.folder)
+    assert again == written.results
+    assert trainings["ours", "toy"][1]["MRR@10"]["q2"] == 0.25
+    assert before == {path.name: path.read_bytes() for path in written.folder.iterdir()}
+    (written.folder / VALUES).unlink()
+    with pytest.raises(LearnedSparseError, match=r"eval\.reproduce again"):
+        judge_again(written.folder)
 
 
 def test_published_scores_are_unchanged(written: Written) -> None:
@@ -248,7 +270,7 @@ def test_cells_that_are_not_done_have_no_numbers(written: Written) -> None:
         assert cells[row, "other"]["scores"] == {}
         assert cells[row, "other"]["commands"] != []
     assert exit_status(written.results, {("half", "other")}) == 1
-    assert exit_status(written.results, {("BM25", "toy"), ("half", "toy")}) == 0  # another row's failure
+    assert exit_status(written.results, {("half", "toy")}) == 0  # another column's failure
 
 
 def test_cells_outside_the_columns_of_a_row_are_left_out(
@@ -283,48 +305,28 @@ def test_commands_and_files_have_no_paths_of_the_machine(written: Written, tmp_p
     ]
     assert len(written.cells["ours", "toy"]["commands"]) == 2 * 3
     for path in written.folder.iterdir():
-        assert str(tmp_path) not in path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        assert str(tmp_path).encode() not in (gzip.decompress(content) if path.suffix == ".gz" else content)
 
 
 def test_claims_are_judged_where_they_can_be(written: Written) -> None:
-    """Verdicts and p-values of ``eval.reproduce.claims``, with Holm's correction over all of them."""
-    columns = {"ours": [FIRST["MRR@10"], SECOND["MRR@10"]], "half": [OTHER["MRR@10"]], "BM25": [BM25["MRR@10"]]}
-    sides = {row: np.array(values) for row, values in columns.items()} | {"SPLADE": np.full((1, 6), 0.340)}
-    tested = [MATRIX.claims[number] for number in (0, 4, 5)]
-    found = [find_measure(claim, sides[claim.better], sides[claim.worse]) for claim in tested]
-    expected = judge(list(zip(tested, found, strict=True)))
-    claims = [claim for claim in written.results["claims"] if claim["p"] is not None]
-    assert [(claim["source"], claim["column"]) for claim in claims] == [
-        ("A", "toy"),
-        ("A: in words", "toy"),
-        ("E", "toy"),
-    ]
-    for claim, finding, verdict in zip(claims, found, expected, strict=True):
-        assert claim["difference"] == pytest.approx(finding.difference, abs=1e-6)
-        assert claim["asked"] == pytest.approx(finding.asked, abs=1e-6)
-        assert claim["interval"] == pytest.approx(finding.interval, abs=1e-6)
-        assert claim["detectable"] == pytest.approx(finding.detectable, abs=1e-6)
-        assert (claim["p"], claim["verdict"], claim["reason"]) == (
-            pytest.approx(verdict.p, abs=1e-6), verdict.word, verdict.reason,
-        )  # fmt: skip
-    assert [claim["difference"] for claim in claims] == [
-        pytest.approx(0.258333), pytest.approx(0.008333), pytest.approx(4 / 6 - 0.340, abs=1e-6),
-    ]  # fmt: skip
-    odds = 2.45 / 3.55 * math.sqrt((0.22 / 0.78) / (0.2 / 0.8))  # BM25's odds, and half of the paper's effect on them
-    assert claims[0]["asked"] == pytest.approx(odds / (1 + odds) - 2.45 / 6, abs=1e-6)
-
-
-def test_claims_without_a_test(written: Written) -> None:
     claims = {(claim["source"], claim["column"]): claim for claim in written.results["claims"]}
-    words = {key: (claim["verdict"], claim["difference"]) for key, claim in claims.items() if claim["p"] is None}
-    assert words == {
-        ("A", "other"): ("not measured", None),
-        ("B", "toy"): ("reproduced", pytest.approx(1.2 / 2.5 - 1)),
-        ("C", "toy"): ("not measured", None),  # without times
-        ("D", "other"): ("not measured", None),  # failed; and toy has no nDCG@10
+    raw = {
+        "A": estimate_difference(np.array([FIRST["MRR@10"], SECOND["MRR@10"]]), np.array([BM25["MRR@10"]])).p_value(),
+        "A: in words": scipy.stats.ttest_rel(OTHER["MRR@10"], BM25["MRR@10"]).pvalue,
+    }
+    assert claims["A", "toy"]["p"] == pytest.approx(2 * raw["A"], abs=1e-6)  # of the two claims of a paper
+    assert claims["A: in words", "toy"]["p"] == pytest.approx(max(2 * raw["A"], raw["A: in words"]), abs=1e-6)
+    assert {key: (claim["verdict"], claim["difference"]) for key, claim in claims.items()} == {
+        ("A", "toy"): ("inconclusive", pytest.approx(0.258333)),
+        ("A", "other"): (None, None),
+        ("B", "toy"): (None, pytest.approx(1.2 / 2.5 - 1)),
+        ("C", "toy"): (None, None),  # without times
+        ("D", "other"): (None, None),  # failed; and toy has no nDCG@10
+        ("A: in words", "toy"): ("inconclusive", pytest.approx(0.008333)),
+        ("E", "toy"): ("inconclusive", pytest.approx(4 / 6 - 0.340, abs=1e-6)),
     }
     assert claims["A", "toy"]["published"] == [0.22, 0.2]
-    assert claims["B", "toy"]["claim"] == "half: FLOPS less than ours by 50 % or more"
     assert written.results["meanings"] == MEANINGS
 
 
@@ -333,7 +335,8 @@ def test_expected_scores_decide_the_exit_status(written: Written) -> None:
     assert bm25["verdicts"] == {"MRR@10": "equal", "R@100": "better"}  # 2.45 / 6 and 4 / 6
     assert bm25["expected"] == {"MRR@10": 0.4083, "R@100": 0.6}
     chosen = {("BM25", "toy")}
-    assert exit_status({"cells": [bm25]}, chosen) == 0
+    assert exit_status({"cells": [bm25]}, chosen) == 1  # too good: other data, or other settings
+    assert exit_status({"cells": [bm25 | {"verdicts": {"MRR@10": "equal", "R@100": "within tolerance"}}]}, chosen) == 0
     assert exit_status({"cells": [bm25 | {"verdicts": {"MRR@10": "worse"}}]}, chosen) == 1
     assert exit_status({"cells": [bm25 | {"status": "failed"}]}, chosen) == 1
     assert exit_status({"cells": [bm25 | {"status": "failed"}]}, set()) == 0
@@ -350,3 +353,27 @@ def test_sources_are_named_without_the_data_folder(data: Path | None, kind: str)
     results = leaderboard(Plan(name="m", matrix=matrix, data=data, steps=(), cells=()), {}, "")
     assert [row["source"] for row in results["rows"]] == ["mine"]
     assert [column["collection"] for column in results["columns"]] == ["toy"]
+
+
+def test_an_average_has_the_trainings_of_its_columns() -> None:
+    def of(*values: float) -> Measured:
+        trainings = [{"P@1": {"q": value}} for value in values]
+        return Measured(status="done", scores={"P@1": float(np.mean(values))}, trainings=trainings)
+
+    found = averaged({"toy": of(0.2, 0.4), "other": of(0.6, 1.0)}, {"toy": 0.5, "other": 0.5})
+    assert [{*one["P@1"].values()} for one in found.trainings] == [{0.2, 0.6}, {0.4, 1.0}]
+    assert len(averaged({"toy": of(0.2, 0.4), "other": of(0.6)}, {"toy": 0.5, "other": 0.5}).trainings) == 1
+
+
+@pytest.mark.parametrize(
+    ("score", "tolerance", "verdict"),
+    [
+        (0.67894, 0.0, "equal"),  # to four decimals
+        (0.67896, 0.0, "better"),
+        (0.6784, 0.0005, "within tolerance"),  # 0.0005 less, in floats a little more
+        (0.6783, 0.0005, "worse"),
+        (0.6795, 0.0005, "better"),
+    ],
+)
+def test_score_verdicts(score: float, tolerance: float, verdict: str) -> None:
+    assert score_verdict(score, 0.6789, tolerance) == verdict

@@ -311,14 +311,28 @@ def test_results_are_never_replaced_by_fewer(copied: Toy, tmp_path: Path) -> Non
     shutil.rmtree(copied.home)
     (line,) = copied.run("--row", "BM25", status=2)
     assert line.startswith(f"error: {copied.results}: has 2 measured cells; neither chosen nor done in ")
-    assert ": 1 (the first: tiny, toy); name another folder with --output, run the whole matrix, or keep " in line
-    assert line.endswith("(--keep)")
+    assert ": 1 (the first: tiny, toy); name another folder with --output, run the whole matrix, keep " in line
+    assert line.endswith("(--keep), or lose them (--drop)")
     assert not (copied.home / "indexes").exists()
     assert (copied.results / "results.json").read_bytes() == before
+    copied.matrix.write_text(copied.matrix.read_text().replace("  tiny:", "  renamed:"))
+    (line,) = copied.run("--row", "BM25", status=2)
+    assert ": 1 (the first: tiny, toy)" in line  # a row that was renamed
     another = copied.matrix.rename(copied.folder / "another.yaml")
     where = ["--matrix", str(another), "--data", str(copied.data), "--output", str(copied.results)]
     (line,) = copied.start("eval.reproduce", *where, status=2)
     assert line == f"error: {copied.results}: has the results of the matrix 'toy'; name another folder with --output"
+
+
+@pytest.mark.parametrize("files", [["README.md"], [".git/config", "notes.txt"]])
+def test_a_folder_of_somebody_else_is_refused(new_leaderboard: Toy, tmp_path: Path, files: list[str]) -> None:
+    toy = new_leaderboard.copy(tmp_path / "copy")
+    for name in files:
+        (toy.results / name).parent.mkdir(parents=True, exist_ok=True)
+        (toy.results / name).write_text("mine")
+    (line,) = toy.run(status=2)
+    assert line.startswith(f"error: {toy.results}: neither empty nor the results of a leaderboard")
+    assert [(toy.results / name).read_text() for name in files] == ["mine"] * len(files)
 
 
 @pytest.mark.jvm

@@ -1,0 +1,392 @@
+"""``python -m eval.costs``: FLOPS, index size and time of searching for one row of a leaderboard."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from statistics import mean, median
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.runs import add_collection_options, load_split
+from learned_sparse.collections.topics import read_queries
+from learned_sparse.core.errors import LearnedSparseError, progress_bar, run_main
+from learned_sparse.core.files import write_json
+from learned_sparse.core.records import Query
+from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
+from learned_sparse.core.terms import EMPTY_TERM
+from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
+from learned_sparse.jsonvector.queries import check_queries, read_topics
+from learned_sparse.jsonvector.reader import read_vectors
+from learned_sparse.lucene.reader import document_frequencies, read_contents
+from learned_sparse.lucene.searchers import english_tokens
+from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
+from learned_sparse.search.exact_searcher import ExactSearcher
+from learned_sparse.search.query_encoder import QueryEncoder
+from learned_sparse.search.searching import MaxP, add_bm25_options, bm25_parameters, open_searcher
+
+_ENCODED = 100  # queries whose encoding is timed
+EPILOG = """\
+FLOPS: the mean number of terms that a query and a document share, E_q,d[sum p_q p_d] of SPLADE's paper. Times are those
+of learned_sparse.search, one query at a time on one thread, warm, without the encoding of queries unless a time says
+so. SPLADE's paper estimates FLOPS from about 100,000 queries of MS MARCO's whole development set: encode those with
+learned_sparse.encode --queries --input FILE, and name them with --flops-queries.
+
+examples:
+  python -m eval.costs --index INDEX --queries QUERIES                what learned_sparse.encode --queries wrote
+  python -m eval.costs --index BM25 --collection scifact --split test            an index of plain text
+  python -m eval.costs --vectors VECTORS --queries QUERIES --backend exact       without an index
+  python -m eval.costs --vectors VECTORS --queries QUERIES --backend pisa        the engine of many papers
+"""
+T = TypeVar("T")
+WARM_UP = 200
+"""Minimum number of untimed queries, for caches and Java's compiler."""
+ROUNDS = 3
+_ENCODER_WARM_UP = 10
+"""Untimed queries of an encoder, which has no compiler and reads no files."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure all costs; print JSON, or write it and print a summary."""
+    options = _parser().parse_args(argv)
+    if not (options.index or options.vectors):
+        raise LearnedSparseError("give --index DIR, or --vectors DIR for what --backend exact searches")
+    if options.index and options.backend not in (None, "lucene"):
+        raise LearnedSparseError(f"--backend {options.backend} searches --vectors, not --index")
+    options.backend = options.backend or ("lucene" if options.index else "exact")
+    if options.backend == "lucene" and not options.index:
+        raise LearnedSparseError("--backend lucene searches an index: give --index DIR")
+    seismic_settings(options)
+    if options.set and not options.encoding:
+        raise LearnedSparseError("--set is for the encoder that --encoding times")
+    result = _measure(options)
+    if options.output:
+        write_json(options.output, result)
+        print(f"{options.output}: {', '.join(f'{value:,} {name}' for name, value in result['costs'].items() if value)}")
+    else:
+        print(json.dumps(result, indent=2))
+    return 0
+
+
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    if options.index:  # its source vectors need not be read
+        path, note, vectors = options.index, IndexNote.load(options.index), None
+    else:
+        path, (note, vectors) = options.vectors[0], _load_vectors(options)
+    queries = _load_queries(options, note)
+    query_terms = _count(queries, note)
+    if not query_terms.texts:
+        raise LearnedSparseError(f"{options.queries or options.collection}: no queries")
+    flops_terms = _count(_flops_queries(options, note), note) if options.flops_queries else query_terms
+    documents = count_documents(*options.vectors) if vectors else _index_terms(path, note, flops_terms)
+    names = list(queries)
+    timed = {names[i]: queries[names[i]] for i in evenly_spaced(len(names), options.timed)}
+    times = time_searches(path, note, timed, options.hits, vectors, bm25_parameters(options))
+    encoding = _encoding_milliseconds(options, path, note)
+    costs = {
+        "FLOPS": round(expected_flops(documents, flops_terms), 6),
+        "terms/document": round(documents.postings / documents.texts, 4),
+        "terms/query": round(query_terms.postings / query_terms.texts, 4),
+        "index bytes": None if vectors else index_bytes(path),
+        "ms/query": round(times.median, 4),
+        "mean ms/query": round(times.mean, 4),
+        "p99 ms/query": round(times.p99, 4),
+        "mean ms/query with encoding": None if encoding is None else round(times.mean + encoding, 4),
+    }
+    sizes = {"documents": documents.texts, "queries": query_terms.texts, "FLOPS queries": flops_terms.texts}
+    measured = {"costs": costs, **sizes, "timed": len(timed), "hits": options.hits, "backend": options.backend}
+    if vectors and options.backend == "seismic":  # an approximate engine's time says nothing without its recall
+        exact = ExactSearcher.load(*options.vectors)
+        measured["recall"] = round(recall(vectors, exact, timed, options.hits), 4)
+    return measured
+
+
+def _count(queries: Mapping[str, Any], note: IndexNote) -> TermCounts:
+    if note.scoring == "bm25-text":
+        return count_terms([term for term, _, _ in english_tokens(text)] for text in queries.values())
+    return count_terms(queries.values())
+
+
+def _flops_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
+    """The queries that FLOPS are estimated from: texts for an index of plain text, otherwise impacts."""
+    if note.scoring == "bm25-text":
+        return {query.id: query.text for query in read_queries(options.flops_queries)}
+    for manifest in note.manifests[:1]:
+        check_queries(options.flops_queries, manifest)
+    return read_topics(options.flops_queries)
+
+
+def _encoding_milliseconds(options: argparse.Namespace, path: Path, note: IndexNote) -> float | None:
+    """Mean time to encode a query; 0 for text, which Lucene analyses itself; None without the texts of the queries."""
+    if note.scoring == "bm25-text":
+        return 0.0
+    if not options.encoding:
+        return None
+    if not options.collection:
+        raise LearnedSparseError("--encoding: give the queries to encode with --collection and --split")
+    collection, split = load_split(options)
+    queries = collection.queries(split)
+    timed = [queries[i] for i in evenly_spaced(len(queries), min(options.timed, _ENCODED))]
+    return encode_milliseconds(path, timed, note, parse_changes(options.set)).mean
+
+
+def _load_vectors(options: argparse.Namespace) -> tuple[IndexNote, VectorSearcher]:
+    vectors = encoded_files(options.vectors)
+    if vectors.scoring != "impact":
+        raise LearnedSparseError(f"{options.vectors[0]}: scored by BM25; give the index of these vectors: --index")
+    return IndexNote(vectors.scoring, vectors.manifests, {}), load_backend(options, vectors.files)
+
+
+def _load_queries(options: argparse.Namespace, note: IndexNote) -> Mapping[str, Any]:
+    """Query id → text for an index of plain text, otherwise impacts."""
+    if note.scoring != "bm25-text":
+        if not options.queries:
+            raise LearnedSparseError("give --queries DIR: what learned_sparse.encode --queries wrote")
+        for manifest in note.manifests[:1]:
+            check_queries(options.queries, manifest)
+        return read_topics(options.queries)
+    if not options.collection:
+        raise LearnedSparseError(f"{options.index}: an index of plain text; give --collection and --split")
+    collection, split = load_split(options)
+    return {query.id: query.text for query in collection.queries(split)}
+
+
+def _index_terms(index: Path, note: IndexNote, queries: TermCounts) -> TermCounts:
+    """Lucene's statistics, so no document is read. Empty texts that the BM25 index left out count as documents."""
+    contents = read_contents(index)
+    frequency = document_frequencies(index, [*queries.document_frequency, EMPTY_TERM])
+    postings = contents.postings - frequency.pop(EMPTY_TERM)
+    texts = contents.documents + note.facts.get("empty", 0)
+    return TermCounts(frequency, texts, postings, np.empty(0, np.int32))
+
+
+def index_bytes(index: Path) -> int:
+    """Size of Lucene's own files in an index folder, or in all folders of a set."""
+    files = [path for path in index.rglob("*") if path.is_file() and path.name != INDEX_MANIFEST]
+    return sum(path.stat().st_size for path in files)
+
+
+@dataclass(frozen=True, eq=False)
+class TermCounts:
+    """Statistics of a set of vectors. A term is active in a text if its weight is above zero."""
+
+    document_frequency: Mapping[str, int]
+    """Term → number of texts in which it is active; of an index, possibly only of the terms of its queries."""
+    texts: int
+    """Number of texts, empty vectors included."""
+    postings: int
+    """Number of (term, text) pairs: the size of the inverted index."""
+    lengths: npt.NDArray[np.int32]
+    """Number of active terms of each text, in order, or of each text of a sample; 0 for an empty vector."""
+
+
+@dataclass(frozen=True)
+class TermsPerText:
+    """Mean and quantiles (interpolated as NumPy does) of the number of active terms per text."""
+
+    mean: float
+    minimum: float
+    q05: float
+    q25: float
+    median: float
+    q75: float
+    q95: float
+    maximum: float
+    empty: int
+    """Texts without an active term."""
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Sparsity of an encoded collection and its queries."""
+
+    flops: float
+    """Expected FLOPS of one query-document score."""
+    documents: TermsPerText
+    queries: TermsPerText
+
+
+def count_terms(vectors: Iterable[Iterable[str]]) -> TermCounts:
+    """Count a stream with the active terms of each text, such as ``{term: impact}`` with positive impacts."""
+    frequency: Counter[str] = Counter()
+    lengths = []
+    for vector in vectors:
+        active = set(vector)
+        frequency.update(active)
+        lengths.append(len(active))
+    return TermCounts(dict(frequency), len(lengths), sum(lengths), np.array(lengths, dtype=np.int32))
+
+
+def count_documents(*paths: str | Path) -> TermCounts:
+    """Count encoded documents: folders or files, for instance all shards of a collection."""
+    vectors = (vector for _, vector in chain.from_iterable(map(read_vectors, paths)))
+    folders = [Path(path) for path in paths if (Path(path) / MANIFEST).is_file()]
+    total = sum(Manifest.load(folder).counts.written for folder in folders) if len(folders) == len(paths) else None
+    return _not_empty(count_terms(progress_bar(vectors, "counting", "documents", total)), paths[0])
+
+
+def count_queries(path: str | Path) -> TermCounts:
+    """Count encoded queries (a folder, or its ``queries.tsv``); a repeated term counts once."""
+    return _not_empty(count_terms(read_topics(path).values()), path)
+
+
+def expected_flops(documents: TermCounts, queries: TermCounts) -> float:
+    """``E_{q,d}[Σ_j p_j(q) p_j(d)]``, where p_j is the share of queries, or documents, with term j active.
+
+    SPLADE's paper defines FLOPS so beside its Table 1: the expected number of multiplications per query-document score.
+    It equals the mean number of shared terms over all pairs of a query and a document. NaN if there is no pair.
+
+    >>> documents = count_terms([{"a": 2, "b": 1}, {"b": 3}])
+    >>> queries = count_terms([{"b": 1}, {"c": 1}])  # shared terms: 1 and 1 for b, 0 and 0 for c
+    >>> expected_flops(documents, queries)
+    0.5
+    """
+    pairs = documents.texts * queries.texts
+    in_queries = queries.document_frequency
+    shared = sum(in_queries[term] * count for term, count in documents.document_frequency.items() if term in in_queries)
+    return shared / pairs if pairs else float("nan")
+
+
+def terms_per_text(lengths: npt.NDArray[np.int32]) -> TermsPerText:
+    """Statistics of the numbers of active terms of at least one text."""
+    if not len(lengths):
+        raise LearnedSparseError("there are no vectors to measure")
+    minimum, q05, q25, median, q75, q95, maximum = np.quantile(lengths, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]).tolist()
+    mean, empty = float(lengths.mean()), int((lengths == 0).sum())
+    return TermsPerText(mean, minimum, q05, q25, median, q75, q95, maximum, empty)
+
+
+def sparsity_of(documents: TermCounts, queries: TermCounts) -> Sparsity:
+    """Sparsity of counted documents and queries."""
+    flops = expected_flops(documents, queries)
+    return Sparsity(flops, terms_per_text(documents.lengths), terms_per_text(queries.lengths))
+
+
+def _not_empty(counts: TermCounts, path: str | Path) -> TermCounts:
+    if not counts.texts:
+        raise LearnedSparseError(f"{path}: no vectors in it")
+    return counts
+
+
+@dataclass(frozen=True)
+class Milliseconds:
+    """Times of a set of queries, one query at a time."""
+
+    median: float
+    mean: float
+    """What papers report."""
+    p99: float
+    """99th percentile of all timed calls (interpolated as NumPy does): the median of a query would hide its tail."""
+
+
+def encode_milliseconds(
+    index: Path, queries: Sequence[Query], note: IndexNote | None = None, settings: Mapping[str, Any] | None = None
+) -> Milliseconds:
+    """Times to encode one query with the encoder of an index, or of vectors with this ``note``."""
+    encoder = QueryEncoder.from_index(index, note=note, settings=settings)
+    return milliseconds(lambda query: encoder.encode(query.text), queries, warm_up=_ENCODER_WARM_UP)
+
+
+def time_searches(
+    path: Path,
+    note: IndexNote,
+    queries: Mapping[str, Any],
+    k: int,
+    vectors: VectorSearcher | None = None,
+    bm25: Mapping[str, float] | None = None,
+) -> Milliseconds:
+    """Time the search for the ``k`` best documents of each query.
+
+    ``queries``: query id → impacts, or text for an index of plain text. ``vectors``: a searcher to use instead of the
+    index at ``path``. ``bm25``: ``k1`` and ``b``. An index of segments is searched to the depth of the first search for
+    ``k`` documents.
+    """
+    if maxp := MaxP.from_note(note):
+        k = maxp.first_depth(k)
+    with open_searcher(path, note.scoring, vectors=vectors, bm25=bm25) as search:
+        return milliseconds(lambda query: search({query: queries[query]}, k, 1), list(queries))
+
+
+def recall(searcher: VectorSearcher, exact: ExactSearcher, queries: Mapping[str, Mapping[str, int]], k: int) -> float:
+    """Share of the exact ``k`` best documents of all queries that ``searcher`` finds; 1.0 if no document has a score.
+
+    A document counts if its score is at least that of the exact k-th document, so that ties count alike.
+    """
+    hits = total = 0
+    for name, found in searcher.search_batch(queries, k).items():
+        best = exact.search(queries[name], k)
+        hits += sum(score >= best[-1][1] for _, score in found) if best else 0
+        total += len(best)
+    return hits / total if total else 1.0
+
+
+def milliseconds(function: Callable[[T], object], arguments: Sequence[T], warm_up: int | None = None) -> Milliseconds:
+    """Time ``function`` for each argument, ``ROUNDS`` times after the warm-up; median and mean are of medians.
+
+    ``warm_up``: untimed calls; None: at least ``WARM_UP``, and every argument once.
+    """
+    warming = max(WARM_UP, len(arguments)) if warm_up is None else warm_up
+    with progress_bar(None, "timing", "queries", warming + ROUNDS * len(arguments)) as progress:
+        for number in range(warming):
+            function(arguments[number % len(arguments)])
+        progress.update(warming)
+        rounds = []
+        for _ in range(ROUNDS):
+            rounds.append([_seconds(function, argument) for argument in arguments])
+            progress.update(len(arguments))  # between rounds, so that it costs no measured time
+    times = [1000 * median(of_argument) for of_argument in zip(*rounds, strict=True)]
+    return Milliseconds(median(times), mean(times), 1000 * float(np.quantile(rounds, 0.99)))
+
+
+def _seconds(function: Callable[[T], object], argument: T) -> float:
+    started = time.perf_counter()
+    function(argument)
+    return time.perf_counter() - started
+
+
+def evenly_spaced(length: int, maximum: int) -> list[int]:
+    """At most ``maximum`` evenly spaced positions below ``length``.
+
+    >>> evenly_spaced(10, 4), evenly_spaced(3, 4)
+    ([0, 2, 5, 7], [0, 1, 2])
+    """
+    count = min(maximum, length)
+    return [number * length // count for number in range(count)]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = CommandParser(
+        prog="python -m eval.costs",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")
+    add("--vectors", type=Path, nargs="+", metavar="DIR", help="encoded documents, all shards; not read with --index")
+    add_backend_options(add, default=None, about="searcher (default lucene with --index, exact with --vectors)")
+    add("--queries", type=Path, metavar="DIR", help="encoded queries")
+    flops = "queries that FLOPS are estimated from: encoded, or topics for plain text (default: the queries)"
+    add("--flops-queries", type=Path, metavar="DIR|FILE", help=flops)
+    add_collection_options(parser)
+    add("--hits", type=positive, default=1000, metavar="K", help="documents per query (default: %(default)s)")
+    add("--timed", type=positive, default=1000, metavar="N", help="most timed queries (default: %(default)s)")
+    add_bm25_options(add)
+    add("--encoding", action="store_true", help=f"also time the encoding of at most {_ENCODED} queries")
+    add_set_option(parser, "with --encoding: a changed setting that only queries depend on, such as query_k=100")
+    add("--output", type=Path, metavar="FILE", help="write the JSON to this file")
+    return parser
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,195 @@
+"""Runs, splits and tokenizers as commands name them, and queries by the word pieces that relevant documents share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from encoders.checkpoints import TOKENIZER, locate, read_tokenizer
+from eval.measures import Qrels, parse_measure
+from learned_sparse.collections.collection import Collection, load_collection
+from learned_sparse.collections.documents import OnBadLine
+from learned_sparse.collections.trec import Run, read_run
+from learned_sparse.core.encoder import Encoder
+from learned_sparse.core.errors import LearnedSparseError, wrong_path
+from learned_sparse.core.records import Document
+
+_BATCH = 10_000  # texts tokenised at a time
+CLASSES = ("Match <= 1", "Match > 1", "Match all")
+Pieces = Callable[[Sequence[str]], list[frozenset[int]]]
+"""Function from texts to the distinct ids of their word pieces; see ``load_pieces``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The judged queries of one split of a collection; documents are read on demand."""
+
+    collection: Collection
+    split: str
+    queries: dict[str, str]
+    """Query id → text, judged queries only."""
+    qrels: Qrels
+    measures: tuple[str, ...]
+    remove_query: bool
+    """Ignore a hit whose id is that of the query (BEIR)."""
+
+    def documents(self, ids: set[str]) -> dict[str, Document]:
+        """The documents with these ids, from one pass over the collection; an error if one is missing."""
+        documents = {}
+        for document in self.collection.documents_shown(on_bad_line="skip"):
+            if document.id in ids:
+                documents[document.id] = document
+                if len(documents) == len(ids):
+                    return documents
+        missing = ids - documents.keys()
+        raise LearnedSparseError(
+            f"collection {self.collection.name}: {len(missing)} of {len(ids)} documents are missing "
+            f"(for instance {min(missing)!r}); is it the collection of the run?"
+        )
+
+
+def add_collection_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add ``--collection``, ``--data`` and ``--split``."""
+    add = parser.add_argument
+    names = "a collection by name, folder, YAML file, or ir_datasets:ID"
+    add("--collection", required=required, metavar="NAME|PATH", help=names)
+    add("--data", type=Path, metavar="DIR", help="folder with the files of --collection")
+    add("--split", help="split of the queries (default: the only one)")
+
+
+def add_judged_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--run``, ``--collection``, ``--data``, ``--split`` and ``--measures``."""
+    add = parser.add_argument
+    add("--run", nargs="+", action="extend", required=True, metavar="[NAME=]FILE", help="TREC runs, optionally named")
+    add_collection_options(parser, required=True)
+    add("--measures", nargs="+", metavar="M", help="for instance MRR@10 R@1000 MAP (default: those of the split)")
+
+
+def load_judged(options: argparse.Namespace) -> Judged:
+    """Load the split that the options of ``add_judged_options`` name."""
+    collection, name = load_split(options)
+    split = collection.split(name)
+    measures = tuple(options.measures or split.measures)
+    for measure in measures:
+        parse_measure(measure)
+    return Judged(
+        collection=collection,
+        split=name,
+        queries={query.id: query.text for query in collection.queries(name)},
+        qrels=collection.qrels(name),
+        measures=measures,
+        remove_query=split.remove_query,
+    )
+
+
+def load_split(options: argparse.Namespace) -> tuple[Collection, str]:
+    """The collection of ``--collection`` and ``--data``, and ``--split`` or its only split."""
+    on_bad_line: OnBadLine = getattr(options, "on_bad_line", None) or "error"
+    collection = load_collection(options.collection, data=options.data, on_bad_line=on_bad_line)
+    collection = replace(collection, expanded=getattr(options, "expanded", None))
+    if options.split is None and len(collection.splits) > 1:
+        known = ", ".join(collection.splits)
+        raise LearnedSparseError(f"collection {collection.name} has several splits; give --split, one of {known}")
+    # Collection.split reports a collection without splits
+    return collection, options.split or next(iter(collection.splits), "test")
+
+
+def add_expanded_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--expanded``, which ``load_split`` and ``load_judged`` read."""
+    text = "predicted queries of the documents by id (docT5query), for a model that reads them"
+    parser.add_argument("--expanded", type=Path, metavar="FILE|DIR", help=text)
+
+
+def check_expanded(collection: Collection, encoder: Encoder | None) -> None:
+    """Raise if ``--expanded`` is given and the encoder of documents, if there is one, does not read expanded text."""
+    if collection.expanded is not None and (encoder is None or not encoder.uses_expanded):
+        raise LearnedSparseError("--expanded: this model does not read expanded text; leave it out")
+
+
+def share(text: str) -> float:
+    """Type of an option that is a share, 0 to 1."""
+    if not 0 <= (number := float(text)) <= 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a share, 0 to 1")
+    return number
+
+
+def read_runs(arguments: Sequence[str]) -> dict[str, Run]:
+    """``{name: run}`` of arguments ``NAME=FILE`` or ``FILE``."""
+    return {name: read_run(path) for name, path in named_runs(arguments).items()}
+
+
+def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
+    """``{name: file}`` of arguments ``NAME=FILE`` or ``FILE``; the default name is the file's without its suffix."""
+    runs: dict[str, Path] = {}
+    for argument in arguments:
+        name, equals, file = argument.partition("=")
+        path = Path(file)
+        if not equals or Path(argument).is_file():  # the file name itself may contain "="
+            path = Path(argument)
+            name = path.stem
+        if name in runs:
+            raise LearnedSparseError(f"--run {argument}: another run is named {name}; write NAME={path}")
+        if not path.is_file():
+            raise wrong_path(path, "a run", "name a file that learned_sparse.search wrote", "run")
+        runs[name] = path
+    return runs
+
+
+def load_pieces(name: str, revision: str | None = None) -> Callable[[Sequence[str]], list[frozenset[int]]]:
+    """Function from texts to the distinct ids of their word pieces, untruncated and without special tokens.
+
+    ``name`` is a folder or Hub id with a ``tokenizer.json``, or the name of a published model such as ``minilm``.
+    """
+    tokenizer = read_tokenizer(tokenizer_folder(name, revision))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def pieces(texts: Sequence[str]) -> list[frozenset[int]]:
+        ids: list[frozenset[int]] = []
+        for start in range(0, len(texts), _BATCH):
+            encodings = tokenizer.encode_batch(list(texts[start : start + _BATCH]), add_special_tokens=False)
+            ids += [frozenset(encoding.ids) for encoding in encodings]
+        return ids
+
+    return pieces
+
+
+def tokenizer_folder(name: str, revision: str | None = None) -> Path:
+    """Folder with the ``tokenizer.json`` of a folder, a Hub id or a published model such as ``minilm``."""
+    return locate(name, revision, [TOKENIZER])
+
+
+def class_of(query: Set[int], relevant: Iterable[Set[int]]) -> str:
+    """Class of SpaDE's Table 4 from the pieces of a query and those of its relevant documents (at least one).
+
+    ``Match all`` if the relevant document has all pieces of the query, otherwise ``Match <= 1`` if it has none or one
+    of them, otherwise ``Match > 1`` (SpaDE, section 5.1). Where the paper is silent: pieces are distinct; those of stop
+    words and punctuation count; of several relevant documents, the one that shares most pieces decides.
+
+    >>> class_of({1, 2, 3}, [{1, 9}, {2, 3, 9}]), class_of({1}, [{1, 2}]), class_of({1, 2, 3}, [{3}])
+    ('Match > 1', 'Match all', 'Match <= 1')
+    """
+    matched = max(len(query & document) for document in relevant)
+    if query and matched == len(query):
+        return "Match all"
+    return "Match <= 1" if matched <= 1 else "Match > 1"
+
+
+def by_class(judged: Judged, pieces: Pieces) -> dict[str, list[str]]:
+    """The queries of each class that have a relevant document, in their order; one pass over the documents."""
+    relevant = {
+        query: [document for document, grade in judged.qrels.get(query, {}).items() if grade > 0]
+        for query in judged.queries
+    }
+    relevant = {query: documents for query, documents in relevant.items() if documents}
+    if not relevant:
+        raise LearnedSparseError("no query has a relevant document")
+    documents = judged.documents({document for ids in relevant.values() for document in ids})
+    of_document = dict(zip(documents, pieces([document.text for document in documents.values()]), strict=True))
+    of_query = zip(relevant, pieces([judged.queries[query] for query in relevant]), strict=True)
+    classes: dict[str, list[str]] = {name: [] for name in CLASSES}
+    for query, own in of_query:
+        classes[class_of(own, map(of_document.__getitem__, relevant[query]))].append(query)
+    return classes

@@ -1,0 +1,201 @@
+"""Differences of systems over trainings and queries: one estimate, its interval and p-value, and Holm's correction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.measures import PerQuery, Qrels, Run, evaluate
+
+Values = npt.NDArray[np.float64]
+"""Scores ``(trainings, queries)``."""
+SIGNIFICANT = 0.05
+"""Differences with a smaller p-value are called significant."""
+POWER = 0.8
+"""Probability with which a test finds a detectable difference."""
+STRATUM = "\t"
+"""Ends the name of a column at the beginning of the query ids of an average over columns."""
+_ROUNDING = 1e-12  # of means of scores; smaller numbers count as 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A mean difference, its standard error, and the degrees of freedom of that error."""
+
+    value: float
+    error: float
+    """Infinite for a single query."""
+    freedom: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval by Student's t; infinite for a single query."""
+        half_width = self._quantile(1 - SIGNIFICANT / 2) * self.error
+        return self.value - half_width, self.value + half_width
+
+    def detectable(self, level: float = SIGNIFICANT) -> float:
+        """Smallest true difference that a two-sided test at ``level`` finds with a probability of ``POWER``."""
+        return (self._quantile(1 - level / 2) + self._quantile(POWER)) * self.error
+
+    def p_value(self, reference: float = 0.0) -> float:
+        """Two-sided p-value of the difference from ``reference`` by Student's t; 1 if the two are equal.
+
+        If all queries have the same difference, it is that of the sign test, ``2 / 2^queries``.
+        """
+        distance = abs(self.value - reference)
+        if distance < _ROUNDING or math.isinf(self.error):
+            return 1.0
+        if self.error < _ROUNDING:
+            return math.pow(2.0, -self.freedom)
+        from scipy import stats
+
+        return float(2 * stats.t.sf(distance / self.error, self.freedom))
+
+    def _quantile(self, probability: float) -> float:
+        from scipy import stats
+
+        return float(stats.t.ppf(probability, self.freedom))
+
+
+def estimate_difference(better: Values, worse: Values, strata: Sequence[object] | None = None) -> Estimate:
+    """The mean of ``better`` minus that of ``worse``, with its standard error over queries and trainings.
+
+    Both have the same queries in the same order. The variance of the mean is that of queries plus that of trainings,
+    minus the variance of their interaction, which both contain (Owen 2007), and not less than either. A system with one
+    training counts as if it had no variance between trainings; with one training of each system, this is the paired
+    t-test. The degrees of freedom are Satterthwaite's. ``strata``: the collection of each query of an average over
+    collections; queries vary within their collection only.
+
+    >>> estimate_difference(np.array([[0.5, 0.75, 1.0]]), np.array([[0.5, 0.5, 0.5]])).value
+    0.25
+    """
+    queries = better.shape[1]
+    value = float(better.mean() - worse.mean())
+    labels = np.unique(np.array(strata or [0] * queries, dtype=str), return_inverse=True)[1]
+    groups = [labels == label for label in range(labels.max() + 1)]
+    if min(group.sum() for group in groups) < 2:
+        return Estimate(value=value, error=math.inf, freedom=math.inf)
+    apart = better.mean(axis=0) - worse.mean(axis=0)
+    parts = [(_of_mean(float(apart[group].var(ddof=1)), group), int(group.sum()) - 1) for group in groups]
+    of_queries, of_trainings, of_both = sum(part for part, _ in parts), 0.0, 0.0
+    for values in (better, worse):
+        if (trainings := len(values)) > 1:
+            parts.append((float(values.mean(axis=1).var(ddof=1)) / trainings, trainings - 1))
+            of_trainings += parts[-1][0]
+            of_both += sum(_of_mean(_residual(values[:, group]) / trainings, group) for group in groups)
+    variance = max(of_queries + of_trainings - of_both, of_queries, of_trainings)
+    squares = sum(part**2 / freedom for part, freedom in parts)
+    freedom = variance**2 / squares if squares else queries - 1.0
+    return Estimate(value=value, error=math.sqrt(variance), freedom=freedom)
+
+
+def _of_mean(variance: float, group: npt.NDArray[np.bool_]) -> float:
+    """Variance of the mean over all queries that comes from a group whose values have this variance."""
+    return float(variance * group.sum() / len(group) ** 2)
+
+
+def _residual(values: Values) -> float:
+    """Mean square of what trainings and queries do not explain each on its own."""
+    apart = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    return float((apart**2).sum() / ((values.shape[0] - 1) * (values.shape[1] - 1)))
+
+
+def values_of(trainings: Sequence[PerQuery], measure: str, queries: Sequence[str]) -> Values:
+    """Scores ``(trainings, queries)`` in the order of ``queries``."""
+    return np.array([[one[measure][query] for query in queries] for one in trainings])
+
+
+def difference(better: Sequence[PerQuery], worse: Sequence[PerQuery], measure: str) -> Estimate:
+    """The estimate for two systems in one measure, each given as the scores of its trainings."""
+    queries = sorted(better[0][measure])
+    strata = [query.rpartition(STRATUM)[0] for query in queries]
+    return estimate_difference(values_of(better, measure, queries), values_of(worse, measure, queries), strata)
+
+
+def pooled(parts: Sequence[Values]) -> tuple[Values, list[int]]:
+    """Values whose mean is the mean of the means of ``parts``, and the part of each query."""
+    total, sizes = sum(part.shape[1] for part in parts), [part.shape[1] for part in parts]
+    scaled = [part * total / (len(parts) * size) for part, size in zip(parts, sizes, strict=True)]
+    return np.concatenate(scaled, axis=1), [number for number, size in enumerate(sizes) for _ in range(size)]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, or two systems with several trainings, compared in one measure."""
+
+    mean_a: float
+    mean_b: float
+    difference: float
+    """Mean of ``b`` minus ``a``."""
+    p_value: float
+    """Two-sided; of ``comparisons``, corrected for the number of systems."""
+    confidence_interval: tuple[float, float]
+    """95 % interval of the difference; infinite for a single query."""
+
+
+def compare(
+    run_a: Run | str | Path, run_b: Run | str | Path, qrels: Qrels | str | Path, measure: str, *,
+    remove_query: bool = False,
+) -> Comparison:  # fmt: skip
+    """Compare two runs in one measure over all judged queries.
+
+    >>> qrels = {f"q{i}": {"d": 1} for i in range(8)}
+    >>> good = {query: [("d", 1.0)] for query in qrels}
+    >>> compare({}, good, qrels, "P@1")
+    Comparison(mean_a=0.0, mean_b=1.0, difference=1.0, p_value=0.0078125, confidence_interval=(1.0, 1.0))
+    """
+    a, b = (evaluate(run, qrels, [measure], remove_query=remove_query).per_query for run in (run_a, run_b))
+    return comparisons({"a": [a], "b": [b]}, "a")["b"][measure]
+
+
+def comparisons(systems: Mapping[str, Sequence[PerQuery]], baseline: str) -> dict[str, dict[str, Comparison]]:
+    """``{system: {measure: comparison with the baseline}}`` of all other systems; ``a`` is the baseline.
+
+    A system is the scores of each of its trainings; all have the same measures and queries. For each measure, ``holm``
+    corrects the p-values for the number of systems compared.
+
+    >>> runs = {name: {"P@1": {str(i): value for i in range(8)}} for name, value in {"bm25": 0.25, "tiny": 0.5}.items()}
+    >>> comparison = comparisons({name: [run] for name, run in runs.items()}, "bm25")["tiny"]["P@1"]
+    >>> format_comparison("tiny", "bm25", "P@1", comparison)
+    'tiny - bm25: P@1 +0.250 (+0.250 to +0.250), p 0.0078'
+    """
+    others = [name for name in systems if name != baseline]
+    compared: dict[str, dict[str, Comparison]] = {name: {} for name in others}
+    for measure in systems[baseline][0]:
+        mean = {name: float(np.mean([list(one[measure].values()) for one in systems[name]])) for name in systems}
+        found = {name: difference(systems[name], systems[baseline], measure) for name in others}
+        corrected = holm({name: estimate.p_value() for name, estimate in found.items()})
+        for name, estimate in found.items():
+            compared[name][measure] = Comparison(
+                mean[baseline], mean[name], estimate.value, corrected[name], estimate.interval
+            )
+    return compared
+
+
+def format_comparison(name: str, baseline: str, measure: str, comparison: Comparison) -> str:
+    """One line: ``tiny - bm25: nDCG@10 +0.019 (-0.005 to +0.043), p 0.12``."""
+    low, high = comparison.confidence_interval
+    p = f"{comparison.p_value:.2g}" if comparison.p_value >= 0.001 else "< 0.001"
+    return f"{name} - {baseline}: {measure} {comparison.difference:+.3f} ({low:+.3f} to {high:+.3f}), p {p}"
+
+
+def holm(p_of: Mapping[str, float]) -> dict[str, float]:
+    """Correct the p-values of several comparisons by the step-down method of Holm (1979).
+
+    The smallest p-value is multiplied by the number of comparisons, the next by one less, and so on. A corrected
+    p-value is never smaller than that of a smaller p-value, and at most 1.
+
+    >>> holm({"a": 0.04, "b": 0.25, "c": 0.01})
+    {'a': 0.08, 'b': 0.25, 'c': 0.03}
+    """
+    corrected: dict[str, float] = {}
+    largest = 0.0
+    for rank, name in enumerate(sorted(p_of, key=p_of.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_of) - rank) * p_of[name]))
+        corrected[name] = largest
+    return {name: corrected[name] for name in p_of}

@@ -1,0 +1,224 @@
+"""Tables as aligned text or Markdown, and line charts drawn by matplotlib (extra ``report``)."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from learned_sparse.core.errors import LearnedSparseError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Strong(str):
+    """A text that is shown in bold."""
+
+    __slots__ = ()
+
+
+Cell = str | int | float | None
+Point = tuple[float, float]
+_STYLE = {
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
+    "font.size": 8.5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "learned_sparse",
+    "text.parse_math": False,  # a name may hold $
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "axes.axisbelow": True,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """Heading and format of a column.
+
+    ``digits``: decimals of floats. ``best``: which number Markdown shows in bold. ``right``: right-aligned even if all
+    cells are text.
+    """
+
+    heading: str
+    digits: int = 4
+    best: Literal["highest", "lowest"] | None = None
+    right: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled table with remarks below the title, one paragraph each."""
+
+    title: str
+    remarks: Sequence[str]
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def format_table(columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], *, markdown: bool = False) -> str:
+    """Format an aligned table; Markdown shows the best numbers of a column in bold. ``None`` becomes a dash.
+
+    Numbers are right-aligned, integers have no decimals. Numbers that look equal are equally good.
+
+    >>> columns = [Column("model"), Column("MRR@10", best="highest")]
+    >>> print(format_table(columns, [["bm25", 0.3481], ["splade", 0.31634]]))
+    model   MRR@10
+    ------  ------
+    bm25    0.3481
+    splade  0.3163
+    >>> print(format_table(columns, [["bm25", 0.3481], ["splade", 0.31634]], markdown=True))
+    | model  |     MRR@10 |
+    |:-------|-----------:|
+    | bm25   | **0.3481** |
+    | splade |     0.3163 |
+    """
+    full = [column if isinstance(column, Column) else Column(column) for column in columns]
+    texts = [[_format(cell, column) for cell, column in zip(row, full, strict=True)] for row in rows]
+    headings = [column.heading for column in full]
+    if markdown:
+        best = [_best([row[i] for row in rows], column) for i, column in enumerate(full)]
+        texts = [[_bold_or_escape(*pair) for pair in zip(row, best, strict=True)] for row in texts]
+        headings = [escape(heading) for heading in headings]
+    widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
+    right = [column.right or any(isinstance(row[i], int | float) for row in rows) for i, column in enumerate(full)]
+    lines = [_align(line, widths, right) for line in (headings, *texts)]
+    if not markdown:
+        lines.insert(1, ["-" * width for width in widths])
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+    dashes = ["-" * (width + 1) for width in widths]
+    rule = [f"{dash}:" if to_right else f":{dash}" for dash, to_right in zip(dashes, right, strict=True)]
+    body = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([body[0], f"|{'|'.join(rule)}|", *body[1:]])
+
+
+def format_sections(title: str, sections: Sequence[Section], *, markdown: bool) -> str:
+    """A title and all sections as plain text or Markdown; a section without columns has no table."""
+
+    def text(of: str) -> str:
+        return escape(of) if markdown else of
+
+    parts = [f"{'# ' if markdown else ''}{text(title)}"]
+    for section in sections:
+        parts += [f"{'## ' if markdown else ''}{text(section.title)}"] if section.title else []
+        parts += map(text, section.remarks)
+        if section.columns:
+            parts.append(format_table(section.columns, section.rows, markdown=markdown) if section.rows else "none")
+    return "\n\n".join(parts)
+
+
+def escape(text: object) -> str:
+    r"""Text on one line with the special characters of Markdown, HTML and of addresses escaped.
+
+    >>> print(escape("a <b> `c` _d_ e_f $g$ MRR@10 @h"))
+    a &lt;b&gt; \`c\` \_d\_ e_f \$g\$ MRR@10 \@h
+    """
+    line = one_line(text).replace("&", "&amp;")
+    line = re.sub(r"[\\`*\[\]|~$]|(?<![^\W_])[_@]|_(?![^\W_])", r"\\\g<0>", line)
+    return line.replace("<", "&lt;").replace(">", "&gt;").replace("://", r":\//")
+
+
+def one_line(text: object) -> str:
+    """Text with a space in place of each line break and control character."""
+    return "".join(character if character.isprintable() else " " for character in str(text))
+
+
+def _format(cell: Cell, column: Column) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.{column.digits}f}"
+    return "-" if cell is None else cell if isinstance(cell, str) else str(cell)
+
+
+def _best(cells: Sequence[Cell], column: Column) -> str | None:
+    """Text of the best of at least two numbers."""
+    numbers = [cell for cell in cells if isinstance(cell, int | float) and not math.isnan(cell)]
+    if column.best is None or len(numbers) < 2:
+        return None
+    return _format(max(numbers) if column.best == "highest" else min(numbers), column)
+
+
+def _bold_or_escape(text: str, best: str | None) -> str:
+    return f"**{escape(text)}**" if text == best or isinstance(text, Strong) else escape(text)
+
+
+def _align(texts: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
+    cells = zip(texts, widths, right, strict=True)
+    return [text.rjust(width) if to_right else text.ljust(width) for text, width, to_right in cells]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Label and scale of an axis of a line chart."""
+
+    label: str
+    logarithmic: bool = False
+    """A logarithmic axis leaves out points whose value is not above zero."""
+
+
+def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x: Axis, y: Axis) -> str:
+    """A line chart as SVG text: for each entry of ``lines`` a line with a dot at each point, in the order given.
+
+    The SVG group of line number n has the id ``line-n``. Equal arguments give equal text. Raises LearnedSparseError if
+    matplotlib is not installed.
+    """
+    with matplotlib_style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        panel = figure.subplots()
+        for number, (name, points) in enumerate(lines.items()):
+            shown = [point for point in points if all(map(_drawable, point, (x, y)))]
+            xs, ys = [point[0] for point in shown], [point[1] for point in shown]
+            panel.plot(xs, ys, marker="o", markersize=3.5, label=label(name), gid=f"line-{number}")
+        panel.set(xlabel=label(x.label), ylabel=label(y.label), title=label(title))
+        for name, axis in (("x", x), ("y", y)):
+            set_scale(panel, name, logarithmic=axis.logarithmic)
+        if lines:
+            figure.legend(loc="outside lower center", ncols=min(3, len(lines)), frameon=False)
+        return svg(figure)
+
+
+@contextmanager
+def matplotlib_style() -> Iterator[None]:
+    """Import matplotlib and apply the style of the figures to matplotlib's defaults, not to the user's settings."""
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError as error:
+        raise LearnedSparseError(
+            "figures need matplotlib, which is not installed; pip install 'learned-sparse[report]'"
+        ) from error
+    settings: Any = dict(mpl.rcParamsDefault) | _STYLE
+    with mpl.rc_context(settings):
+        yield
+
+
+def svg(figure: Figure) -> str:
+    """A figure as SVG text without date and program; equal figures give equal text."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
+    return buffer.getvalue().decode()
+
+
+def set_scale(panel: Axes, name: str, *, logarithmic: bool) -> None:
+    """Scale of axis ``name``; ticks are plain numbers where matplotlib would write powers of ten as formulas."""
+    ticks = panel.xaxis if name == "x" else panel.yaxis
+    if logarithmic:
+        panel.set(**{f"{name}scale": "log"})
+        ticks.set_minor_formatter("")
+    ticks.set_major_formatter("{x:,.10g}")
+
+
+def label(text: str) -> str:
+    """``text`` without unprintable characters, which XML forbids; matplotlib hides labels that begin with ``_``."""
+    return f" {one_line(text)}" if text.startswith("_") else one_line(text)
+
+
+def _drawable(value: float, axis: Axis) -> bool:
+    return math.isfinite(value) and (value > 0 or not axis.logarithmic)

@@ -1,0 +1,297 @@
+"""Dimensions of an index: numbers by hand, from vectors and from Lucene, against pruning, and what texts say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoders.encoding import new_model, save_checkpoint
+from eval.costs import TermCounts, count_terms, expected_flops
+from eval.dimensions.__main__ import main
+from eval.dimensions.counts import SHARES, chart, cuts_section, read_counts, stop_section, usage_section
+from eval.dimensions.texts import KINDS, by_length, expansion_section, meanings, score_parts
+from eval.tables import Section
+from learned_sparse.collections.trec import write_run
+from learned_sparse.core.encoder import encode_texts, load_encoder
+from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.encode import __main__ as encode
+from learned_sparse.index.build import build_index
+from learned_sparse.index.vectors import encoded_files
+from learned_sparse.jsonvector.queries import topic_text
+from learned_sparse.jsonvector.reader import frequent_terms
+from tests.learned_sparse.encoded_folder import dot_products, write_folder
+from tests.tiny_models import WORDS, tokenizer
+from tests.toy_data import save_beir
+
+COUNTED = count_terms([["the", "rash"], ["the", "hives"], ["the", "rash", "skin"], ["the"], []])
+ASKED = count_terms([["the", "rash"], ["wing"], ["rash"]])
+BOTH, IN_QUERY, IN_DOCUMENT, NEITHER = KINDS.values()
+DOCUMENTS = {"d1": "hives of the skin", "d2": "garbage collector in python", "d3": "wing lifted", "d4": "rain"}
+VECTORS: dict[str, dict[str, int]] = {
+    "d1": {"hives": 4, "skin": 2, "rash": 3, "the": 1},
+    "d2": {"garbage": 5, "python": 1, "the": 1},
+    "d3": {"wing": 2, "##ed": 2, "drag": 6, "the": 1},
+    "d4": {},
+}
+TEXTS = {"q1": "hives rash", "q2": "garbage", "q3": "skin"}
+QUERIES: dict[str, dict[str, int]] = {
+    "q1": {"hives": 2, "rash": 1, "skin": 1, "drag": 1},
+    "q2": {"python": 3, "the": 1},
+    "q3": {},
+}
+# q1 and d1: hives 8 in both texts, rash 3 in the query's, skin 2 in the document's; q1 and d3: drag 6 in neither.
+# q2 and d2: python 3 and the 1; the rest of its hits share "the" alone, which is in d1's text.
+EXPECTED = {
+    BOTH: 100 * (8 / 13) / 5,
+    IN_QUERY: 100 * (3 / 13) / 5,
+    IN_DOCUMENT: 100 * (2 / 13 + 3 / 4 + 1) / 5,
+    NEITHER: 100 * (1 + 1 / 4 + 1) / 5,
+}
+frequencies = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(1, 20), min_size=1)
+query_terms = st.lists(st.sets(st.text("abcdef", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5)
+
+
+def counted(counts: Mapping[str, int], texts: int) -> TermCounts:
+    return TermCounts(counts, texts, sum(counts.values()), np.zeros(texts, np.int32))
+
+
+def dicts(section: Section) -> list[dict[str, Any]]:
+    headings = [column if isinstance(column, str) else column.heading for column in section.columns]
+    return [dict(zip(headings, row, strict=True)) for row in section.rows]
+
+
+def test_usage_and_stop_dimensions_by_hand() -> None:
+    usage = usage_section({"documents": COUNTED, "queries": ASKED})
+    assert usage.rows[0] == ["documents", 5, 8 / 5, 4, 2, 1]
+    assert usage.remarks == ["2 dimensions are active in documents only."]  # hives, skin
+    # "rash" has a share of exactly 0.4, which is not above 0.4
+    stop = stop_section(COUNTED, ASKED, 0.4, None)
+    assert stop.rows == [["the", 80.0, 100 / 3]]
+    flops, equal = (4 * 1 + 2 * 2) / 15, 8 / 5 * 4 / 3 / 4
+    (remark,) = stop.remarks
+    assert f"would be {flops - 4 / 15:.4f} instead of {flops:.4f}" in remark
+    assert remark.endswith(f"gives {equal:.4f}.")
+    assert [row[0] for row in stop_section(COUNTED, None, 0.39, None).rows] == ["the", "rash"]
+    assert usage_section({"documents": count_terms([[]])}).rows[0][-1] == 0
+    assert cuts_section(counted({}, 3), None).rows[0] == ["95%", 0, 0.0, None]
+
+
+@given(frequency=frequencies, query_texts=query_terms)
+def test_cuts_equal_what_pruning_removes(frequency: dict[str, int], query_texts: list[set[str]]) -> None:
+    documents, queries = counted(frequency, 20), count_terms(query_texts)
+    for limit, cut in zip(SHARES, dicts(cuts_section(documents, queries)), strict=True):
+        removed = frequent_terms(frequency, 20, limit)
+        assert cut["dimensions"] == len(removed)
+        assert cut["% of the postings"] == pytest.approx(100 * sum(removed.values()) / sum(frequency.values()))
+        flops = expected_flops(documents, queries)
+        remaining = {term: count for term, count in frequency.items() if term not in removed}
+        if flops:
+            share = 1 - expected_flops(counted(remaining, 20), queries) / flops
+            assert cut["% of the FLOPS"] == pytest.approx(100 * share, abs=1e-9)
+
+
+def test_the_chart_has_a_line_for_each_kind_of_text() -> None:
+    pytest.importorskip("matplotlib")
+    counts = counted({f"t{rank}": 10_000 - rank for rank in range(5000)}, 10_000)
+    drawn = chart({"documents": counts, "queries": ASKED})
+    assert drawn.count('id="line-') == 2
+    assert drawn.count("<use") < 300  # 120 ranks of each at most
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory with a collection, its vectors, encoded queries, a run and a tokenizer."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer().save_pretrained(tmp_path / "tokenizer")
+    save_beir(tmp_path / "tiny", DOCUMENTS, TEXTS, {"test": [(query, "d1", 1) for query in TEXTS]})
+    write_folder(tmp_path / "vectors", VECTORS, checkpoint="tokenizer")
+    save_queries(tmp_path / "queries", QUERIES)
+    run = {query: dot_products(vector, VECTORS) for query, vector in QUERIES.items()}
+    write_run("run.txt", {query: hits for query, hits in run.items() if hits})
+    return tmp_path
+
+
+def save_queries(folder: Path, queries: Mapping[str, Mapping[str, int]]) -> None:
+    folder.mkdir()
+    (folder / "queries.tsv").write_text("".join(f"{name}\t{topic_text(row)}\n" for name, row in queries.items()))
+
+
+def tables(words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Rows of each table of ``--json`` by its title, and the title of all."""
+    assert main([*words.split(), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    found = {
+        one["title"]: [dict(zip(one["columns"], row, strict=True)) for row in one["rows"]] for one in content["tables"]
+    }
+    return found | {"title": content["title"]}
+
+
+def test_dropped_and_added_terms(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [("hives of the skin", {"hives": 4, "skin": 2, "rash": 3, "the": 1}), ("rain the rain", {"wing": 1})]
+    # of the first text "of" is dropped and rash added, of the second rain and the are dropped and wing added
+    assert expansion_section(texts, str(workspace / "tokenizer")).rows == [[6 / 2, 5 / 2, 3 / 2, 2 / 2]]
+    with pytest.raises(LearnedSparseError, match="a dimension is no word piece of"):
+        expansion_section([("rain", {"b12d7": 1})], str(workspace / "tokenizer"))
+    found = tables("vectors --expansion 2", capsys)["Terms dropped and added"]
+    assert found[0]["terms"] == 8 / 2  # d1 and d3
+
+
+def test_parts_of_scores_by_hand() -> None:
+    pieces = {"q": {"a", "b"}, "d": {"a", "c"}}
+    vectors = {"q": {"a": 1, "b": 2, "c": 3, "x": 4, "y": 9}, "d": {"a": 4, "b": 5, "c": 2, "x": 1, "z": 9}}
+    parts = score_parts([("q", "d", 24.0)], vectors, vectors, pieces, pieces)
+    assert parts == [
+        [BOTH, 100 * (4 / 24), 1], [IN_QUERY, 100 * (10 / 24), 1], [IN_DOCUMENT, 100 * (6 / 24), 1],
+        [NEITHER, 100 * (4 / 24), 1],
+    ]  # fmt: skip
+    score_parts([("q", "d", 23.999999)], vectors, vectors, pieces, pieces)  # a tied score, as in run files
+    with pytest.raises(LearnedSparseError, match="21 in the run and 24 by these vectors"):
+        score_parts([("q", "d", 21.0)], vectors, vectors, pieces, pieces)
+
+
+def test_vectors_with_queries_and_a_run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "vectors --queries queries --run run.txt --collection tiny"
+    content = tables(f"{words} --stop-share 0.5", capsys)
+    assert content["title"] == "vectors: 4 documents, 11 postings; expected FLOPS 0.6667"  # 8 shared terms of 12 pairs
+    lengths = {row["texts"]: row for row in content["Dimensions per text"]}
+    assert (lengths["documents"]["mean"], lengths["documents"]["empty"], lengths["queries"]["empty"]) == (11 / 4, 1, 1)
+    (stop,) = content["Stop-dimensions: 1 in more than 50% of the documents"]
+    assert stop == {"dimension": "the", "% of the documents": 75.0, "% of the queries": 100 / 3}
+    parts = content["Where scores come from"]
+    assert {row["matched terms"]: row["% of the score"] for row in parts} == pytest.approx(EXPECTED)
+    assert main([*words.split(), "--hits", "1", "--top", "1", "--markdown"]) == 0
+    page = capsys.readouterr().out
+    assert "Mean over the 2 best hits of 2 queries" in page
+    assert page.count("\n## ") == 5
+    alone = tables("vectors", capsys)
+    assert all(row["% of the FLOPS"] is None for row in alone["Stop-dimensions by share"])
+
+
+@pytest.mark.jvm
+def test_an_index_has_the_dimensions_of_its_files(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build_index(encoded_files([workspace / "vectors"]), workspace / "index")
+    words = "--queries queries --run run.txt --collection tiny"
+    of_files, of_index = (tables(f"{source} {words}", capsys) for source in ("vectors", "index"))
+    assert of_index | {"title": of_files["title"]} == of_files
+    sampled = read_counts([Path("index")], 3)
+    assert sampled.texts == 4
+    assert len(sampled.lengths) == 3
+    assert main(["index", "--sample", "3"]) == 0
+    assert "Of a sample of 3 of the 4 documents." in capsys.readouterr().out
+    with pytest.raises(LearnedSparseError, match="one index at a time"):
+        main(["index", "index"])
+
+
+def test_default_paths(workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LEARNED_SPARSE_HOME", str(workspace / "home"))
+    write_folder(workspace / "home" / "indexes" / "tiny" / "words", VECTORS, checkpoint="tokenizer")
+    (workspace / "home" / "queries" / "tiny" / "test").mkdir(parents=True)
+    save_queries(workspace / "home" / "queries" / "tiny" / "test" / "words", QUERIES)
+    found = tables("--model words --collection tiny --split test --run run.txt", capsys)
+    assert found["title"].startswith("words: 4 documents")
+    assert len(found["Where scores come from"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "no index: give"),
+        ("absent", "absent: no such index"),
+        ("nothing.jsonl", "nothing.jsonl: no vectors in it"),
+        ("vectors --run run.txt", "--run needs"),
+        ("vectors/vectors --texts", "no texts in it"),
+        ("vectors --run run.txt --queries queries --collection tiny --tokenizer tiny", "no such file"),
+        ("latent --run run.txt --queries queries --collection tiny", "no dimension is a word piece"),
+        ("bm25 --run run.txt --queries queries --collection tiny", "scored by BM25"),
+        ("vectors/vectors --run run.txt --queries queries --collection tiny", "give --tokenizer"),
+        ("less --run run.txt --queries queries --collection tiny", "1 of 3 documents of the run are missing"),
+        ("vectors --run run.txt --queries others --collection tiny", "'q1' of the run is not among"),
+        ("vectors --run unknown.txt --queries queries --collection tiny", "no hits of these queries"),
+    ],
+)
+def test_what_cannot_be_counted(words: str, message: str, workspace: Path) -> None:
+    write_folder(workspace / "latent", {name: {"b1d7": 1} for name in VECTORS}, checkpoint="tokenizer")
+    write_folder(workspace / "bm25", VECTORS, checkpoint="tokenizer", scoring="bm25")
+    write_folder(workspace / "less", {name: VECTORS[name] for name in ("d1", "d2")}, checkpoint="tokenizer")
+    save_queries(workspace / "others", {"q2": QUERIES["q2"]})
+    (workspace / "nothing.jsonl").touch()
+    write_run("unknown.txt", {"q9": [("d1", 1.0)]})
+    with pytest.raises(LearnedSparseError, match=re.escape(message)):
+        main(words.split())
+
+
+def test_groups_of_equal_lengths_stay_together() -> None:
+    assert by_length([5, 5, 5, 5, 5, 9, 30, 31], [1, 2, 3, 4, 5, 10, 20, 30], groups=4) == [
+        ["5", 5, 3.0], ["9–30", 2, 15.0], ["31", 1, 30.0],
+    ]  # fmt: skip
+    assert by_length([3, 4, 8, 8, 8, 8, 8, 8], [1, 1, 2, 2, 2, 2, 2, 2], groups=4) == [["3–4", 2, 1.0], ["8", 6, 2.0]]
+    assert by_length([], []) == []
+
+
+def test_words_that_activate_a_dimension() -> None:
+    texts = [*["What do kids eat?"] * 5, *["what do kids play"] * 2, *["what is rust"] * 20, "kids!"]
+    active = [*[{"b1", "b2"}] * 6, *[{"b2"}] * 22]
+    (first,) = meanings(texts, active)  # b2 is active in every query
+    # "kids" is in 8 of 28 queries and in all 6 that activate b1: lift 3.5; of "do" 4, of "eat" 4.667, of "what" near 1
+    assert first == ("b1", 6, [("do", 6), ("eat", 5), ("kids", 6)])
+    assert meanings(texts, active, min_queries=7) == []
+    assert meanings([], []) == []
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
+    """Documents and queries of a small collection, encoded by a tiny SPLADE."""
+    folder = tmp_path_factory.mktemp("dimensions")
+    texts = [" ".join(WORDS[i : i + 1 + i % 12]) for i in range(40)]
+    documents = {f"d{number}": text for number, text in enumerate(texts)}
+    queries = {f"q{number}": text for number, text in enumerate([*texts[:9], *texts[:9]])}
+    save_beir(folder / "data", documents, queries, {"test": [(f"q{i}", f"d{i}", 1) for i in range(18)]})
+    save_checkpoint(folder / "model", new_model("splade", {}, str(tiny_bert), max_length={"document": 8}))
+    words = ["--model", "m", "--checkpoint", str(folder / "model"), "--collection", str(folder / "data")]
+    assert encode.main([*words, "--output", str(folder / "documents"), "--part-size", "7"]) == 0
+    assert encode.main([*words, "--output", str(folder / "queries"), "--queries"]) == 0
+    return folder
+
+
+def test_texts_of_an_encoded_collection(encoded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"{encoded / 'documents'} --queries {encoded / 'queries'} --texts --at-least 2"
+    assert main([*words.split(), "--output", str(tmp_path)]) == 0
+    content = json.loads((tmp_path / "dimensions.json").read_text())
+    rows = {one["title"]: one["rows"] for one in content["tables"]}
+    lengths = rows["Active dimensions of documents by length in tokens"]
+    # one to twelve words without suffixes, plus [CLS] and [SEP], truncated at eight tokens
+    assert (sum(row[1] for row in lengths), lengths[0][0], lengths[-1][0]) == (40, "3", "8")
+    assert sum(row[1] for row in rows["Active dimensions of queries by length in tokens"]) == 9  # distinct texts
+    assert {path.name for path in tmp_path.iterdir()} == {"dimensions.json", "dimensions.md", "frequency.svg"}
+    capsys.readouterr()
+    chosen = rows["Words of the queries that activate a dimension"][-1][0]
+    assert main([*words.split(), "--dimension", chosen, "--markdown"]) == 0
+    printed = capsys.readouterr().out.split("## Words")[-1]
+    assert len([line for line in printed.splitlines() if line.startswith("|")]) == 3
+    with pytest.raises(LearnedSparseError, match="no such folder"):
+        main([*words.split(), "--tokenizer", "/no/such/folder"])
+
+
+def test_values_are_those_of_the_encoder(encoded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(encoded / "documents"), "--values", "3", "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)["tables"][-1]
+    encoder = load_encoder(str(encoded / "model"), "document", dtype="fp32")
+    weights = encode_texts(encoder, [" ".join(WORDS[i : i + 1 + i]) for i in range(3)]).values
+    assert sum(count for _, _, count in table["rows"]) == len(weights)
+    (mean,) = re.findall(r"mean ([\d.]+)", table["remarks"][0])
+    assert float(mean) == pytest.approx(float(weights.mean()), rel=0.01)  # in the dtype of the vectors
+
+
+def test_the_command_does_not_import_torch(workspace: Path, python: Any, root: Path) -> None:
+    program = "import sys; from eval.dimensions.__main__ import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    words = ["vectors", "--queries", "queries", "--run", "run.txt", "--collection", "tiny"]
+    done = python("-c", program, *words, cwd=workspace, env={"PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"})
+    assert done.stdout.endswith("False\n"), done.stderr
