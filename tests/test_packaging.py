@@ -134,5 +134,10 @@ def test_contents_of_the_wheel(wheel: Path, checkout: Path) -> None:
         assert {str(path.relative_to(checkout)) for path in needed} <= set(files)
         assert f"{package}/py.typed" in files
     assert any(file.endswith("licenses/LICENSE") for file in files)
-    for folder in ("eval/matrices", "eval/reproduce/leaderboard/static", "eval/report/templates", "learned_sparse/serve/static"):
+    for folder in (
+        "eval/matrices",
+        "eval/reproduce/leaderboard/static",
+        "learned_sparse/export/usage",
+        "learned_sparse/serve/static",
+    ):
         assert {str(path.relative_to(checkout)) for path in (checkout / folder).iterdir()} <= set(files)
