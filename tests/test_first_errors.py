@@ -273,7 +273,7 @@ def test_java_is_missing(
     ("options", "parts"),
     [
         (["--checkpoint", "owner/model", "--input"], ["owner/model: no such folder", "or name a folder"]),
-        (["--collection", "ir_datasets:beir/scifact"], ["no connection to", "put it at"]),
+        (["--collection", "ir_datasets:beir/scifact"], ["no connection to", "says how to get its files"]),
     ],
 )
 def test_the_network_is_missing(

@@ -104,11 +104,11 @@ def folder_kind(path: Path) -> str:
 def not_found(path: str | Path, what: str = "file", way_out: str = "check the path") -> LearnedSparseError:
     """The error for a missing ``path``: the nearest name beside it, else ``way_out``; of a relative path the folder."""
     path = Path(path)
-    if path.is_symlink():
-        return LearnedSparseError(f"{path}: a link to {path.readlink()}, which does not exist; {way_out}")
     try:
+        if path.is_symlink():
+            return LearnedSparseError(f"{path}: a link to {path.readlink()}, which does not exist; {way_out}")
         beside = [file.name for file in path.parent.iterdir()]
-    except (OSError, ValueError):  # ValueError: NUL in the name
+    except (OSError, ValueError):  # a name that is too long; ValueError: NUL in the name
         beside = []
     close = difflib.get_close_matches(path.name, beside, n=1, cutoff=SIMILAR_NAME)
     hint = f"did you mean {str(path.with_name(close[0]))!r}?" if close else way_out

@@ -37,6 +37,9 @@ def main(argv: list[str] | None = None) -> int:
     count = source.count() if sys.stderr.isatty() and options.segment_length is None else None
     total = count and -(-count // options.num_shards)
     unit = "queries" if options.queries else "documents"
+    if engine is not None and options.resume and (source.output / MANIFEST).is_file():
+        _log.info("%s: parts of an earlier run, which this process continues", source.output)
+        engine = None
     with locked(source.output):
         if engine is None:
             with progress_bar(None, source.name, unit, total) as progress:

@@ -65,6 +65,8 @@ def test_a_node_killed_in_the_middle(nodes: Nodes, tiny_bert: Path, corpus: Path
     encode_with(tiny_bert, corpus, output, *on(nodes))
     assert killed.is_set()
     assert files_of(output) == files_of(encode_with(tiny_bert, corpus, tmp_path / "one"))
+    encode_with(tiny_bert, corpus, output, "--resume", *on(nodes))  # is complete: nothing is encoded again
+    assert files_of(output) == files_of(tmp_path / "one")
 
 
 def test_segments_and_an_error_in_a_shard(nodes: Nodes, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
