@@ -34,7 +34,8 @@ def load_recipe(name: str | Path, *, changes: Changes = (), data: Sequence[str] 
     """
     path = _path(str(name), Path())
     values = recipe_values(name, changes=changes, data=data)
-    for stage in values.get("stages") or ():
+    stages = values.get("stages")
+    for stage in stages if isinstance(stages, list) else ():
         for part in (stage, stage.get("regularizer") if isinstance(stage, Mapping) else None):
             if isinstance(part, Mapping) and "scope" in part:
                 raise LearnedSparseError(
