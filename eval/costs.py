@@ -369,7 +369,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eval.costs",
         description=__doc__,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--index", type=Path, metavar="DIR", help="an index that learned_sparse.index made")

@@ -44,7 +44,7 @@ trained once, for less than a minute, from the network of splade-tiny, which was
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run every step that is not done yet; print a table of what needs no training, then one of all systems."""
+    """Run the steps that are not done; print a table before training and one after it."""
     parser = CommandParser(
         prog="python -m eval.demo",
         description=main.__doc__,

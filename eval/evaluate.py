@@ -90,7 +90,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eval.evaluate",
         description="Measure runs with trec_eval, with the settings of the benchmark they belong to.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add_collection_options(parser)

@@ -149,7 +149,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eval.rerank",
         description="Re-rank the first hits of runs with a slower model, and measure at several depths.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_judged_options(parser)
     add_expanded_option(parser)

@@ -228,7 +228,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eval.sweep",
         description="Measure a trained model under every combination of settings that can be changed.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     model = parser.add_mutually_exclusive_group(required=True)

@@ -61,7 +61,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m encoders.export",
         description=__doc__,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--model", help="name of a model in the home folder, or of a published one")

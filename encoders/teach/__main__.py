@@ -67,7 +67,6 @@ def _training(options: argparse.Namespace, split: str) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="python -m encoders.teach", description=main.__doc__, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter
     )  # fmt: skip
     add = parser.add_argument
     add("--collection", required=True, metavar="NAME|FILE|DIR", help="the training collection")

@@ -161,7 +161,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eval.dimensions",
         description="Show which dimensions an index spends its postings on, and what they mean.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("index", nargs="*", type=Path, metavar="INDEX", help="Lucene index, or encoded documents (several shards)")

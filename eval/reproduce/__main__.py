@@ -238,7 +238,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m eval.reproduce",
         description=main.__doc__,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     several: dict[str, Sequence[str] | str] = {"nargs": "+", "action": "extend", "default": []}
     add = parser.add_argument

@@ -35,7 +35,6 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m learned_sparse.collections",
         description="Known collections, their local files, and how to get missing files.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     about = parser.add_mutually_exclusive_group()
     about.add_argument("name", nargs="?", metavar="NAME|PATH", help="one collection, as --collection takes it")

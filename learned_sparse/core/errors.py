@@ -199,7 +199,7 @@ def run_main(main: Command) -> NoReturn:
 
 
 def _output_is_closed() -> bool:
-    """Whether nobody reads standard output; the null device takes the rest then, because Python flushes at exit."""
+    """Whether the reader of standard output has gone. If so, redirect it to the null device: Python flushes at exit."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     closed = any(event & select.POLLERR for _, event in poll.poll(0))

@@ -55,5 +55,5 @@ def locked(path: str | Path, *, wait: bool = False) -> Iterator[bool]:
         yield True
     finally:
         _held.discard(path)
-        file.unlink(missing_ok=True)  # before the release: whoever waits for this file tries again with a new one
+        file.unlink(missing_ok=True)  # while it is locked: a waiting process then notices and makes a new file
         lock.release()

@@ -112,6 +112,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         """``options`` are those of ``argparse.ArgumentParser``."""
+        if "epilog" in options:  # examples keep their lines
+            options = {"formatter_class": argparse.RawDescriptionHelpFormatter, **options}
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse_args(  # type: ignore[override]  # argparse's overloads return the type of ``namespace``

@@ -67,7 +67,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m learned_sparse.export",
         description="Write encoded documents and queries as files of another engine.",
         epilog=EPILOG.format(formats=formats),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--format", choices=list(FORMATS), required=True, help="engine (see below)")

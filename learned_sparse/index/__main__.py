@@ -47,7 +47,6 @@ def parser() -> CommandParser:
         prog="python -m learned_sparse.index",
         description=__doc__,
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--model", help="name of the model whose vectors of --collection are in the home folder")

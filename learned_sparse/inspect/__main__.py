@@ -49,7 +49,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m learned_sparse.inspect",
         description=__doc__,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_argument_group("what to inspect")
     text = what.add_mutually_exclusive_group(required=True)

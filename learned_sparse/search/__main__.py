@@ -112,7 +112,6 @@ def parser() -> CommandParser:
         prog="python -m learned_sparse.search",
         description=__doc__,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = parser.add_argument_group("index and encoder")
     target, kind = where.add_mutually_exclusive_group().add_argument, where.add_mutually_exclusive_group().add_argument

@@ -60,7 +60,6 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m learned_sparse.serve",
         description=__doc__,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_argument_group("what to show")
     named = what.add_mutually_exclusive_group()
