@@ -15,6 +15,7 @@ from tests.benchmarks import harness
 
 BENCHMARKS = {
     "encoding": "tests.benchmarks.encoding",
+    "head": "tests.benchmarks.head",
     "queries": "tests.benchmarks.queries",
     "memory": "tests.benchmarks.memory",
     "training": "tests.benchmarks.training",
