@@ -77,7 +77,7 @@ class DocumentReader(Iterator[Document]):
         Entries of other documents are left out. ``LearnedSparseError`` at the first document without an entry.
         """
         if path is not None:
-            self.expansions = _files(path)
+            self.expansions = document_files(path)
             self._predicted = predicted_queries(path)
         return self
 
@@ -153,7 +153,7 @@ def predicted_queries(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _predictions(path: Path) -> Iterator[tuple[str, str]]:
-    for file in _files(path):
+    for file in document_files(path):
         parse = _parse_tsv_queries if _parser_of(file) is parse_tsv else _parse_json_queries
         for number, line in read_lines(file):
             try:
@@ -194,7 +194,7 @@ def read_documents(
     Formats: JSON lines (``.jsonl``, ``.json``) and MS MARCO's columns (``.tsv``, ``.txt``), each also with ``.gz``.
     Hidden files are ignored; a file with another extension is an error.
     """
-    files = _files(Path(path))
+    files = document_files(Path(path))
     parsers = [_parser_of(file) for file in files]  # an unknown extension raises before anything is read
     records = (
         (f"{file}:{number}", parse, line)
@@ -276,7 +276,8 @@ def _joined(value: Any) -> str:
     return " ".join(texts)
 
 
-def _files(path: Path) -> tuple[Path, ...]:
+def document_files(path: Path) -> tuple[Path, ...]:
+    """The file, or all files in the folder and its subfolders, sorted by path."""
     if not path.is_dir():
         if not path.exists():
             raise not_found(path, "file or folder")
