@@ -39,7 +39,8 @@ def page(results: ElementTree.Element, source: Path) -> str:
     tests = list(results.iter("testcase"))
     failed = [f"{test.get('name')} failed" for test in tests if {part.tag for part in test} & {"failure", "error"}]
     if failed or not tests:
-        raise LearnedSparseError(f"{source}: {', '.join(failed) or 'no tests'}; the page shows a run in which all hold")
+        problem = ", ".join(failed) or "no tests"
+        raise LearnedSparseError(f"{source}: {problem}; the page shows a run in which all holds")
     minutes = sum(float(suite.get("time", 0)) for suite in results.iter("testsuite")) / 60
     lines = [f"The last whole run took {minutes:.0f} minutes.", "", "| tests | cases | what holds |", "|---|--:|---|"]
     return HEAD + "\n".join([*lines, *_rows(results)]) + "\n"

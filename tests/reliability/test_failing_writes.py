@@ -90,10 +90,10 @@ def readable(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", [*PYTHON, pytest.param("index", marks=pytest.mark.jvm)])
 def test_a_full_disk(name: str, world: World, server: Server, tmp_path: Path, record_property: Record) -> None:
-    """Four file systems of 256 kB with little space; mounting them needs the rights of root."""
+    """File systems of 256 kB with little space; mounting them needs the rights of root."""
     case: Case = getattr(world, name)()
     whole, failed = everything(world.result(case)), 0
-    for free in (0, 4096, 16384, 65536):
+    for free in (0, 4096, 16384, 65536) if FULL else (0, 16384):
         folder = tmp_path / str(free)
         folder.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]

@@ -22,7 +22,7 @@ from learned_sparse.search.query_encoder import QueryEncoder
 from tests.reliability.scale import FULL, Record
 from tests.tiny_models import TEXTS, WORDS, tokenizer
 
-THREADS, CALLS = 8, 500 if FULL else 80
+THREADS, CALLS = 8, 500 if FULL else 40
 DRAW = random.Random(5)
 DOCUMENTS = [
     Document(f"d{number}", " ".join(DRAW.choices(WORDS, k=DRAW.randint(1, 40)))) for number in range(200)

@@ -12,7 +12,7 @@ from tests.reliability.commands import Case, Run, Server, World, assert_same, ev
 from tests.reliability.scale import FULL, Record
 
 PAIRS = 6 if FULL else 1
-SEARCHES = 16 if FULL else 4
+SEARCHES = 16 if FULL else 2
 COMMANDS = ["train", "encode", pytest.param("index", marks=pytest.mark.jvm)]
 
 
