@@ -97,13 +97,12 @@ def indexing(vectors: str) -> Callable[[Result], Measurement | str]:
     """Documents per second without process start-up, each side with its best number of threads."""
 
     def find(result: Result) -> Measurement | str:
-        rates = [
-            (row["contender"], row["net_documents_per_second"]) for row in result["rows"] if row["vectors"] == vectors
-        ]
-        best = {contender: max(rate for name, rate in rates if name == contender) for contender, _ in rates}
-        return Measurement(
-            f"{best['direct']:,.0f} documents/s", f"{best['anserini']:,.0f}", result["ratios"][vectors]["net"]
+        rows = [row for row in result["rows"] if row["vectors"] == vectors]
+        ours, theirs = (
+            max(row["net_documents_per_second"] for row in rows if row["contender"] == contender)
+            for contender in ("direct", "anserini")
         )
+        return Measurement(f"{ours:,.0f} documents/s", f"{theirs:,.0f}", result["ratios"][vectors]["net"])
 
     return find
 
