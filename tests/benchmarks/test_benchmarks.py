@@ -12,7 +12,7 @@ from learned_sparse.core.files import read_json
 from tests.benchmarks import harness, run
 from tests.reliability.commands import Run, Server
 
-NO_JAVA = {"memory", "training", "mining"}
+NO_JAVA = {"head", "memory", "training", "mining"}
 """Benchmarks that start no JVM in this process."""
 WITHOUT_ROUNDS = {"memory", "mining"}
 """Benchmarks that measure each size once."""
