@@ -158,11 +158,12 @@ def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
 def _missing_expansions(plan: Plan) -> dict[str, list[str]]:
     """Files of predicted queries that do not exist, with the cells that need them."""
     missing: dict[str, list[str]] = {}
+    made = {str(path) for step in plan.steps for path in step.writes}
     for cell in plan.cells:
         words = [word for step in cell.steps for word in ("", *step.arguments)]
         files = {word for option, word in itertools.pairwise(words) if option == "--expanded"}
         files |= {match[1] for word in words if (match := re.fullmatch(r"data\.\d+\.expanded=(.+)", word))}
-        for file in sorted(file for file in files if not Path(file).exists()):
+        for file in sorted(file for file in files - made if not Path(file).exists()):
             cells = missing.setdefault(file, [])
             cells += [name for name in [f"{cell.row} on {cell.column}"] if name not in cells]
     return missing

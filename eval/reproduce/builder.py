@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from eval.reproduce.matrix import Matrix
+from eval.reproduce.matrix import Matrix, Row
 from eval.reproduce.prepare import OVERLAPS, pool_folder
 from eval.reproduce.steps import Kind, Step, json_digest
 from learned_sparse.collections.catalogue import CATALOGUE
@@ -72,7 +72,21 @@ class Target:
 def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Target:
     """The split of a collection; steps download files that are not local."""
     loaded = load_collection(collection)
-    described, source = loaded.split(split), loaded.description.corpus
+    described = loaded.split(split)
+    return replace(
+        only_documents(collection),
+        split=split,
+        measures=measures or tuple(described.measures),
+        judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
+        facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
+        queries=described.queries or 1000,
+    )
+
+
+def only_documents(collection: str) -> Target:
+    """The documents of a collection, without a split."""
+    loaded = load_collection(collection)
+    source = loaded.description.corpus
     corpus = _local(source, loaded)
     size = sum(path.stat().st_size for path in corpus if path.is_file())
     return Target(
@@ -80,13 +94,9 @@ def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Targe
         documents_of=f"{CATALOGUE}{source.ir_datasets}" if collection.startswith(CATALOGUE) else collection,
         documents_facts=_downloads(loaded, source),
         name=loaded.name,
-        split=split,
-        measures=measures or tuple(described.measures),
+        split="",
         corpus=corpus,
-        judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
-        facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
         documents=loaded.description.documents or size // TEXT_BYTES or _UNKNOWN_DOCUMENTS,
-        queries=described.queries or 1000,
     )
 
 
@@ -110,9 +120,11 @@ class Weights:
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
 
-    def reading(self, file: Path) -> Weights:
-        """The same weights used on texts that ``file`` is a part of."""
-        return replace(self, reads=(*self.reads, file))
+    def reading(self, expansions: Path | Step) -> Weights:
+        """The same weights used on texts that the file ``expansions``, or the output of that step, is a part of."""
+        if isinstance(expansions, Step):
+            return replace(self, needs=(*self.needs, expansions))
+        return replace(self, reads=(*self.reads, expansions))
 
 
 @dataclass(kw_only=True)
@@ -210,15 +222,36 @@ class Builder:
 
     def expanded_file(self, row: str, collection: str) -> Path | None:
         """Predicted queries of ``collection`` for a row: its own file, or that of the row with its checkpoint."""
-        own, model = self.matrix.rows[row].expanded, self.matrix.rows[row].model
-        file = own or (self.matrix.rows[model].expanded if model is not None else None)
+        file = self._expanded_row(row).expanded
         return None if file is None else Path(file.replace("{collection}", collection))
 
-    def expanded_data(self, row: str, recipe: Recipe) -> list[str]:
-        """Changes of ``recipe`` that give a row's predicted queries to each of its sources that is a collection."""
-        names = {n: load_collection(part.collection).name for n, part in enumerate(recipe.data) if part.collection}
-        files = {number: self.expanded_file(row, name) for number, name in names.items()}
-        return [f"data.{number}.expanded={file}" for number, file in files.items() if file is not None]
+    def expansions(self, row: str, on: Target) -> Path | Step | None:
+        """The expansions that a row's model reads: a file of predicted queries, or the step that makes new terms."""
+        file = self.expanded_file(row, on.whole or on.name)
+        if file is None or self._expanded_row(row).expansion == "queries":
+            return file
+        words: tuple[str | Path, ...] = ("new-terms", "--collection", on.documents_of, "--expanded", file)
+        words += self.bad_lines
+        made_of = {"needs": on.needs, "reads": (file, *on.corpus), "facts": on.documents_facts}
+        folder = home() / "expanded" / on.name / self.named("new-terms", "eval.reproduce.prepare", words, **made_of)
+        return self.step(
+            "prepare", f"new terms of the predicted queries of {on.name}", "eval.reproduce.prepare",
+            (*words, "--output", folder), name=_name(folder), writes=(folder,),
+            disk_bytes=on.documents * TEXT_BYTES, **made_of,
+        )  # fmt: skip
+
+    def expanded_data(self, row: str, recipe: Recipe) -> dict[int, Path | Step]:
+        """A row's expansions of each source of ``recipe`` that is a collection, by its position in the data."""
+        sources = {number: part.collection for number, part in enumerate(recipe.data) if part.collection}
+        if self._expanded_row(row).expanded is None:
+            return {}
+        found = {number: self.expansions(row, only_documents(name)) for number, name in sources.items()}
+        return {number: expansions for number, expansions in found.items() if expansions is not None}
+
+    def _expanded_row(self, name: str) -> Row:
+        """The row whose ``expanded`` and ``expansion`` a row has: its own, or those of the row with its checkpoint."""
+        row = self.matrix.rows[name]
+        return row if row.expanded or row.model is None else self.matrix.rows[row.model]
 
     def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""
@@ -347,6 +380,11 @@ class Builder:
 
     def _threads(self) -> tuple[str, ...]:
         return ("--threads", str(self.threads)) if self.threads else ()
+
+
+def expansions_path(expansions: Path | Step) -> Path:
+    """What ``--expanded`` reads: the file, or the output of the step."""
+    return expansions.writes[0] if isinstance(expansions, Step) else expansions
 
 
 def set_words(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from eval.reproduce.builder import (
     Builder,
     Target,
     Weights,
+    expansions_path,
     local_files,
     set_words,
     target,
@@ -215,8 +216,8 @@ def _reranked(builder: Builder, name: str, on: Target, seed: int | None) -> _Run
     else:
         weights, stem = _weights(builder, name, seed), _stem(builder, name, seed, row.encode)
         words = ["--checkpoint", weights.checkpoint, *set_words(row.encode)]
-    if expanded := builder.expanded_file(name, on.whole or on.name):
-        words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
+    if expansions := builder.expansions(name, on):
+        words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
     words += [*row.options, *(["--dtype", str(matrix.dtype)] if _needs_dtype(builder, row) else [])]
     where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
     words = [*where, "--depth", str(row.depth), *words]
@@ -288,8 +289,8 @@ def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     stem = _stem(builder, name, seed, row.options, row.encode)
     words = _encode_words(stem, weights, builder, row, queries=False)
-    if expanded := builder.expanded_file(name, on.whole or on.name):
-        words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
+    if expansions := builder.expansions(name, on):
+        words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
     return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
 
 
@@ -361,14 +362,16 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     if training and training.validation and load_recipe(name_or_file, changes=row.changes).validation:
         changes.append(f"validation.collection={training.validation}")
     data = training.data if training else ()
-    changes += builder.expanded_data(name, load_recipe(name_or_file, changes=changes, data=data))
+    expansions = builder.expanded_data(name, load_recipe(name_or_file, changes=changes, data=data))
+    changes += [f"data.{number}.expanded={expansions_path(one)}" for number, one in expansions.items()]
+    made = (*runs.values(), *(one for one in expansions.values() if isinstance(one, Step)))
     recipe = load_recipe(name_or_file, changes=changes, data=data)
     words = ["--recipe", name_or_file]
     words += [word for argument in data for word in ("--data", argument)]
     words += [word for change in changes for word in ("--set", change)]
     step = builder.train(
-        folder_name(name, seed) if builder.matrix.plain_names else stem, words, tuple(runs.values()),
-        _training_files(recipe, tuple(runs.values())), json.loads(json.dumps(to_mapping(recipe))),
+        folder_name(name, seed) if builder.matrix.plain_names else stem, words, made,
+        _training_files(recipe, made), json.loads(json.dumps(to_mapping(recipe))),
     )  # fmt: skip
     terms = _TERMS.get(recipe.architecture, MEAN_TERMS)
     return Weights(checkpoint=str(step.writes[0]), needs=(step,), terms=terms, stem=stem)

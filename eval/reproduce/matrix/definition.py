@@ -123,7 +123,12 @@ class Row:
     expanded: str | None = None
     """docT5query's queries by document id (JSONL or TSV), for BM25, or for the training and encoding of a model.
 
-    ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file.
+    ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file and ``expansion``.
+    """
+    expansion: Literal["new-unique", "queries"] | None = None
+    """What of ``expanded`` is read: its terms that are not in the text, each once, or the queries as they are.
+
+    None: new terms, as in the published data of DeepImpact, uniCOIL and SpaDE. BM25 always reads the queries.
     """
     backend: Literal["lucene", "exact"] = "lucene"
     curve: str | None = None
