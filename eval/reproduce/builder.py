@@ -251,7 +251,7 @@ class Builder:
     def _expanded_row(self, name: str) -> Row:
         """The row whose ``expanded`` and ``expansion`` a row has: its own, or those of the row with its checkpoint."""
         row = self.matrix.rows[name]
-        return row if row.expanded or row.model is None else self.matrix.rows[row.model]
+        return row if row.expanded or row.expansion or row.model is None else self.matrix.rows[row.model]
 
     def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""

@@ -267,7 +267,7 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
     """Stem of names, search, costs and checkpoint of a learned model, or of BM25 over word pieces."""
     row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     encoded = _encoded(builder, row.index_of or name, on, seed)
-    vectors, exact = encoded.writes[0], row.backend == "exact"
+    vectors = encoded.writes[0]
     stem = _stem(builder, name, seed, row.options, row.encode, row.queries)
     query_stem = _stem(builder, name, seed, row.encode, row.queries)
     joined = ["--with", str(vectors)] if "--with" in row.options else []  # documents say how queries weigh BM25
@@ -277,8 +277,9 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
     files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words]
     files += ["--encoding", *set_words(row.queries)]
     words = ["--model", vectors.name, *set_words(row.queries), *row.bm25_words]
-    if exact:
-        searched = builder.search(stem, vectors.name, on, [*words, "--backend", "exact"], (encoded,))
+    if row.backend != "lucene":
+        backend = ["--backend", row.backend]
+        searched, files = builder.search(stem, vectors.name, on, [*words, *backend], (encoded,)), [*files, *backend]
     else:
         folder, index = builder.index(stem, on, encoded)
         searched, files = builder.search(stem, vectors.name, on, words, (index,)), [*files, "--index", folder]

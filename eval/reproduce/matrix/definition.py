@@ -125,12 +125,14 @@ class Row:
 
     ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file and ``expansion``.
     """
-    expansion: Literal["new-unique", "queries"] | None = None
-    """What of ``expanded`` is read: its terms that are not in the text, each once, or the queries as they are.
+    expansion: Literal["new-unique", "queries", "none"] | None = None
+    """What of ``expanded`` is read: its terms that are not in the text, each once; the queries as they are; or, in a
+    row of another row's ``model``, nothing.
 
     None: new terms, as in the published data of DeepImpact, uniCOIL and SpaDE. BM25 always reads the queries.
     """
-    backend: Literal["lucene", "exact"] = "lucene"
+    backend: Literal["lucene", "exact", "pisa"] = "lucene"
+    """What searches; other engines than Lucene read the vectors themselves. ``pisa`` is an extra of this package."""
     curve: str | None = None
     """Line of the trade-off figure that the row is a point of."""
 
