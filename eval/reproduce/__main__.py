@@ -246,7 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     what("--matrix", metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
     what("--report", type=Path, metavar="DIR", help="judge results again by their stored values, and write their pages")
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
-    add("--row", metavar="ROW", help="only these rows", **several)  # type: ignore[arg-type]
+    add("--row", metavar="ROW", help='only these rows, for instance "SpaDE *"', **several)  # type: ignore[arg-type]
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
     add_bad_line_option(add, default=None)
     add(

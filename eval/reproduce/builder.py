@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,10 +24,19 @@ from learned_sparse.core.settings import read_yaml_text
 if TYPE_CHECKING:
     from encoders.training import Recipe
 
+MEAN_TOKENS = 77
+"""Approximate number of tokens of a document that a model reads: of a passage of MS MARCO."""
 BM25 = "bm25"
 """Name of the index and the runs of ``learned_sparse.index --bm25`` and ``learned_sparse.search --bm25``."""
-MEAN_TERMS = 120
-"""Approximate number of terms of an encoded document, for estimates of disk space."""
+_TERMS = {"spade": 250, "sparterm": 50}
+"""Approximate number of terms of an encoded document by architecture: those of small-real."""
+_MEAN_TERMS = 120
+"""Of any other architecture."""
+_DISTINCT = 0.42
+"""Share of different dimensions among the winners of a document's tokens in one bucket of UHD-BERT.
+
+Measured on small-real: documents of 80 tokens have 810 dimensions in three buckets with 8 winners of each token.
+"""
 TEXT_BYTES = 400
 """Approximate size of a document as text, in a pool or a BM25 index."""
 _VECTOR_BYTES, _INDEX_BYTES = 14, 3
@@ -115,8 +125,10 @@ class Weights:
     """Folder or name on the Hub."""
     needs: tuple[Step, ...] = ()
     reads: tuple[Path, ...] = ()
-    terms: int = MEAN_TERMS
-    """Approximate number of terms of an encoded document."""
+    architecture: str = ""
+    """With ``settings`` and ``max_length``, of documents, what the size of an encoded document is projected from."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    max_length: int = MEAN_TOKENS
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
 
@@ -294,7 +306,7 @@ class Builder:
         self, stem: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...],
         *, terms: int,
     ) -> Step:  # fmt: skip
-        """Encode the documents; ``terms`` is the expected number of terms per document."""
+        """Encode the documents; ``terms`` is the expected number of terms of a document."""
         words = ("--collection", target.documents_of, *self.bad_lines, *words)
         made_of = {
             "needs": (*needs, *target.needs), "reads": (*target.corpus, *reads), "facts": target.documents_facts
@@ -385,6 +397,20 @@ class Builder:
 def expansions_path(expansions: Path | Step) -> Path:
     """What ``--expanded`` reads: the file, or the output of the step."""
     return expansions.writes[0] if isinstance(expansions, Step) else expansions
+
+
+def expected_terms(weights: Weights, changes: Mapping[str, Any]) -> int:
+    """Projected number of terms of an encoded document; ``changes`` are settings that encoding changes.
+
+    UHD-BERT's k is of each token and bucket, so that six buckets of its paper give about 15,000.
+    """
+    if weights.architecture != "uhd":
+        return _TERMS.get(weights.architecture, _MEAN_TERMS)
+    settings = {"k": 80, "layers": (2, 4, 6, 8, 10, 12), **weights.settings, **changes}
+    buckets = len(settings["layers"])
+    terms = buckets * settings["k"] * min(weights.max_length, MEAN_TOKENS) * _DISTINCT
+    kept = settings.get("document_k") or terms
+    return math.ceil(min(terms, kept * (buckets if settings.get("document_k_scope") == "bucket" else 1)))
 
 
 def set_words(settings: Mapping[str, Any]) -> tuple[str, ...]:

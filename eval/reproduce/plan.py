@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoders.checkpoints import NOTES, read_notes
 from eval.reproduce.builder import (
     BM25,
-    MEAN_TERMS,
     TEXT_BYTES,
     Builder,
     Target,
     Weights,
     expansions_path,
+    expected_terms,
     local_files,
     set_words,
     target,
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
 _PREPARE = "eval.reproduce.prepare"
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
-_TERMS = {"uhd": 500, "spade": 250, "sparterm": 30}
-"""Approximate number of terms of an encoded document by architecture; other architectures: ``MEAN_TERMS``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +91,7 @@ def make_plan(
 
     A missing collection is an error, or with ``lenient`` a column without cells.
     """
-    for chosen, known, option in ((rows, matrix.rows, "--row"), (columns, matrix.columns, "--column")):
-        for word in chosen:
-            if word not in known:
-                raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
+    rows, columns = _chosen(rows, matrix.rows, "--row"), _chosen(columns, matrix.columns, "--column")
     builder = Builder(matrix=matrix, data=data, threads=threads)
     targets: dict[str, Target] = {}
     for key, column in matrix.columns.items():
@@ -105,6 +103,17 @@ def make_plan(
                     raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in _cells(builder, key, targets))
     return Plan(name=name, matrix=matrix, data=data, steps=(), cells=cells).without(())
+
+
+def _chosen(words: Sequence[str], known: Collection[str], option: str) -> list[str]:
+    """The ``known`` names among ``words``, in which ``*`` stands for any characters."""
+    names: dict[str, None] = {}
+    for word in words:
+        pattern = ".*".join(map(re.escape, word.split("*")))
+        if not (matching := [name for name in known if re.fullmatch(pattern, name)]):
+            raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
+        names.update(dict.fromkeys(matching))
+    return list(names)
 
 
 def _target(builder: Builder, column: Column) -> Target:
@@ -292,7 +301,8 @@ def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     words = _encode_words(stem, weights, builder, row, queries=False)
     if expansions := builder.expansions(name, on):
         words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
-    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
+    terms = expected_terms(weights, row.encode)
+    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=terms)
 
 
 def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:
@@ -345,7 +355,13 @@ def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
         return Weights(checkpoint=str(step.writes[0]), needs=(step,), stem="word-pieces")
     if row.checkpoint is not None:
         folder = Path(row.checkpoint)
-        return Weights(checkpoint=row.checkpoint, reads=(folder,) if folder.is_dir() else (), stem=slug(folder.name))
+        known: dict[str, Any] = {}
+        if (folder / NOTES).is_file():
+            with contextlib.suppress(LearnedSparseError):  # a damaged checkpoint, which its step reports
+                notes = read_notes(folder)
+                known = {"architecture": notes.architecture, "settings": notes.settings}
+        reads = (folder,) if folder.is_dir() else ()
+        return Weights(checkpoint=row.checkpoint, reads=reads, stem=slug(folder.name), **known)
     return _trained(builder, name, seed)
 
 
@@ -374,8 +390,10 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
         folder_name(name, seed) if builder.matrix.plain_names else stem, words, made,
         _training_files(recipe, made), json.loads(json.dumps(to_mapping(recipe))),
     )  # fmt: skip
-    terms = _TERMS.get(recipe.architecture, MEAN_TERMS)
-    return Weights(checkpoint=str(step.writes[0]), needs=(step,), terms=terms, stem=stem)
+    return Weights(
+        checkpoint=str(step.writes[0]), needs=(step,), stem=stem, architecture=recipe.architecture,
+        settings=recipe.settings, max_length=recipe.max_length.document,
+    )  # fmt: skip
 
 
 def _negatives(builder: Builder, training: Training) -> dict[int, Step]:

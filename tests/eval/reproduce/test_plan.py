@@ -31,7 +31,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _recipes(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["small-splade", "small-spade", "small-sparterm"]
+    names = ["small-splade", "small-spade", "small-sparterm", "small-uhd"]
     folder = save_recipes(tmp_path / "recipes", names, tmp_path / "backbone")
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
@@ -169,6 +169,42 @@ def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
     assert expanded.reads == (file, data / "toy" / "corpus.jsonl")
     assert steps["indexes/toy/doct5query"].needs == (expanded,)
     assert "--bm25" in steps["indexes/toy/doct5query"].arguments
+
+
+def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
+    """810 dimensions a document were measured with three buckets of 8 winners; twice the winners give twice as many."""
+    rows = {
+        "UHD": Row(recipe="small-uhd"),
+        "k=16": Row(model="UHD", encode={"k": 16}),
+        "one layer": Row(model="UHD", encode={"layers": [4]}),
+        "cut": Row(model="UHD", encode={"document_k": 100}),
+        "SpaDE": Row(recipe="small-spade", changes=("validation=null",)),
+    }
+    steps = by_name(plan_of(data, rows))
+    sizes = {name: steps[f"vectors/toy/{name}"].disk_bytes for name in ("uhd", "k-16", "one-layer", "cut", "spade")}
+    terms = {name: size / sizes["cut"] * 100 for name, size in sizes.items()}
+    assert terms["uhd"] == pytest.approx(810, rel=0.05)
+    assert terms["k-16"] == pytest.approx(2 * terms["uhd"], rel=0.01)
+    assert terms["one-layer"] == pytest.approx(terms["uhd"] / 3, rel=0.01)
+    assert terms["spade"] == pytest.approx(250)
+
+
+def test_a_row_is_searched_with_pisa(data: Path) -> None:
+    steps = by_name(plan_of(data, {"splade": Row(recipe="small-splade", backend="pisa")}))
+    searched, costs = (next(step for step in steps.values() if step.kind == kind) for kind in ("search", "costs"))
+    for step in (searched, costs):
+        assert step.arguments[step.arguments.index("--backend") + 1] == "pisa"
+    assert "--vectors" in costs.arguments
+    assert not any(step.kind == "index" for step in steps.values())
+
+
+def test_rows_are_chosen_by_a_pattern(data: Path) -> None:
+    rows = {name: Row(bm25="text") for name in ("BM25", "BM25, tuned", "other")}
+    plan = make_plan(Matrix(title="", rows=rows, columns={"toy": Column(collection=str(data / "toy"), split="test")}),
+                     "m", data, rows=["BM25*"])  # fmt: skip
+    assert [cell.row for cell in plan.cells] == ["BM25", "BM25, tuned"]
+    with pytest.raises(LearnedSparseError, match=r"--row SpaDE \*: not in this matrix"):
+        make_plan(plan.matrix, "m", data, rows=["SpaDE *"])
 
 
 def test_bm25_with_other_parameters_searches_the_same_index(data: Path) -> None:
