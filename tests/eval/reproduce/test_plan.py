@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from encoders.training import recipe_file
-from eval.reproduce.builder import set_words
+from encoders.training import load_recipe, recipe_file
+from eval.reproduce.builder import Weights, expected_terms, set_words
 from eval.reproduce.by_hand import commands_by_hand
-from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training
+from eval.reproduce.matrix import Column, Matrix, Row, Sample, Training, slug
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.runner import Runner
 from eval.reproduce.steps import Step
@@ -172,27 +172,26 @@ def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
 
 
 def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
-    """810 dimensions a document were measured with three buckets of 8 winners; twice the winners give twice as many."""
-    rows = {
-        "UHD": Row(recipe="small-uhd"),
-        "k=16": Row(model="UHD", encode={"k": 16}),
-        "one layer": Row(model="UHD", encode={"layers": [4]}),
-        "cut": Row(model="UHD", encode={"document_k": 100}),
-        "SpaDE": Row(recipe="small-spade", changes=("validation=null",)),
-    }
-    steps = by_name(plan_of(data, rows))
-    sizes = {name: steps[f"vectors/toy/{name}"].disk_bytes for name in ("uhd", "k-16", "one-layer", "cut", "spade")}
-    terms = {name: size / sizes["cut"] * 100 for name, size in sizes.items()}
-    assert terms["uhd"] == pytest.approx(810, rel=0.05)
-    assert terms["k-16"] == pytest.approx(2 * terms["uhd"], rel=0.01)
-    assert terms["one-layer"] == pytest.approx(terms["uhd"] / 3, rel=0.01)
-    assert terms["spade"] == pytest.approx(250)
+    """small-real measured 810 dimensions a document, with three buckets and 8 winners of each token."""
+    small = Weights(checkpoint="x", stem="x", architecture="uhd", settings={"k": 8, "layers": [2, 3, 4]})
+    assert expected_terms(small, {}) == pytest.approx(810, rel=0.05)
+    assert expected_terms(small, {"k": 16}) == pytest.approx(1620, rel=0.05)
+    assert expected_terms(small, {"layers": [4]}) == pytest.approx(270, rel=0.05)
+    assert expected_terms(small, {"document_k": 100}) == 100
+    assert expected_terms(small, {"document_k": 100, "document_k_scope": "bucket"}) == 300
+    assert expected_terms(dataclasses.replace(small, settings={}), {}) > 15_000  # the paper's six buckets
+    sizes = {}
+    for name in ("UHD", "k=2"):
+        steps = by_name(plan_of(data, {"UHD": Row(recipe="small-uhd"), "k=2": Row(model="UHD", encode={"k": 2})}))
+        sizes[name] = steps[f"vectors/toy/{slug(name)}"].disk_bytes
+    k = load_recipe("small-uhd").settings["k"]
+    assert sizes["UHD"] / sizes["k=2"] == pytest.approx(k / 2, rel=0.05)
 
 
 def test_a_row_is_searched_with_pisa(data: Path) -> None:
     steps = by_name(plan_of(data, {"splade": Row(recipe="small-splade", backend="pisa")}))
-    searched, costs = (next(step for step in steps.values() if step.kind == kind) for kind in ("search", "costs"))
-    for step in (searched, costs):
+    costs = next(step for step in steps.values() if step.kind == "costs")
+    for step in (steps["runs/toy/test/splade.txt"], costs):
         assert step.arguments[step.arguments.index("--backend") + 1] == "pisa"
     assert "--vectors" in costs.arguments
     assert not any(step.kind == "index" for step in steps.values())
