@@ -109,7 +109,7 @@ class TermPruning(nn.Module):
         """Which terms may have weight, ``(vocabulary,)`` of bool: the allowed ones with a share of at most gamma."""
         return self._allowed & (self._shares <= self._gamma)
 
-    def update(self, shares: Tensor, gamma: float, *, cumulative: bool) -> int:
+    def update(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
         """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms.
 
         ``cumulative``: terms that are pruned keep their share where the new one is smaller, and so stay pruned.

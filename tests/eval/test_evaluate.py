@@ -51,7 +51,7 @@ def test_two_runs_side_by_side(
         "\n"
         "differences, 95 % intervals, p-values of the paired t-test:\n"
         "\n"
-        "second - first: MRR@10 +0.333 (-1.564 to +2.231), p 0.53, 1 of 3 queries higher\n"
+        "second - first: MRR@10 +0.333 (-1.564 to +2.231), p 0.53, 2 of 3 queries higher\n"
         "second - first: R(rel=2)@1 +0.333 (-1.101 to +1.768), p 0.42, 1 of 3 queries higher\n"
     )  # fmt: skip
     assert caplog.messages == [
