@@ -41,7 +41,7 @@ class Source:
     examples: Path | None = None
     systems: tuple[str, ...] = ()  # of examples with negatives by system: those to use; empty: all
     scores: Path | None = None  # a teacher's scores by id, for distillation: TREC run, TSV or Parquet, or a folder
-    expanded: Path | None = None  # predicted queries of the collection's documents (docT5query): JSONL or TSV by id
+    expanded: Path | None = None  # text that expands the documents of the collection, by id: JSONL or TSV
     run: Path | None = None  # TREC run with the candidates for hard negatives
     weight: float | None = None  # share of the examples drawn; None: in proportion to size
     min_relevance: int = 1  # smallest relevance of a positive
