@@ -306,7 +306,10 @@ def values_section(files: Iterable[Path], count: int, manifest: Manifest, checkp
     of_documents = (np.split(part.values, part.indptr[1:-1]) for part in parts)
     inequality = np.mean([gini(document) for part in of_documents for document in part if len(document)])
     remark = f"{len(weights):,} weights of {len(texts):,} documents: mean {weights.mean():.5f}, deviation "
-    remarks = [f"{remark}{weights.std():.5f}.", f"Gini coefficient of a document's weights, on average: {inequality:.3f}."]
+    remarks = [
+        f"{remark}{weights.std():.5f}.",
+        f"Gini coefficient of a document's weights, on average: {inequality:.3f}.",
+    ]
     columns = [Column("from", 5), Column("to", 5), Column("weights")]
     return Section("Weights before quantisation", remarks, columns, rows)
 
