@@ -408,8 +408,8 @@ def expected_terms(weights: Weights, changes: Mapping[str, Any]) -> int:
         return _TERMS.get(weights.architecture, _MEAN_TERMS)
     settings = {"k": 80, "layers": (2, 4, 6, 8, 10, 12), **weights.settings, **changes}
     buckets = len(settings["layers"])
-    terms = buckets * settings["k"] * min(weights.max_length, MEAN_TOKENS) * _DISTINCT
-    kept = settings.get("document_k") or terms
+    terms: float = buckets * settings["k"] * min(weights.max_length, MEAN_TOKENS) * _DISTINCT
+    kept: float = settings.get("document_k") or terms
     return math.ceil(min(terms, kept * (buckets if settings.get("document_k_scope") == "bucket" else 1)))
 
 
