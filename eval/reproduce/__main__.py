@@ -158,11 +158,12 @@ def _print_steps(plan: Plan, kept: Sequence[tuple[str, str]]) -> None:
 def _missing_expansions(plan: Plan) -> dict[str, list[str]]:
     """Files of predicted queries that do not exist, with the cells that need them."""
     missing: dict[str, list[str]] = {}
+    made = {str(path) for step in plan.steps for path in step.writes}
     for cell in plan.cells:
         words = [word for step in cell.steps for word in ("", *step.arguments)]
         files = {word for option, word in itertools.pairwise(words) if option == "--expanded"}
         files |= {match[1] for word in words if (match := re.fullmatch(r"data\.\d+\.expanded=(.+)", word))}
-        for file in sorted(file for file in files if not Path(file).exists()):
+        for file in sorted(file for file in files - made if not Path(file).exists()):
             cells = missing.setdefault(file, [])
             cells += [name for name in [f"{cell.row} on {cell.column}"] if name not in cells]
     return missing
@@ -245,7 +246,7 @@ def _parser() -> argparse.ArgumentParser:
     what("--matrix", metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
     what("--report", type=Path, metavar="DIR", help="judge results again by their stored values, and write their pages")
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
-    add("--row", metavar="ROW", help="only these rows", **several)  # type: ignore[arg-type]
+    add("--row", metavar="ROW", help='only these rows, for instance "SpaDE *"', **several)  # type: ignore[arg-type]
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]
     add_bad_line_option(add, default=None)
     add(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from eval.reproduce.matrix import Matrix
+from eval.reproduce.matrix import Matrix, Row
 from eval.reproduce.prepare import OVERLAPS, pool_folder
 from eval.reproduce.steps import Kind, Step, json_digest
 from learned_sparse.collections.catalogue import CATALOGUE
@@ -23,10 +24,19 @@ from learned_sparse.core.settings import read_yaml_text
 if TYPE_CHECKING:
     from encoders.training import Recipe
 
+MEAN_TOKENS = 77
+"""Approximate number of tokens of a document that a model reads: of a passage of MS MARCO."""
 BM25 = "bm25"
 """Name of the index and the runs of ``learned_sparse.index --bm25`` and ``learned_sparse.search --bm25``."""
-MEAN_TERMS = 120
-"""Approximate number of terms of an encoded document, for estimates of disk space."""
+_TERMS = {"spade": 250, "sparterm": 50}
+"""Approximate number of terms of an encoded document by architecture: those of small-real."""
+_MEAN_TERMS = 120
+"""Of any other architecture."""
+_DISTINCT = 0.42
+"""Share of different dimensions among the winners of a document's tokens in one bucket of UHD-BERT.
+
+Measured on small-real: documents of 80 tokens have 810 dimensions in three buckets with 8 winners of each token.
+"""
 TEXT_BYTES = 400
 """Approximate size of a document as text, in a pool or a BM25 index."""
 _VECTOR_BYTES, _INDEX_BYTES = 14, 3
@@ -72,7 +82,21 @@ class Target:
 def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Target:
     """The split of a collection; steps download files that are not local."""
     loaded = load_collection(collection)
-    described, source = loaded.split(split), loaded.description.corpus
+    described = loaded.split(split)
+    return replace(
+        only_documents(collection),
+        split=split,
+        measures=measures or tuple(described.measures),
+        judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
+        facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
+        queries=described.queries or 1000,
+    )
+
+
+def only_documents(collection: str) -> Target:
+    """The documents of a collection, without a split."""
+    loaded = load_collection(collection)
+    source = loaded.description.corpus
     corpus = _local(source, loaded)
     size = sum(path.stat().st_size for path in corpus if path.is_file())
     return Target(
@@ -80,13 +104,9 @@ def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Targe
         documents_of=f"{CATALOGUE}{source.ir_datasets}" if collection.startswith(CATALOGUE) else collection,
         documents_facts=_downloads(loaded, source),
         name=loaded.name,
-        split=split,
-        measures=measures or tuple(described.measures),
+        split="",
         corpus=corpus,
-        judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
-        facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
         documents=loaded.description.documents or size // TEXT_BYTES or _UNKNOWN_DOCUMENTS,
-        queries=described.queries or 1000,
     )
 
 
@@ -105,14 +125,18 @@ class Weights:
     """Folder or name on the Hub."""
     needs: tuple[Step, ...] = ()
     reads: tuple[Path, ...] = ()
-    terms: int = MEAN_TERMS
-    """Approximate number of terms of an encoded document."""
+    architecture: str = ""
+    """With ``settings`` and ``max_length``, of documents, what the size of an encoded document is projected from."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    max_length: int = MEAN_TOKENS
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
 
-    def reading(self, file: Path) -> Weights:
-        """The same weights used on texts that ``file`` is a part of."""
-        return replace(self, reads=(*self.reads, file))
+    def reading(self, expansions: Path | Step) -> Weights:
+        """The same weights used on texts that the file ``expansions``, or the output of that step, is a part of."""
+        if isinstance(expansions, Step):
+            return replace(self, needs=(*self.needs, expansions))
+        return replace(self, reads=(*self.reads, expansions))
 
 
 @dataclass(kw_only=True)
@@ -210,15 +234,36 @@ class Builder:
 
     def expanded_file(self, row: str, collection: str) -> Path | None:
         """Predicted queries of ``collection`` for a row: its own file, or that of the row with its checkpoint."""
-        own, model = self.matrix.rows[row].expanded, self.matrix.rows[row].model
-        file = own or (self.matrix.rows[model].expanded if model is not None else None)
+        file = self._expanded_row(row).expanded
         return None if file is None else Path(file.replace("{collection}", collection))
 
-    def expanded_data(self, row: str, recipe: Recipe) -> list[str]:
-        """Changes of ``recipe`` that give a row's predicted queries to each of its sources that is a collection."""
-        names = {n: load_collection(part.collection).name for n, part in enumerate(recipe.data) if part.collection}
-        files = {number: self.expanded_file(row, name) for number, name in names.items()}
-        return [f"data.{number}.expanded={file}" for number, file in files.items() if file is not None]
+    def expansions(self, row: str, on: Target) -> Path | Step | None:
+        """The expansions that a row's model reads: a file of predicted queries, or the step that makes new terms."""
+        file = self.expanded_file(row, on.whole or on.name)
+        if file is None or self._expanded_row(row).expansion == "queries":
+            return file
+        words: tuple[str | Path, ...] = ("new-terms", "--collection", on.documents_of, "--expanded", file)
+        words += self.bad_lines
+        made_of = {"needs": on.needs, "reads": (file, *on.corpus), "facts": on.documents_facts}
+        folder = home() / "expanded" / on.name / self.named("new-terms", "eval.reproduce.prepare", words, **made_of)
+        return self.step(
+            "prepare", f"new terms of the predicted queries of {on.name}", "eval.reproduce.prepare",
+            (*words, "--output", folder), name=_name(folder), writes=(folder,),
+            disk_bytes=on.documents * TEXT_BYTES, **made_of,
+        )  # fmt: skip
+
+    def expanded_data(self, row: str, recipe: Recipe) -> dict[int, Path | Step]:
+        """A row's expansions of each source of ``recipe`` that is a collection, by its position in the data."""
+        sources = {number: part.collection for number, part in enumerate(recipe.data) if part.collection}
+        if self._expanded_row(row).expanded is None:
+            return {}
+        found = {number: self.expansions(row, only_documents(name)) for number, name in sources.items()}
+        return {number: expansions for number, expansions in found.items() if expansions is not None}
+
+    def _expanded_row(self, name: str) -> Row:
+        """The row whose ``expanded`` and ``expansion`` a row has: its own, or those of the row with its checkpoint."""
+        row = self.matrix.rows[name]
+        return row if row.expanded or row.expansion or row.model is None else self.matrix.rows[row.model]
 
     def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""
@@ -261,7 +306,7 @@ class Builder:
         self, stem: str, target: Target, words: Iterable[str], needs: tuple[Step, ...], reads: tuple[Path, ...],
         *, terms: int,
     ) -> Step:  # fmt: skip
-        """Encode the documents; ``terms`` is the expected number of terms per document."""
+        """Encode the documents; ``terms`` is the expected number of terms of a document."""
         words = ("--collection", target.documents_of, *self.bad_lines, *words)
         made_of = {
             "needs": (*needs, *target.needs), "reads": (*target.corpus, *reads), "facts": target.documents_facts
@@ -347,6 +392,25 @@ class Builder:
 
     def _threads(self) -> tuple[str, ...]:
         return ("--threads", str(self.threads)) if self.threads else ()
+
+
+def expansions_path(expansions: Path | Step) -> Path:
+    """What ``--expanded`` reads: the file, or the output of the step."""
+    return expansions.writes[0] if isinstance(expansions, Step) else expansions
+
+
+def expected_terms(weights: Weights, changes: Mapping[str, Any]) -> int:
+    """Projected number of terms of an encoded document; ``changes`` are settings that encoding changes.
+
+    UHD-BERT's k is of each token and bucket, so that six buckets of its paper give about 15,000.
+    """
+    if weights.architecture != "uhd":
+        return _TERMS.get(weights.architecture, _MEAN_TERMS)
+    settings = {"k": 80, "layers": (2, 4, 6, 8, 10, 12), **weights.settings, **changes}
+    buckets = len(settings["layers"])
+    terms: float = buckets * settings["k"] * min(weights.max_length, MEAN_TOKENS) * _DISTINCT
+    kept: float = settings.get("document_k") or terms
+    return math.ceil(min(terms, kept * (buckets if settings.get("document_k_scope") == "bucket" else 1)))
 
 
 def set_words(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoders.checkpoints import NOTES, read_notes
 from eval.reproduce.builder import (
     BM25,
-    MEAN_TERMS,
     TEXT_BYTES,
     Builder,
     Target,
     Weights,
+    expansions_path,
+    expected_terms,
     local_files,
     set_words,
     target,
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
 _PREPARE = "eval.reproduce.prepare"
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
-_TERMS = {"uhd": 500, "spade": 250, "sparterm": 30}
-"""Approximate number of terms of an encoded document by architecture; other architectures: ``MEAN_TERMS``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +91,7 @@ def make_plan(
 
     A missing collection is an error, or with ``lenient`` a column without cells.
     """
-    for chosen, known, option in ((rows, matrix.rows, "--row"), (columns, matrix.columns, "--column")):
-        for word in chosen:
-            if word not in known:
-                raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
+    rows, columns = _chosen(rows, matrix.rows, "--row"), _chosen(columns, matrix.columns, "--column")
     builder = Builder(matrix=matrix, data=data, threads=threads)
     targets: dict[str, Target] = {}
     for key, column in matrix.columns.items():
@@ -104,6 +103,17 @@ def make_plan(
                     raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in _cells(builder, key, targets))
     return Plan(name=name, matrix=matrix, data=data, steps=(), cells=cells).without(())
+
+
+def _chosen(words: Sequence[str], known: Collection[str], option: str) -> list[str]:
+    """The ``known`` names among ``words``, in which ``*`` stands for any characters."""
+    names: dict[str, None] = {}
+    for word in words:
+        pattern = ".*".join(map(re.escape, word.split("*")))
+        if not (matching := [name for name in known if re.fullmatch(pattern, name)]):
+            raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
+        names.update(dict.fromkeys(matching))
+    return list(names)
 
 
 def _target(builder: Builder, column: Column) -> Target:
@@ -215,8 +225,8 @@ def _reranked(builder: Builder, name: str, on: Target, seed: int | None) -> _Run
     else:
         weights, stem = _weights(builder, name, seed), _stem(builder, name, seed, row.encode)
         words = ["--checkpoint", weights.checkpoint, *set_words(row.encode)]
-    if expanded := builder.expanded_file(name, on.whole or on.name):
-        words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
+    if expansions := builder.expansions(name, on):
+        words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
     words += [*row.options, *(["--dtype", str(matrix.dtype)] if _needs_dtype(builder, row) else [])]
     where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
     words = [*where, "--depth", str(row.depth), *words]
@@ -266,7 +276,7 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
     """Stem of names, search, costs and checkpoint of a learned model, or of BM25 over word pieces."""
     row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     encoded = _encoded(builder, row.index_of or name, on, seed)
-    vectors, exact = encoded.writes[0], row.backend == "exact"
+    vectors = encoded.writes[0]
     stem = _stem(builder, name, seed, row.options, row.encode, row.queries)
     query_stem = _stem(builder, name, seed, row.encode, row.queries)
     joined = ["--with", str(vectors)] if "--with" in row.options else []  # documents say how queries weigh BM25
@@ -276,8 +286,9 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> tuple
     files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *row.bm25_words]
     files += ["--encoding", *set_words(row.queries)]
     words = ["--model", vectors.name, *set_words(row.queries), *row.bm25_words]
-    if exact:
-        searched = builder.search(stem, vectors.name, on, [*words, "--backend", "exact"], (encoded,))
+    if row.backend != "lucene":
+        backend = ["--backend", row.backend]
+        searched, files = builder.search(stem, vectors.name, on, [*words, *backend], (encoded,)), [*files, *backend]
     else:
         folder, index = builder.index(stem, on, encoded)
         searched, files = builder.search(stem, vectors.name, on, words, (index,)), [*files, "--index", folder]
@@ -288,9 +299,10 @@ def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     row, weights = builder.matrix.rows[name], _weights(builder, name, seed)
     stem = _stem(builder, name, seed, row.options, row.encode)
     words = _encode_words(stem, weights, builder, row, queries=False)
-    if expanded := builder.expanded_file(name, on.whole or on.name):
-        words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
-    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=weights.terms)
+    if expansions := builder.expansions(name, on):
+        words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
+    terms = expected_terms(weights, row.encode)
+    return builder.encode(stem, on, words, weights.needs, weights.reads, terms=terms)
 
 
 def _stem(builder: Builder, name: str, seed: int | None, *settings: Iterable[str] | dict[str, Any]) -> str:
@@ -343,7 +355,13 @@ def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
         return Weights(checkpoint=str(step.writes[0]), needs=(step,), stem="word-pieces")
     if row.checkpoint is not None:
         folder = Path(row.checkpoint)
-        return Weights(checkpoint=row.checkpoint, reads=(folder,) if folder.is_dir() else (), stem=slug(folder.name))
+        known: dict[str, Any] = {}
+        if (folder / NOTES).is_file():
+            with contextlib.suppress(LearnedSparseError):  # a damaged checkpoint, which its step reports
+                notes = read_notes(folder)
+                known = {"architecture": notes.architecture, "settings": notes.settings}
+        reads = (folder,) if folder.is_dir() else ()
+        return Weights(checkpoint=row.checkpoint, reads=reads, stem=slug(folder.name), **known)
     return _trained(builder, name, seed)
 
 
@@ -361,17 +379,21 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     if training and training.validation and load_recipe(name_or_file, changes=row.changes).validation:
         changes.append(f"validation.collection={training.validation}")
     data = training.data if training else ()
-    changes += builder.expanded_data(name, load_recipe(name_or_file, changes=changes, data=data))
+    expansions = builder.expanded_data(name, load_recipe(name_or_file, changes=changes, data=data))
+    changes += [f"data.{number}.expanded={expansions_path(one)}" for number, one in expansions.items()]
+    made = (*runs.values(), *(one for one in expansions.values() if isinstance(one, Step)))
     recipe = load_recipe(name_or_file, changes=changes, data=data)
     words = ["--recipe", name_or_file]
     words += [word for argument in data for word in ("--data", argument)]
     words += [word for change in changes for word in ("--set", change)]
     step = builder.train(
-        folder_name(name, seed) if builder.matrix.plain_names else stem, words, tuple(runs.values()),
-        _training_files(recipe, tuple(runs.values())), json.loads(json.dumps(to_mapping(recipe))),
+        folder_name(name, seed) if builder.matrix.plain_names else stem, words, made,
+        _training_files(recipe, made), json.loads(json.dumps(to_mapping(recipe))),
     )  # fmt: skip
-    terms = _TERMS.get(recipe.architecture, MEAN_TERMS)
-    return Weights(checkpoint=str(step.writes[0]), needs=(step,), terms=terms, stem=stem)
+    return Weights(
+        checkpoint=str(step.writes[0]), needs=(step,), stem=stem, architecture=recipe.architecture,
+        settings=recipe.settings, max_length=recipe.max_length.document,
+    )  # fmt: skip
 
 
 def _negatives(builder: Builder, training: Training) -> dict[int, Step]:

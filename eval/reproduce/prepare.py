@@ -19,10 +19,11 @@ import yaml
 from eval.reproduce.matrix import Sample
 from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
 from learned_sparse.collections.descriptions import DESCRIPTION, Split
-from learned_sparse.collections.documents import OnBadLine, add_bad_line_option
+from learned_sparse.collections.documents import OnBadLine, add_bad_line_option, new_terms
 from learned_sparse.collections.trec import Run, read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, check_name, home, new_folder
+from learned_sparse.core.records import Document
 from learned_sparse.core.settings import CommandParser, positive
 
 _log = logging.getLogger(__name__)
@@ -43,8 +44,9 @@ def main(argv: list[str] | None = None) -> int:
         ):  # fmt: skip
             print(f"warning: {warning}")
         print(f"{options.output}: {options.collection}, {options.split}")
-    elif options.action == "expand":
-        total, expanded = expand(options.collection, options.expanded, options.output, options.on_bad_line)
+    elif options.action in ("expand", "new-terms"):
+        write = expand if options.action == "expand" else write_new_terms
+        total, expanded = write(options.collection, options.expanded, options.output, options.on_bad_line)
         print(f"{options.output}: {total:,} documents, {expanded:,} of them expanded")
     elif options.action == "sample":
         sample = Sample(queries=options.queries, documents=options.documents, seed=options.seed)
@@ -104,16 +106,34 @@ def expand(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = 
     ``file`` has the queries by document id; None: the documents have them. Writes ``documents.jsonl`` and returns the
     number of documents and of expanded documents.
     """
+    return _rewrite(name, file, folder / "documents.jsonl", on_bad_line, lambda document: {
+        "id": document.id, "contents": f"{document.text} {document.expanded}".rstrip()
+    })  # fmt: skip
+
+
+def write_new_terms(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = "error") -> tuple[int, int]:
+    """Write the new terms of docT5query's queries for each document of collection ``name``, for learned models.
+
+    ``file`` as for ``expand``. Writes ``expansions.jsonl``, which ``--expanded`` reads.
+    """
+    return _rewrite(name, file, folder / "expansions.jsonl", on_bad_line, lambda document: {
+        "id": document.id, "expanded": new_terms(document.text, document.expanded)
+    })  # fmt: skip
+
+
+def _rewrite(
+    name: str, file: Path | None, path: Path, on_bad_line: OnBadLine, line_of: Callable[[Document], dict[str, str]]
+) -> tuple[int, int]:
+    """Write a JSON line for each document; returns the number of documents, and of those with predicted queries."""
     expanded = 0
     collection = load_collection(name)
     reader = collection.documents(on_bad_line, file)
     documents = iter(with_progress(reader, collection.description.documents))
     first = next(documents)  # wrong input leaves no folder
-    with atomic_write(folder / "documents.jsonl") as output:
+    with atomic_write(path) as output:
         for document in itertools.chain([first], documents):
             expanded += bool(document.expanded)
-            text = f"{document.text} {document.expanded}".rstrip()
-            output.write(orjson.dumps({"id": document.id, "contents": text}, option=orjson.OPT_APPEND_NEWLINE))
+            output.write(orjson.dumps(line_of(document), option=orjson.OPT_APPEND_NEWLINE))
     return reader.read, expanded
 
 
@@ -315,6 +335,7 @@ def _parser() -> argparse.ArgumentParser:
     add_parser = functools.partial(actions.add_parser)
     export_parser = add_parser("export", help="topics.tsv and qrels.txt for stock Pyserini and trec_eval")
     expand_parser = add_parser("expand", help="documents with docT5query's queries in one text, for BM25")
+    terms_parser = add_parser("new-terms", help="the new terms of docT5query's queries, for learned models")
     pool_parser = add_parser("pool", help="the relevant documents of a split and the top of a run")
     pieces_parser = add_parser("word-pieces", help="a checkpoint that counts word pieces, for BM25")
     sample_parser = add_parser("sample", help="a seeded random sample of queries and documents")
@@ -333,13 +354,14 @@ def _parser() -> argparse.ArgumentParser:
     sample_parser.add_argument("--depth", type=positive, metavar="N", help="documents of each query of --run")
     best_parser.add_argument("--run", required=True, nargs="+", type=Path, metavar="FILE", help="the runs")
     best_parser.add_argument("--measure", required=True, metavar="M", help="for instance MRR@10")
-    expand_parser.add_argument("--collection", required=True, metavar="NAME|DIR", help="the documents")
-    expand_parser.add_argument(
-        "--expanded",
-        type=Path,
-        metavar="FILE|DIR",
-        help="predicted queries in the order of the documents, if these have none",
-    )
+    for sub in (expand_parser, terms_parser):
+        sub.add_argument("--collection", required=True, metavar="NAME|DIR", help="the documents")
+        sub.add_argument(
+            "--expanded",
+            type=Path,
+            metavar="FILE|DIR",
+            help="predicted queries in the order of the documents, if these have none",
+        )
     for sub in (pieces_parser, overlap_parser):
         sub.add_argument(
             "--tokenizer",
@@ -347,9 +369,9 @@ def _parser() -> argparse.ArgumentParser:
             metavar="DIR|HUB_ID",
             help="a folder or a name on the Hub with a tokenizer.json; default: MiniLM's, which is bert-base-uncased's",
         )
-    for sub in (export_parser, expand_parser, pool_parser, sample_parser):
+    for sub in (export_parser, expand_parser, terms_parser, pool_parser, sample_parser):
         add_bad_line_option(sub.add_argument)
-    for sub in (export_parser, expand_parser, pieces_parser, sample_parser, overlap_parser):
+    for sub in (export_parser, expand_parser, terms_parser, pieces_parser, sample_parser, overlap_parser):
         sub.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder to write")
     pool_parser.add_argument(
         "--output", type=Path, metavar="DIR", help="folder to write (default: data/NAME-SPLIT-pool-N)"

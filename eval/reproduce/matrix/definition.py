@@ -123,9 +123,16 @@ class Row:
     expanded: str | None = None
     """docT5query's queries by document id (JSONL or TSV), for BM25, or for the training and encoding of a model.
 
-    ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file.
+    ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file and ``expansion``.
     """
-    backend: Literal["lucene", "exact"] = "lucene"
+    expansion: Literal["new-unique", "queries", "none"] | None = None
+    """What of ``expanded`` is read: its terms that are not in the text, each once; the queries as they are; or, in a
+    row of another row's ``model``, nothing.
+
+    None: new terms, as in the published data of DeepImpact, uniCOIL and SpaDE. BM25 always reads the queries.
+    """
+    backend: Literal["lucene", "exact", "pisa"] = "lucene"
+    """What searches; other engines than Lucene read the vectors themselves. ``pisa`` is an extra of this package."""
     curve: str | None = None
     """Line of the trade-off figure that the row is a point of."""
 

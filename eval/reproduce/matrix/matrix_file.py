@@ -48,6 +48,7 @@ _KINDS_OF_SETTING: dict[str, tuple[Kind, ...]] = {
     "index_of": _LEARNED,
     "options": ("bm25", *_LEARNED, "cross_encoder"),
     "expanded": ("bm25", *_LEARNED),
+    "expansion": _LEARNED,
     "k1": ("bm25",),
     "b": ("bm25",),
     "backend": _LEARNED,
@@ -263,6 +264,8 @@ def _check_row(name: str, row: Row, matrix: Matrix, where: str) -> None:
             )
     if row.bm25 is not None and (row.bm25 == "expanded") != (row.expanded is not None):
         raise LearnedSparseError(f"{where}: 'bm25: expanded' and 'expanded: FILE' belong together")
+    if row.expansion is not None and (row.expanded is None) == (row.expansion != "none"):
+        raise LearnedSparseError(f"{where}: 'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it")
     if row.published is not None and not row.scores:
         raise LearnedSparseError(f"{where}: a published row needs 'scores'")
     if row.tolerance < 0:

@@ -28,11 +28,11 @@ from eval.reproduce.plan import make_plan
 from learned_sparse.collections.collection import load_collection
 
 SIZES = {  # rows, columns, claims
-    "beir": (16, 29, 5),
+    "beir": (17, 29, 7),
     "demo": (7, 1, 3),
-    "msmarco-doc": (33, 3, 9),
-    "msmarco-passage": (196, 7, 63),
-    "small-real": (22, 5, 15),
+    "msmarco-doc": (36, 3, 12),
+    "msmarco-passage": (209, 7, 96),
+    "small-real": (23, 5, 14),
     "trec-car": (19, 1, 3),
 }
 
@@ -233,13 +233,14 @@ def test_claims_name_the_published_scores() -> None:
 
 
 def test_segments_fit_their_encoders() -> None:
-    """A segment has room for [CLS] and [SEP] in the length that its row encodes with."""
+    """A segment has room for [CLS] and [SEP], and for as long an expansion and its [SEP], in the length of its row."""
     for row in load("msmarco-doc").rows.values():
         words = dict(zip(row.options, row.options[1:], strict=False))
         if row.recipe is not None and "--segment-length" in words:
             recipe = load_recipe(row.recipe, changes=list(row.changes))
             limit = recipe.max_length if isinstance(recipe.max_length, int) else recipe.max_length.document
-            assert int(words["--segment-length"]) + 2 <= int(words.get("--max-length", limit))
+            segment, length = int(words["--segment-length"]), int(words.get("--max-length", limit))
+            assert (2 * segment + 3 if row.expanded else segment + 2) <= length
 
 
 def test_averages_of_spade_table_3() -> None:
@@ -293,7 +294,7 @@ def test_small_real_measures_whole_collections() -> None:
     assert [column.pool or column.sample for column in matrix.columns.values()] == [None] * 5
     assert matrix.columns["msmarco-mini DL19"].measures == ("nDCG@10", "R(rel=2)@100")  # relevant from grade 2
     everywhere = {name for name, row in matrix.rows.items() if all(map(row.runs_on, matrix.columns))}
-    assert everywhere == {"BM25", "BM25 word pieces", "SparTerm", "SPLADE", "SpaDE k=10", "UHD"}
+    assert everywhere == {"BM25", "BM25 word pieces", "splade-tiny", "SparTerm", "SPLADE", "SpaDE k=10", "UHD"}
     assert matrix.training is not None
     assert [Path(name).name for name in matrix.training.data] == ["msmarco-mini:train"]
 
@@ -309,9 +310,20 @@ def test_every_network_of_small_real_is_trained_for_one_epoch() -> None:
 def test_superiority_claims_of_small_real_have_three_trainings() -> None:
     matrix = load("small-real")
     compared = [claim for claim in matrix.claims if claim.kind == "higher"]
-    trained = {side for claim in compared for side in (claim.better, claim.worse) if side != "BM25"}
+    sides = {side for claim in compared for side in (claim.better, claim.worse)}
+    trained = {side for side in sides if matrix.rows[side].recipe}
     assert {len(seeds_of(matrix, row)) for row in trained} == {3}
+    assert sides - trained == {"BM25", "splade-tiny"}
     assert len(compared) == 13
+    assert {claim.columns for claim in matrix.claims} == {("msmarco-mini",)}  # the others are zero-shot
+
+
+def test_sums_of_small_real_start_alike() -> None:
+    """Claims compare SPLADE, ST lexical-only and SparTerm."""
+    matrix = load("small-real")
+    recipes = [recipe_of(matrix.rows[row], matrix.training) for row in ("SPLADE", "ST lexical-only", "SparTerm")]
+    starts = {(each.output_bias, each.idf_bias, each.stages[-1].learning_rate) for each in recipes}
+    assert starts == {(-12, 1.0, 2e-4)}
 
 
 def test_curves_of_small_real_have_five_lambdas_in_geometric_steps() -> None:
