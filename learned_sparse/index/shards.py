@@ -34,7 +34,7 @@ def index_shards(
         arguments = [
             (files, target, impact, store, threads, heap) for files, target in zip(groups, targets, strict=True)
         ]
-        counts = sum(tasks.map(_index_group, arguments, folder.name), DirectCounts())
+        counts = DirectCounts.total(tasks.map(_index_group, arguments, folder.name))
         tasks.call(_merge, targets, folder, impact, heap)
     shutil.rmtree(shards)
     return counts
