@@ -132,7 +132,7 @@ MISTAKES = [
     ("learned_sparse.encode --modle m --input x", ["--modle: unknown option; did you mean '--model'?"]),
     ("learned_sparse.index --input {vectors} --output {output}", ["--output: unknown option; see python -m"]),
     (f"{SEARCH} --index {{index}} --hit 3", ["--hit: unknown option; did you mean '--hits'?"]),
-    (f"{SEARCH} --index {{index}} --rm3", ["--rm3: use python -m", "learned_sparse.pyserini"]),
+    (f"{SEARCH} --index {{index}} --rm3", ["--rm3: unknown option; see python -m"]),
     ("learned_sparse.jsonvector check {vectors} --shwo 3", ["--shwo: unknown option; did you mean '--show'?"]),
     (f"{SEARCH} --index {{index}} --hits many", ["--hits: many: give at least 1, a whole number", "--help"]),
     ("learned_sparse.serve --port http", ["--port: http: give 0 to 65535"]),

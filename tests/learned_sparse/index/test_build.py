@@ -159,8 +159,7 @@ def test_plain_text_for_bm25(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--model", "nix"], "learned_sparse.encode --model nix --collection pydoc"),
-        (["--bm25", "--model", "x"], "--bm25 indexes text"),
-        (["--model", "m", "--anserini"], "--anserini: use python -m learned_sparse.pyserini index.lucene"),
+        (["--bm25", "--model", "x"], "--bm25 takes neither"),
         (["--model", "m", "--quantize", "v"], "--quantize needs --input"),
         (["--input", "x", "--index", "i", "--bits", "8"], "need --quantize DIR"),
     ],
