@@ -16,7 +16,6 @@ from learned_sparse.encode.options import parse_arguments
 from learned_sparse.encode.parts import check_output
 from learned_sparse.encode.run import Source, encode_source, encode_with_ray, open_source
 from learned_sparse.jsonvector.manifest import MANIFEST, Manifest
-from learned_sparse.jsonvector.queries import ENCODED, TOPICS
 from learned_sparse.ray import Engine
 
 DETAILS = {
@@ -80,8 +79,9 @@ def _report(manifest: Manifest, source: Source, seconds: float) -> None:
         if count:
             print(f"  {count:,} {detail}")
     if manifest.kind == "queries":
-        print(f"  topics    {source.output / TOPICS}   (--topics, without --encoder)")
-        print(f"  encoded   {source.output / ENCODED} (--encoder, with the original topics)")
+        topics, encoded = (source.output / part.file for part in manifest.parts)
+        print(f"  topics    {topics}   (--topics, without --encoder)")
+        print(f"  encoded   {encoded} (--encoder, with the original topics)")
     else:
         print(f"  vectors   {source.output / 'vectors'}")
     print(f"  manifest  {source.output / MANIFEST}")

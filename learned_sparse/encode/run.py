@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from learned_sparse.collections.collection import count_documents, load_collection
 from learned_sparse.collections.documents import DocumentReader, read_documents
 from learned_sparse.collections.segments import Segmentation, segments_for
-from learned_sparse.collections.topics import read_queries
 from learned_sparse.core.encoder import Encoder, encode_texts, load_encoder
 from learned_sparse.core.encoder import Side as SideName
 from learned_sparse.core.errors import LearnedSparseError
@@ -30,7 +28,6 @@ from learned_sparse.encode.parts import PartFolder, merge_shards
 from learned_sparse.encode.pipeline import Pipeline, Progress, impact_counts, manifest_of
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer
 from learned_sparse.jsonvector.manifest import MANIFEST, STATISTICS, Manifest, Part
-from learned_sparse.jsonvector.queries import ENCODED, TOPICS, write_queries
 from learned_sparse.ray import Engine, Tasks, add_engine_options, run_command
 
 if TYPE_CHECKING:
@@ -74,6 +71,8 @@ class Source:
 
     def count(self) -> int | None:
         """Number of queries, or of documents as ``count_documents`` finds it."""
+        from learned_sparse.collections.collection import count_documents
+
         return len(self.queries) or count_documents(self.files, self.documents)
 
 
@@ -82,9 +81,13 @@ def open_source(options: Namespace) -> Source:
     if options.input is not None:
         name = str(options.input)
         if options.queries:
+            from learned_sparse.collections.topics import read_queries
+
             return Source(name, options.output, queries=read_queries(options.input), files=(options.input,))
         reader = read_documents(options.input, on_bad_line=options.on_bad_line, expanded=options.expanded)
         return Source(name, options.output, reader=reader, files=reader.files)
+    from learned_sparse.collections.collection import load_collection
+
     collection = load_collection(options.collection, data=options.data)
     name = collection.name
     if options.queries:
@@ -224,6 +227,8 @@ def _encode_queries(
     progress: Progress | None,
 ) -> Manifest:
     """Write ``queries.tsv``, ``queries.jsonl`` and the manifest; a resumed run encodes all queries again."""
+    from learned_sparse.jsonvector.queries import ENCODED, TOPICS, write_queries
+
     queries, folder = source.queries, source.output
     if not queries:
         raise LearnedSparseError(f"{source.name}: there are no queries to encode")

@@ -16,7 +16,6 @@ from learned_sparse.index.build import build_bm25_index, build_index
 from learned_sparse.index.note import INDEX_MANIFEST, IndexNote
 from learned_sparse.index.vectors import VectorFiles, check_index, open_vectors, plain_files
 from learned_sparse.jsonvector.manifest import UNVERIFIED, same_vectors
-from learned_sparse.jsonvector.weights import quantize_vectors
 from learned_sparse.ray import Engine, add_engine_options
 
 if TYPE_CHECKING:
@@ -113,6 +112,8 @@ def _files(options: argparse.Namespace, folders: Sequence[Path]) -> VectorFiles:
     """The vectors in ``folders``; with ``--quantize``, their impacts, which are written first."""
     if not options.quantize:
         return plain_files(folders) if options.no_manifest else open_vectors(folders)
+    from learned_sparse.jsonvector.weights import quantize_vectors
+
     how = {"bits": options.bits, "factor": options.quantization_factor, "overwrite": options.overwrite}
     quantizer, counts = quantize_vectors(folders, options.quantize, **how)
     print(

@@ -7,10 +7,8 @@ import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from learned_sparse.collections.collection import Collection, load_collection
-from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import write_run
 from learned_sparse.core.commands import print_next, refuse
 from learned_sparse.core.errors import LearnedSparseError, counted, progress_bar, run_main
@@ -19,7 +17,6 @@ from learned_sparse.core.quantize import Quantizer
 from learned_sparse.core.settings import CommandParser, add_set_option, parse_changes, positive
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS, MANIFEST, UNVERIFIED, Manifest
-from learned_sparse.jsonvector.queries import check_queries, read_query_vectors
 from learned_sparse.search.engines import VectorSearcher, add_backend_options, load_backend, seismic_settings
 from learned_sparse.search.query_encoder import QueryEncoder, read_note
 from learned_sparse.search.searching import (
@@ -32,6 +29,9 @@ from learned_sparse.search.searching import (
     open_searcher,
     search_all,
 )
+
+if TYPE_CHECKING:
+    from learned_sparse.collections.collection import Collection
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     _check(options)
     collection = None  # read only if it is needed
     if options.collection or not (options.index or options.vectors):
+        from learned_sparse.collections.collection import load_collection
+
         collection = load_collection(options.collection or "pydoc", data=options.data)
     path, note, vectors = _target(options, collection.name if collection else "")
     texts, output, remove_query = _texts(options, collection, path)
@@ -198,6 +200,8 @@ def _texts(options: argparse.Namespace, collection: Collection | None, path: Pat
     if options.query_vectors:
         return {}, options.output, options.remove_query
     if options.topics:
+        from learned_sparse.collections.topics import read_queries
+
         queries, output, remove_query = read_queries(options.topics), options.output, options.remove_query
     elif collection:
         split = collection.choose_split(options.split)
@@ -243,6 +247,8 @@ def _encode(texts: Mapping[str, str], path: Path, note: IndexNote, options: argp
 
 def _encoded_queries(options: argparse.Namespace, path: Path, note: IndexNote) -> dict[str, dict[str, int]]:
     """The queries of ``--query-vectors``."""
+    from learned_sparse.jsonvector.queries import check_queries, read_query_vectors
+
     if note.scoring == "bm25-text":
         raise LearnedSparseError(f"{path}: holds plain text, not impacts; search it with --topics FILE")
     factor = options.quantization_factor

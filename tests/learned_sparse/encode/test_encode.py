@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from learned_sparse.collections import collection
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.quantize import Quantizer
-from learned_sparse.encode import run
 from learned_sparse.encode.__main__ import main
 from learned_sparse.encode.quantizers import Calibration, choose_quantizer, query_quantizer
 from learned_sparse.jsonvector.__main__ import main as check
@@ -145,7 +145,7 @@ def test_default_folders_are_below_home(
         names.append(name)
         return load_collection(str(toy), data=data)
 
-    monkeypatch.setattr(run, "load_collection", load_toy)  # smaller than pydoc
+    monkeypatch.setattr(collection, "load_collection", load_toy)  # smaller than pydoc
     with pytest.raises(LearnedSparseError, match=r"no model 'sparterm' .*eval.demo --models sparterm.* --checkpoint"):
         main(["--model", "sparterm"])
     (tmp_home / "checkpoints" / "sparterm").mkdir(parents=True)
