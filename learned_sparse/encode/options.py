@@ -50,15 +50,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         options.alpha = options.changes.pop(ALPHA, options.alpha)
     _check(options)
     if options.segment_length is not None:
-        segment_options = {
-            "which": options.segments,
-            "overlap": options.segment_overlap,
-            "delimiter": options.segment_delimiter,
-        }
-        options_set = {name: value for name, value in segment_options.items() if value is not None}
-        segmentation = Segmentation(length=options.segment_length, **options_set)
-        options.segments, options.segment_overlap = segmentation.which, segmentation.overlap
-        options.segment_delimiter = segmentation.delimiter
+        for name, default in (("segments", "all"), ("segment_overlap", 0), ("segment_delimiter", "#")):
+            if getattr(options, name) is None:
+                setattr(options, name, default)
+        Segmentation.recorded(vars(options))  # raises if one of them has a wrong value
     return options
 
 

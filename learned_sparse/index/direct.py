@@ -47,18 +47,18 @@ def index_directly(
     index: Path,
     *,
     impact: bool = True,
-    store: Sequence[str] = (),
+    term_vectors: bool = False,
     threads: int | None = None,
     heap: str | None = None,
     progress: Progress | None = None,
 ) -> DirectCounts:
     """Index ``files`` into the folder ``index``, in one segment; one thread keeps the order of the files.
 
-    Java runs in this process. ``store=("Docvectors",)`` stores term vectors; ``impact`` and ``heap`` are explained at
-    ``LuceneWriter``. ``progress`` is called with a number of documents before they are indexed, by one thread at a
-    time. ``LearnedSparseError`` names file and line of a document that cannot be indexed; the index is empty then.
+    Java runs in this process. ``impact``, ``term_vectors`` and ``heap`` are explained at ``LuceneWriter``. ``progress``
+    is called with a number of documents before they are indexed, by one thread at a time. ``LearnedSparseError`` names
+    file and line of a document that cannot be indexed; the index is empty then.
     """
-    with LuceneWriter(index, impact=impact, term_vectors="Docvectors" in store, heap=heap) as writer:
+    with LuceneWriter(index, impact=impact, term_vectors=term_vectors, heap=heap) as writer:
         batches = _batches(files, progress or (lambda _: None))
         return in_threads(lambda batch: _add(writer, batch), batches, threads or min(processors(), MAX_THREADS))
 

@@ -19,25 +19,6 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, LuceneTerms, unfit_id_reason
 
 
-def write_part(
-    path: Path,
-    ids: Sequence[str],
-    texts: Sequence[str],
-    batch: SparseBatch,
-    *,
-    terms: LuceneTerms | None = None,
-    compress: bool = False,
-) -> str:
-    """Write the impacts ``batch`` of the documents ``ids`` to ``path``, whole or not at all; returns its SHA-256.
-
-    An empty row is written with ``EMPTY_TERM`` as its only term. A row that Anserini would drop, split or change
-    raises an error that names document and term. ``terms`` is ``LuceneTerms(batch.terms)``, if it exists already.
-    """
-    with open_part(path, compress=compress) as part:
-        part.add(ids, texts, batch, terms or LuceneTerms(batch.terms))
-    return part.close()
-
-
 class PartFile:
     """A part file that is being written; see :func:`open_part`. It is also the binary file that ``gzip`` writes to."""
 

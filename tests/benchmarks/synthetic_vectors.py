@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learned_sparse.core.records import SparseBatch
-from learned_sparse.core.terms import LuceneTerms
-from learned_sparse.jsonvector.writer import write_part
+from tests.learned_sparse.encoded_folder import write_part
 
 VOCABULARY = 30_000
 FLAT = 30.0
@@ -57,12 +56,12 @@ def document_ids(count: int) -> list[str]:
 
 def write_vectors(folder: Path, impacts: SparseBatch, parts: int = 4) -> dict[Path, int]:
     """Write ``impacts`` as JsonVectorCollection files; return the number of documents per file."""
-    names, terms = document_ids(len(impacts)), LuceneTerms(impacts.terms)
+    names = document_ids(len(impacts))
     bounds = np.linspace(0, len(impacts), parts + 1).astype(int).tolist()
     written = {}
     for part, (start, end) in enumerate(itertools.pairwise(bounds)):
         path, rows = folder / f"part-{part:05d}.jsonl", impacts.take(np.arange(start, end))
-        write_part(path, names[start:end], [TEXT] * (end - start), rows, terms=terms)
+        write_part(path, names[start:end], [TEXT] * (end - start), rows)
         written[path] = end - start
     return written
 

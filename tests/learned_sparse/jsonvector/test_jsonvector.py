@@ -19,8 +19,7 @@ from learned_sparse.core.records import SparseBatch
 from learned_sparse.core.terms import EMPTY_TERM, unfit_id_reason, unfit_reason
 from learned_sparse.jsonvector.__main__ import main as check
 from learned_sparse.jsonvector.reader import load_vectors, read_vectors
-from learned_sparse.jsonvector.writer import write_part
-from tests.learned_sparse.encoded_folder import write_folder
+from tests.learned_sparse.encoded_folder import write_folder, write_part
 
 characters = st.characters(exclude_categories=["Cs"])
 ids = st.text(characters, min_size=1).filter(lambda text: unfit_id_reason(text) is None)
