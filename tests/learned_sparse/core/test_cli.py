@@ -84,6 +84,13 @@ def test_errors_of_the_user_are_printed(
     assert capsys.readouterr() == ("", message)
 
 
+def test_a_python_without_the_packages(root: Path, tmp_path: Path, python: Any) -> None:
+    words = ("-S", "-m", "learned_sparse.encode")  # -S: no site-packages
+    done = python(*words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"error: {sys.executable} has no package '")
+
+
 def test_a_missing_package_while_a_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status(ModuleNotFoundError("No module named 'jinja2'", name="jinja2")) == 2
     assert capsys.readouterr().err.startswith(f"error: {sys.executable} has no package 'jinja2'; ")
