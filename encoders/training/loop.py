@@ -22,10 +22,11 @@ from encoders.training.data.sources import load_source, sample_documents, sample
 from encoders.training.data.texts import TextStores
 from encoders.training.learner import CoLearner, Learner, make_learner
 from encoders.training.optimizing import learning_rate_share
+from encoders.training.options import spade_options
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import NegativeSource, Recipe, Stage
 from encoders.training.recipe_file import Changes, load_recipe, to_mapping
-from encoders.training.session import IDF_DOCUMENTS, Session, Stopping
+from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session, Stopping
 from encoders.training.state.folder import Progress, RunFolder, TrainingReport
 from encoders.training.state.journal import Journal
 from encoders.training.state.tensors import load_state, save_state
@@ -143,9 +144,11 @@ class _Run:
         computed_by = {**versions(), "precision": session.precision}
         folder.check_data(progress, fingerprints, computed_by)
         self._progress = replace(progress, recipe=to_mapping(recipe), data=fingerprints, versions=computed_by)
-        if recipe.idf_bias or session.has_query_weights:
+        if recipe.idf_bias or session.has_query_weights or session.needs_idf:
             documents = sample_documents(self._sources, IDF_DOCUMENTS, recipe.seed)
             session.begin_query_weights(documents)
+            if session.needs_idf:
+                session.count_idf(documents)
             if recipe.idf_bias:
                 session.add_idf_bias(documents)
         self._check_teachers()
@@ -266,7 +269,7 @@ class _Run:
     def _validate(self, stage: Stage, learner: AnyLearner) -> None:
         """Score the model and keep its weights if they are the stage's best."""
         validator, session = self._validator, self._session
-        if validator is None or not learner.ranks or not stage.validate:
+        if validator is None or not learner.ranks or stage.validate_every == 0:
             return
         component, rank = stage.component, session.ranking(None, stage.component)
         search = validator.by_search(component)  # all processes take part; any other validation is that of the main one
@@ -300,7 +303,7 @@ class _Run:
         self._journal.log_event(self._progress.stage, step, {"mined queries": searched})
 
     def _batches(self, stage: Stage) -> Batches:
-        recipe, session = self._recipe, self._session
+        recipe, session, cotraining = self._recipe, self._session, spade_options(stage).cotraining
         examples = self._negatives.examples()
         sizes, weights = [len(part) for part in examples], [source.weight for source in recipe.data]
         stream = self._progress.stage
@@ -310,7 +313,7 @@ class _Run:
             session.model.tokenizer,
             recipe.max_length,
             batch_size=stage.batch_size,
-            select_from=None if stage.cotraining is None else stage.cotraining.select_from,
+            select_from=None if cotraining is None else cotraining.select_from,
             micro_batch_size=stage.micro_batch_size,
             seed=[recipe.seed, stream],
             process=session.process_index,
@@ -348,7 +351,7 @@ class _Run:
         mixture = progress.mixture
         if mixture is None and validator is not None and validator.mixtures:
             _, mixture = self._scored(session.on_main(lambda: validator.best_mixture(session.encode)))
-        texts = sample_texts(self._sources, self._recipe.quantization.texts, self._recipe.seed)
+        texts = sample_texts(self._sources, CALIBRATION_TEXTS, self._recipe.seed)
         notes = {
             "device": session.device.type,
             "precision": session.precision,

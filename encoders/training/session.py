@@ -39,9 +39,11 @@ from encoders.models import SIDES
 from encoders.training.data.mining import EncodeSide, best_documents
 from encoders.training.data.negatives import Rank
 from encoders.training.optimizing import evaluating
+from encoders.training.options import spade_options
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.recipe_file import to_mapping
+from encoders.training.regularizers import NEEDS_IDF
 from encoders.training.state.journal import Track
 from encoders.training.validation import Vectors
 from learned_sparse.core.encoder import Side, encode_texts
@@ -53,6 +55,9 @@ _logger = logging.getLogger(__name__)
 
 IDF_DOCUMENTS = 20_000
 """Maximum number of documents of each source that document frequencies are counted in for ``idf_bias``."""
+
+CALIBRATION_TEXTS = 1000
+"""Number of training texts of each side that quantisers without a factor are calibrated on."""
 
 TIMEOUT = timedelta(days=2)
 """Time that processes wait for each other: the main process validates, mines and writes alone. NCCL's 10 minutes end a
@@ -88,10 +93,13 @@ class Session:
             _checkpoint_layers(self.model)
         self.family = architecture_named(self.model.architecture)
         self.model.weighers.to(self.device)
+        self.idf: Tensor | None = None
+        """Inverse document frequencies ``(dimensions,)``, if a regulariser needs them."""
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
         for stage in recipe.stages:  # an error in a later stage is raised at once
             self.use_settings(stage)
-            selected = stage.batch_size if stage.cotraining is None else stage.cotraining.selected
+            cotraining = spade_options(stage).cotraining
+            selected = stage.batch_size if cotraining is None else cotraining.selected
             if min(stage.batch_size, selected) < self.num_processes:
                 raise LearnedSparseError(
                     f"stage {stage.name}: an update of {min(stage.batch_size, selected)} queries is too small for "
@@ -118,7 +126,7 @@ class Session:
 
     def pruner(self, stage: Stage) -> Pruner | None:
         """Prunes terms in ``stage``, if the stage has pruning."""
-        if stage.pruning is None:
+        if spade_options(stage).pruning is None:
             return None
         document = self.family.prunable(self.model.weighers.document)
         return Pruner(stage, document, lambda tensor: self.reduce(tensor) if self.num_processes > 1 else tensor)
@@ -232,6 +240,22 @@ class Session:
                 "at step 1 documents have weight in %d of %d terms; a lower output_bias (a backbone without masked-LM "
                 "head) or a higher idf_bias gives fewer, for instance --set idf_bias=0.75", terms, size,
             )  # fmt: skip
+
+    @property
+    def needs_idf(self) -> bool:
+        """Whether a regulariser of a stage weighs terms by their document frequencies."""
+        return any(stage.regularizer.side(side).kind in NEEDS_IDF for stage in self.recipe.stages for side in SIDES)
+
+    def count_idf(self, documents: Sequence[str]) -> None:
+        """Set ``idf`` for the regularisers, df counted in ``documents``."""
+        dimensions = len(self.family.terms(self.model.settings, _vocabulary_of(self.model)))
+        idf = inverse_document_frequencies(self.model, documents)
+        if len(idf) != dimensions:
+            raise LearnedSparseError(
+                f"regularizer: {', '.join(sorted(NEEDS_IDF))}: the {dimensions:,} dimensions of "
+                f"{self.recipe.architecture} are no terms of the vocabulary; choose another kind"
+            )
+        self.idf = idf.to(self.device)
 
     def begin_query_weights(self, documents: Sequence[str]) -> None:
         """Set a table of query weights to ``ln((N + 1) / (df + 1)) / ln(N + 1)``, df counted in ``documents``."""

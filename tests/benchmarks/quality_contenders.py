@@ -79,7 +79,7 @@ CONTENDERS = {
     ),
     "boolean-queries": _bag_of_words("binary", "queries without an encoder, weight 1"),
     "idf-queries": _bag_of_words("idf", "queries without an encoder, IDF"),
-    "learned-queries": _bag_of_words("learned", "queries without an encoder, learned", head_learning_rate=1e-3),
+    "learned-queries": _bag_of_words("learned", "queries without an encoder, learned", learning_rates={"head": 1e-3}),
 }  # fmt: skip
 
 
@@ -98,6 +98,6 @@ def recipe_of(
     }  # fmt: skip
     return {
         "base": "small-splade", "model": f"quality-{contender}", "seed": seed, "data": list(data), "stages": [stage],
-        "negatives": {"kind": "given", "per_query": NEGATIVES, "first_rank": 1, "last_rank": depth, **kind.negatives},
+        "negatives": {"kind": "given", "per_query": NEGATIVES, "ranks": [1, depth], **kind.negatives},
         "settings": dict(kind.settings),
     }  # fmt: skip

@@ -71,7 +71,7 @@ class NegativeSampler:
                 if isinstance(source.examples, JudgedExamples) and part.kind in (MINED[:1] if again else MINED):
                     path, place = self._mined(number, index), [*seed, number, *([index] if index else [])]
                     queries, pool = search_pool(source.examples, part, place)
-                    depth = part.last_rank + 1  # one more, because the positive is removed
+                    depth = part.ranks[1] + 1  # one more, because the positive is removed
                     run = ranking(part)(queries, pool, depth)
                     self._if_main(functools.partial(write_run, path, run, "mined"))
                     self._use(number, index, path)
@@ -137,7 +137,7 @@ class NegativeSampler:
             where = run_file(collection, split, "bm25")
             queries = [Query(id, examples.queries[id]) for id in examples.positives]
             run = bm25_run(
-                queries, examples.texts, part.last_rank, collection=collection, run=where, if_main=self._if_main
+                queries, examples.texts, part.ranks[1], collection=collection, run=where, if_main=self._if_main
             )
         elif part.kind == "given" and self.settings.count:
             raise LearnedSparseError(
@@ -153,7 +153,7 @@ class NegativeSampler:
 def hard_negatives(
     run: Run, examples: JudgedExamples, negatives: NegativeSource, *, where: str
 ) -> dict[str, list[str]]:
-    """Candidates per query: ranks ``first_rank`` to ``last_rank`` of the run, counted from 1.
+    """Candidates per query: the ``ranks`` of the run, counted from 1.
 
     Positives, documents with the text of a positive, and documents without text are left out. ``where`` opens the
     message about an unknown document.
@@ -161,7 +161,7 @@ def hard_negatives(
     candidates = {}
     for query, positives in examples.positives.items():
         relevant = {text_key(examples.texts[id]) for id in positives}
-        ids = [id for id, _ in run.get(query, ())][negatives.first_rank - 1 : negatives.last_rank]
+        ids = [id for id, _ in run.get(query, ())][negatives.ranks[0] - 1 : negatives.ranks[1]]
         for id in ids:
             if id not in examples.texts:
                 raise LearnedSparseError(f"{where}: document {id!r} is not in the training collection")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from encoders.training import Negatives, Recipe
+from encoders.training import Negatives, Recipe, spade_options
 from learned_sparse.core.settings import parse
 
 if TYPE_CHECKING:
@@ -171,20 +171,24 @@ def first_stage() -> Callable[[Recipe], tuple[Any, Any, Any]]:
 
     def make(recipe: Recipe) -> tuple[Any, Any, Any]:
         from encoders.training.data.batches import Batches, Sampler
-        from encoders.training.data.sources import load_source
+        from encoders.training.data.sources import load_source, sample_documents
         from encoders.training.learner import make_learner
         from encoders.training.session import Session
 
         session, stage = Session(recipe, "cpu"), recipe.stages[0]
+        cotraining = spade_options(stage).cotraining
         learner = make_learner(stage, session)
-        examples = load_source(recipe.data[0], Negatives()).examples
+        source = load_source(recipe.data[0], Negatives())
+        examples = source.examples
+        if session.needs_idf:
+            session.count_idf(sample_documents([source], 100, 0))
         batches = Batches(
             [examples],
             Sampler([len(examples)], seed=0),
             session.model.tokenizer,
             recipe.max_length,
             batch_size=stage.batch_size,
-            select_from=None if stage.cotraining is None else stage.cotraining.select_from,
+            select_from=None if cotraining is None else cotraining.select_from,
             micro_batch_size=stage.micro_batch_size,
             seed=[0],
         )
