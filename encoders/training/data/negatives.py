@@ -12,6 +12,7 @@ import numpy as np
 
 from encoders.training.data.examples import Candidates, Examples, JudgedExamples
 from encoders.training.data.files import ExampleFile
+from encoders.training.data.id_triples import IdTriples
 from encoders.training.data.mining import Run
 from encoders.training.data.sources import LoadedSource
 from encoders.training.data.texts import IfMain, TextStore, call, text_key
@@ -108,7 +109,7 @@ class NegativeSampler:
         examples = self._sources[number].examples
         if isinstance(examples, JudgedExamples):
             return examples.with_candidates(self.settings, *self._candidates[number])
-        if isinstance(examples, ExampleFile):
+        if isinstance(examples, ExampleFile | IdTriples):
             return examples.drawing(self.settings)
         return examples
 
