@@ -79,11 +79,12 @@ class Learner:
         losses = self.objective.losses(outputs, labels)
         total, parts = total_loss(losses, outputs, stage.regularizer, ramps, self._session.idf)
         log |= {"loss": total.detach(), **{name: part.detach() for name, part in parts.items()}}
-        if "queries" in outputs:
-            for side, names in SIDE_OUTPUTS.items():
+        for side, names in SIDE_OUTPUTS.items():
+            if names[0] in outputs:
                 terms = [(outputs[name].detach() > 0).sum(dim=1) for name in names]
                 log[f"terms_per_{side}"] = torch.cat(terms).float().mean()
                 log[f"lambda_{side}"] = torch.tensor(stage.regularizer.side(side).weight * ramps[side])
+        if "queries" in outputs:
             log["negatives_per_query"] = torch.tensor(negatives_per_query(stage.rank, labels.known))
             if labels.scores is not None:
                 log["scored_per_query"] = labels.scores[:, 1:].isfinite().sum(dim=1).float().mean()

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from encoders.encoding import LoadedModel, architecture_named
 from encoders.models import Labels, Objective, TermWeighers, Tokens
+from encoders.training.mlm import MaskedLMObjective
 from encoders.training.recipe import SIDES, Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, masked
 from learned_sparse.core.encoder import Side
@@ -57,6 +58,8 @@ def make_objective(stage: Stage, model: LoadedModel) -> Objective:
     """What ``stage`` minimises on ``model``."""
     family = architecture_named(model.architecture)
     part, towers = family.part(model.weighers, stage.component), family.trained_by_ranking(model.settings)
+    if stage.objective == "mlm":
+        return MaskedLMObjective(stage, model, part)
     objective = family.objective(RankingObjective(stage.rank, part, towers, stage.distillation), stage, part)
     if not objective.ranks and any(stage.regularizer.side(side).kind != "none" for side in SIDES):
         raise LearnedSparseError(
@@ -78,9 +81,9 @@ def total_loss(
     Positives and hard negatives are regularised as one batch, the formula of the SPLADE paper.
     """
     parts = {name: values.mean() for name, values in losses.items()}
-    for side, names in SIDE_OUTPUTS.items() if "queries" in outputs else ():
+    for side, names in SIDE_OUTPUTS.items():
         kind, weight, _, threshold = regularizer.side(side)
-        if kind != "none":
+        if kind != "none" and names[0] in outputs:
             weights = masked(torch.cat([outputs[name] for name in names]), threshold)
             parts[f"{side}_regularizer"] = REGULARIZERS[kind](weights, idf) * (weight * ramps[side])
     return torch.stack(list(parts.values())).sum(), parts

@@ -197,7 +197,7 @@ class Stage:
     """One stage of training: what is optimised, how long and how."""
 
     name: str
-    objective: str = "rank"  # or one of the architecture: SparTerm has "gate" (Eq. 8)
+    objective: str = "rank"  # or "mlm", masked-LM on documents; or one of the architecture: SparTerm's "gate" (Eq. 8)
     component: str | None = None  # rank: train and search with this component alone; None: the whole model
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the architecture, in this stage only: SpaDE's k
     options: Any = field(default_factory=StageOptions)  # of the architecture: see ``encoders.training.options``
