@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from encoders.training.session import CALIBRATION_TEXTS, IDF_DOCUMENTS, Session,
 from encoders.training.state.folder import Progress, RunFolder, TrainingReport
 from encoders.training.state.journal import Journal
 from encoders.training.state.tensors import load_state, save_state
-from encoders.training.validation import Validator, hold_out, is_better
+from encoders.training.validation import TermCounts, Validator, hold_out, is_better
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import checkpoint_folder, sha256, write_json
 from learned_sparse.core.locks import locked
@@ -271,10 +272,12 @@ class _Run:
         validator, session = self._validator, self._session
         if validator is None or not learner.ranks or stage.validate_every == 0:
             return
-        component, rank = stage.component, session.ranking(None, stage.component)
+        counts, others = TermCounts(), dict[str, float]()
+        component, rank = stage.component, session.ranking(None, stage.component, counts)
         search = validator.by_search(component)  # all processes take part; any other validation is that of the main one
         found = (lambda compute: compute()) if search else session.on_main
-        score, mixture = self._scored(found(lambda: validator.score(session.encode, component, rank)))
+        result = found(lambda: validator.score(session.encode, component, rank, others))
+        score, mixture = self._scored(result, others | counts.measures(session.total))
         if self._progress.step < stage.full_lambda_step:
             return  # the weights are less sparse than the recipe wants; later ones do not compare
         if is_better(score, self._progress.best_score):
@@ -284,12 +287,16 @@ class _Run:
         else:
             self._progress = replace(self._progress, stale=self._progress.stale + 1)
 
-    def _scored(self, result: tuple[float, float]) -> tuple[float, Mapping[str, Any] | None]:
+    def _scored(
+        self, result: tuple[float, float], others: Mapping[str, float] = MappingProxyType({})
+    ) -> tuple[float, Mapping[str, Any] | None]:
         """Log a validation; its MRR@10 and the settings of the best mixture, if there is one."""
         score, index = result[0], int(result[1])
         mixture = None if self._validator is None or index < 0 else self._validator.mixtures[index].settings
         mixed = {} if mixture is None else {"mixture": dict(mixture)}
-        self._journal.log_event(self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed})
+        self._journal.log_event(
+            self._progress.stage, self._progress.step, {"MRR@10": round(score, 6), **mixed, **others}
+        )
         return score, mixture
 
     def _mine(self, stage: Stage, step: int) -> None:

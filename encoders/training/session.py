@@ -45,7 +45,7 @@ from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.regularizers import NEEDS_IDF
 from encoders.training.state.journal import Track
-from encoders.training.validation import Vectors
+from encoders.training.validation import TermCounts, Vectors
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
@@ -196,15 +196,28 @@ class Session:
         sides = {side: load_encoder(checkpoint, side, device=str(self.device)) for side in SIDES}
         return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
 
-    def ranking(self, checkpoint: str | None, component: str | None = None) -> Rank:
+    def ranking(self, checkpoint: str | None, component: str | None = None, counts: TermCounts | None = None) -> Rank:
         """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
 
-        All processes search, each its share of the documents.
+        All processes search, each its share of the documents. ``counts`` gets the weights of all texts.
         """
+        encode = self.encode_side(checkpoint, component)
+
+        def counted(side: Side, texts: Sequence[str]) -> Vectors:
+            vectors = encode(side, texts)
+            if counts is not None:
+                counts.add(side, vectors)
+            return vectors
+
         return functools.partial(
-            best_documents, self.encode_side(checkpoint, component), process=self.process_index,
-            processes=self.num_processes, gather=self._gather_array,
+            best_documents, counted, process=self.process_index, processes=self.num_processes,
+            gather=self._gather_array,
         )  # fmt: skip
+
+    def total(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The sum of an array over the processes."""
+        summed: npt.NDArray[np.float64] = self._gather_array(values[None]).sum(axis=0)
+        return summed
 
     def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(self.device))).cpu().numpy()
