@@ -48,8 +48,8 @@ def df_flops(weights: Tensor, idf: Tensor | None = None) -> Tensor:  # noqa: ARG
     steps; here they are counted in the texts of the step, so that no state has to be kept.
 
     >>> import torch
-    >>> round(df_flops(torch.tensor([[2.0, 2.0], [0.0, 2.0]])).item(), 3)  # shares 1/2 and 1
-    4.998
+    >>> round(df_flops(10 * torch.eye(10)).item(), 4)  # ten terms with the mean 1, each in a tenth of the texts
+    2.5
     """
     shares = (weights.detach() > 0).to(weights.dtype).mean(dim=0)
     distance = shares.clamp(min=1e-6).pow(math.log(2) / math.log(ALPHA)) - 1
