@@ -163,10 +163,8 @@ class Regularizer:
 
     def side(self, side: Side) -> SideRegularizer:
         """The regulariser of one side."""
-        kind, ramp, threshold = (
-            value.get(side) if isinstance(value, Mapping) else value
-            for value in (self.kind, self.ramp_steps, self.threshold)
-        )
+        settings: Any = (self.kind, self.ramp_steps, self.threshold)
+        kind, ramp, threshold = (value.get(side) if isinstance(value, Mapping) else value for value in settings)
         weight = self.lambda_query if side == "query" else self.lambda_document
         return SideRegularizer(kind if weight and kind else "none", weight, ramp, threshold)
 

@@ -78,7 +78,7 @@ class IdTriples:
             self._columns.query_ids, lambda id: text_key(id) in keys or query_key(self._queries[id]) in texts
         )
         kept = ~left_out[self._of_lines(self._columns.queries)]
-        digest = hashlib.blake2b(np.packbits(kept), key=self.fingerprint.encode(), digest_size=16)
+        digest = hashlib.blake2b(np.packbits(kept).tobytes(), key=self.fingerprint.encode(), digest_size=16)
         new = self._like(_lines=np.flatnonzero(kept) if self._lines is None else self._lines[kept])
         new.fingerprint = digest.hexdigest()
         return new

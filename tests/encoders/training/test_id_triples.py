@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,8 @@ def test_processes_share_the_columns(tmp_path: Path) -> None:
         columns, expected = stores.id_columns(path), read_columns(path)
         assert columns is not None
         assert expected is not None
-        for one, two in zip(columns, expected, strict=True):
+        pairs: list[tuple[Any, Any]] = list(zip(columns, expected, strict=True))
+        for one, two in pairs:
             assert isinstance(one, np.memmap)
             assert np.array_equal(one, two)
     (tmp_path / "texts.tsv").write_text("a\tb\tc\n")

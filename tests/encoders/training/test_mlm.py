@@ -44,7 +44,7 @@ def test_the_loss_is_the_mean_over_masked_tokens(tiny_backbone: Path) -> None:
     model = new_model("splade", {}, str(tiny_backbone), seed=0)
     model.weighers.eval()
     objective = MaskedLMObjective(Stage(name="s", steps=1, batch_size=2), model, model.weighers)
-    encoded: Any = model.tokenizer(["w1 w2 w3 w4 w5 w6", "w1 w9 w8"], padding=True, return_tensors="pt")  # type: ignore[operator]
+    encoded: Any = model.tokenizer(["w1 w2 w3 w4 w5 w6", "w1 w9 w8"], padding=True, return_tensors="pt")
     tokens = Tokens(encoded["input_ids"], encoded["attention_mask"])
     torch.manual_seed(3)
     masked, targets = objective.masked(tokens.input_ids)

@@ -15,7 +15,7 @@ import scipy.sparse
 import torch
 
 from encoders.encoding import load_checkpoint, load_encoder, new_model
-from encoders.models import Mixture
+from encoders.models import SIDES, Mixture
 from encoders.training import Recipe, validation
 from encoders.training.session import Session, apply_learned_settings, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores, search
@@ -173,9 +173,9 @@ def test_validation_reports_terms_and_flops_beside_mrr(
     validation = {"collection": str(tiny_collection), "every": 4, "queries": None}
     run = trained(tiny_recipe({"steps": 4}, validation=validation))
     (line,) = [line for line in run.log() if "MRR@10" in line]
-    sides = {}
-    for side, name in (("query", "queries.jsonl"), ("document", "corpus.jsonl")):
-        texts = [json.loads(text)["text"] for text in (tiny_collection / name).read_text().splitlines()]
+    sides, files = {}, {"query": "queries.jsonl", "document": "corpus.jsonl"}
+    for side in SIDES:
+        texts = [json.loads(text)["text"] for text in (tiny_collection / files[side]).read_text().splitlines()]
         texts = texts[30:] if side == "query" else texts  # the queries of dev
         batch = encode_texts(load_encoder(str(run.folder), side, device="cpu", dtype="fp32"), texts)
         sides[side] = (batch.to_scipy().toarray() > 0).mean(axis=0)
