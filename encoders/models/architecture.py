@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -100,23 +100,20 @@ class Mixture:
     """Component to the factor of its score: the whole is ``sum_c factor_c * (query_c . document_c)``."""
 
 
-def check_options(stage: Stage, *, objectives: Collection[str] = ("rank",), options: Collection[str] = ()) -> None:
-    """Raise if ``stage`` asks for an objective or an option (``joint``, ``pointwise``) that is not listed."""
+def check_objective(stage: Stage, *objectives: str) -> None:
+    """Raise if ``stage`` asks for an objective that is not listed."""
     if stage.objective not in objectives:
         hint = did_you_mean(stage.objective, objectives)
         raise LearnedSparseError(
             f"stage {stage.name}: this architecture has no objective {stage.objective!r}; it has "
             f"{', '.join(objectives)}{hint}"
         )
-    used = {"joint": stage.joint, "pointwise": stage.pointwise.weight != 0}
-    for option in (name for name, value in used.items() if value and name not in options):
-        raise LearnedSparseError(f"stage {stage.name}: this architecture has no option {option!r}; leave it out")
 
 
 def ranking_only(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
     """The objective of an architecture without a loss of its own: the ranking loss of the stage."""
     del weighers
-    check_options(stage)
+    check_objective(stage, "rank")
     return ranking
 
 

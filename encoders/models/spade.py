@@ -13,7 +13,7 @@ from torch.nn import functional
 from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Attributing, Shares, largest_shares, max_pool_entries, pool, pooled_shares, top_k_per_row
-from encoders.models.architecture import Architecture, Labels, Mixture, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Mixture, Objective, TermWeighers, Tokens, check_objective
 from encoders.models.token_weights import (
     QUERY_WEIGHTS,
     Activation,
@@ -33,7 +33,7 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
 if TYPE_CHECKING:
-    from encoders.training import Stage
+    from encoders.training import SpaDEOptions, Stage
 
 MIN_FREQUENCY = 0.05
 """Smallest share of documents that is recorded, so the smallest gamma of a finished model; the paper tries 0.1 to
@@ -279,8 +279,8 @@ def query_nll(queries: Tensor, positives: Tensor) -> Tensor:
 
 
 def _objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
-    check_options(stage, options=("pointwise",))
-    pointwise, document = stage.pointwise, weighers.document
+    check_objective(stage, "rank")
+    pointwise, document = cast("SpaDEOptions", stage.options).pointwise, weighers.document
     if pointwise.weight == 0 or pointwise.component not in (None, stage.component):
         return ranking
     if not isinstance(document, SpaDE | Pruned):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch.nn import functional
 from encoders.backbone import MASKED_LM, TERM_TABLE, Tower, TowerKind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, keep_largest, lexical_pool, merged_shares, pool, pool_columns, pooled_shares
-from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_objective
 from encoders.models.token_weights import (
     QUERY_WEIGHTS,
     BagOfWords,
@@ -31,8 +31,7 @@ from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 
 if TYPE_CHECKING:
-    from encoders.training import Gate as GateOptions
-    from encoders.training import Stage
+    from encoders.training import SparTermOptions, Stage
 
 
 _BAGS: Mapping[str, Weighting] = {"tf": "tf", "idf": "idf", "learned": "learned"}
@@ -207,7 +206,7 @@ class GateObjective(Objective):
     towers: tuple[str, ...] = ("gate", "query_gate")
     ranks = False
 
-    def __init__(self, options: GateOptions, weighers: TermWeighers, document: SparTerm) -> None:
+    def __init__(self, options: SparTermOptions, weighers: TermWeighers, document: SparTerm) -> None:
         self._options, self._document, query = options, document, weighers.query
         self._query = query if isinstance(query, SparTerm) and query.has_own_gate(document) else None
 
@@ -243,7 +242,9 @@ class JointObjective(GateObjective):
 
     ranks = True
 
-    def __init__(self, options: GateOptions, ranking: Objective, weighers: TermWeighers, document: SparTerm) -> None:
+    def __init__(
+        self, options: SparTermOptions, ranking: Objective, weighers: TermWeighers, document: SparTerm
+    ) -> None:
         super().__init__(options, weighers, document)
         self._ranking, self._weighers = ranking, weighers
         self.towers = (*ranking.towers, *GateObjective.towers)
@@ -288,15 +289,16 @@ def gate_bce(logits: Tensor, target: Tensor, *, negative: float = 1e-3, positive
 
 def _objective(ranking: Objective, stage: Stage, weighers: TermWeighers) -> Objective:
     """``objective: gate`` is Eq. 8, ``joint: true`` Eq. 9; otherwise the gate is frozen and the ranking loss trains."""
-    check_options(stage, objectives=("rank", "gate"), options=("joint",))
-    if stage.objective == "rank" and not stage.joint:
+    check_objective(stage, "rank", "gate")
+    options = cast("SparTermOptions", stage.options)
+    if stage.objective == "rank" and not options.joint:
         return ranking
     document = weighers.document
     if not isinstance(document, SparTerm) or document.gate is None:
         raise LearnedSparseError(f"stage {stage.name}: the model has no gate to train; set mode: expansion-enhanced")
     if stage.objective == "gate":
-        return GateObjective(stage.gate, weighers, document)
-    return JointObjective(stage.gate, ranking, weighers, document)
+        return GateObjective(options, weighers, document)
+    return JointObjective(options, ranking, weighers, document)
 
 
 def _logit(probability: float) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from encoders.backbone import TERM_TABLE, HiddenStates, TowerKind, hidden_states_kind
 from encoders.checkpoints import Vocabulary
 from encoders.head import Shares, merged_shares
-from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_options
+from encoders.models.architecture import Architecture, Labels, Objective, TermWeighers, Tokens, check_objective
 from encoders.models.token_weights import (
     QUERY_WEIGHTS,
     Activation,
@@ -207,7 +207,7 @@ def _recall_objective(ranking: Objective, stage: Stage, weighers: TermWeighers) 
     del ranking
     if stage.objective != "term_recall":
         raise LearnedSparseError(f"stage {stage.name}: DeepCT is trained with objective: term_recall")
-    check_options(stage, objectives=("term_recall",))
+    check_objective(stage, "term_recall")
     return TermRecall(cast("RecallWeights", weighers.document))
 
 

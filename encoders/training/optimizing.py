@@ -95,17 +95,19 @@ def _learning_rates(stage: Stage, model: LoadedModel) -> dict[int, float]:
     """Learning rates that differ from the stage's, by parameter id; rates of heads override those of components."""
     family = architecture_named(model.architecture)
     rates: dict[int, float] = {}
-    for component, rate in stage.learning_rates.items():
+    given = {name: rate for name, rate in stage.learning_rates.items() if rate is not None}
+    head_rate = given.pop("head", None)
+    for component, rate in given.items():
         known = family.components(model.weighers.document)
         if component not in known:
-            hint = did_you_mean(component, known)
+            hint = did_you_mean(component, [*known, "head"])
             raise LearnedSparseError(f"stage {stage.name}: learning_rates: no component {component!r}{hint}")
         rates |= dict.fromkeys(_ids(family.part(model.weighers, component).parameters()), rate)
-    if stage.head_learning_rate is not None:
+    if head_rate is not None:
         new = _ids(parameter for tower in model.towers.values() for parameter in tower.new_parameters())
         if not new:
-            raise LearnedSparseError(f"stage {stage.name}: head_learning_rate: no tower has a head of its own")
-        rates |= dict.fromkeys(new, stage.head_learning_rate)
+            raise LearnedSparseError(f"stage {stage.name}: learning_rates: head: no tower has a head of its own")
+        rates |= dict.fromkeys(new, head_rate)
     return rates
 
 

@@ -39,11 +39,12 @@ from encoders.models import SIDES
 from encoders.training.data.mining import EncodeSide, best_documents
 from encoders.training.data.negatives import Rank
 from encoders.training.optimizing import evaluating
+from encoders.training.options import spade_options
 from encoders.training.pruning import Pruner
 from encoders.training.recipe import Quantization, Recipe, Stage
 from encoders.training.recipe_file import to_mapping
 from encoders.training.state.journal import Track
-from encoders.training.validation import Vectors
+from encoders.training.validation import TermCounts, Vectors
 from learned_sparse.core.encoder import Side, encode_texts
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.quantize import Quantizer
@@ -53,6 +54,9 @@ _logger = logging.getLogger(__name__)
 
 IDF_DOCUMENTS = 20_000
 """Maximum number of documents of each source that document frequencies are counted in for ``idf_bias``."""
+
+CALIBRATION_TEXTS = 1000
+"""Number of training texts of each side that quantisers without a factor are calibrated on."""
 
 TIMEOUT = timedelta(days=2)
 """Time that processes wait for each other: the main process validates, mines and writes alone. NCCL's 10 minutes end a
@@ -91,7 +95,8 @@ class Session:
         self._encoders: dict[tuple[Side, str | None], CheckpointEncoder] = {}
         for stage in recipe.stages:  # an error in a later stage is raised at once
             self.use_settings(stage)
-            selected = stage.batch_size if stage.cotraining is None else stage.cotraining.selected
+            cotraining = spade_options(stage).cotraining
+            selected = stage.batch_size if cotraining is None else cotraining.selected
             if min(stage.batch_size, selected) < self.num_processes:
                 raise LearnedSparseError(
                     f"stage {stage.name}: an update of {min(stage.batch_size, selected)} queries is too small for "
@@ -118,7 +123,7 @@ class Session:
 
     def pruner(self, stage: Stage) -> Pruner | None:
         """Prunes terms in ``stage``, if the stage has pruning."""
-        if stage.pruning is None:
+        if spade_options(stage).pruning is None:
             return None
         document = self.family.prunable(self.model.weighers.document)
         return Pruner(stage, document, lambda tensor: self.reduce(tensor) if self.num_processes > 1 else tensor)
@@ -188,15 +193,28 @@ class Session:
         sides = {side: load_encoder(checkpoint, side, device=str(self.device)) for side in SIDES}
         return lambda side, texts: encode_texts(sides[side], texts).to_scipy()
 
-    def ranking(self, checkpoint: str | None, component: str | None = None) -> Rank:
+    def ranking(self, checkpoint: str | None, component: str | None = None, counts: TermCounts | None = None) -> Rank:
         """Gives the best documents of each query, by ``checkpoint``, or by the current model or one component of it.
 
-        All processes search, each its share of the documents.
+        All processes search, each its share of the documents. ``counts`` gets the weights of all texts.
         """
+        encode = self.encode_side(checkpoint, component)
+
+        def counted(side: Side, texts: Sequence[str]) -> Vectors:
+            vectors = encode(side, texts)
+            if counts is not None:
+                counts.add(side, vectors)
+            return vectors
+
         return functools.partial(
-            best_documents, self.encode_side(checkpoint, component), process=self.process_index,
-            processes=self.num_processes, gather=self._gather_array,
+            best_documents, counted, process=self.process_index, processes=self.num_processes,
+            gather=self._gather_array,
         )  # fmt: skip
+
+    def total(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The sum of an array over the processes."""
+        summed: npt.NDArray[np.float64] = self._gather_array(values[None]).sum(axis=0)
+        return summed
 
     def _gather_array(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         gathered: npt.NDArray[Any] = torch.cat(self.gather(torch.from_numpy(array).to(self.device))).cpu().numpy()

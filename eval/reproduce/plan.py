@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -367,7 +366,7 @@ def _new_weights(builder: Builder, name: str, seed: int | None) -> Weights:
 
 def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     """Train the recipe of a row, on the data of the matrix if it names any."""
-    from encoders.training import load_recipe, to_mapping
+    from encoders.training import load_recipe, stated
 
     row, training = builder.matrix.rows[name], builder.matrix.training
     name_or_file = str(row.recipe)
@@ -388,7 +387,7 @@ def _trained(builder: Builder, name: str, seed: int | None) -> Weights:
     words += [word for change in changes for word in ("--set", change)]
     step = builder.train(
         folder_name(name, seed) if builder.matrix.plain_names else stem, words, made,
-        _training_files(recipe, made), json.loads(json.dumps(to_mapping(recipe))),
+        _training_files(recipe, made), stated(recipe),
     )  # fmt: skip
     return Weights(
         checkpoint=str(step.writes[0]), needs=(step,), stem=stem, architecture=recipe.architecture,

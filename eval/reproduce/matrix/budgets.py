@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from encoders.training import Recipe, load_recipe
+from encoders.training import Recipe, SparTermOptions, load_recipe, spade_options
 from eval.reproduce.claims import Claim
 from eval.reproduce.matrix.definition import Matrix, Row, Training
 from learned_sparse.core.errors import LearnedSparseError
@@ -106,13 +106,16 @@ def _trained(stage: Stage, networks: Iterable[str]) -> list[str]:
     if named := _named(stage):
         return named
     components = [name for name in networks if name not in {_WHOLE, _GATE}]
-    return [*(components or [_WHOLE]), *([_GATE] if stage.joint else [])]
+    return [
+        *(components or [_WHOLE]),
+        *([_GATE] if isinstance(stage.options, SparTermOptions) and stage.options.joint else []),
+    ]
 
 
 def _named(stage: Stage) -> list[str]:
     """The networks that a stage names; SparTerm's gate by its objective."""
-    if stage.cotraining is not None:
-        return list(stage.cotraining.components)
+    if (cotraining := spade_options(stage).cotraining) is not None:
+        return list(cotraining.components)
     if stage.component is not None:
         return [stage.component]
     return [stage.objective] if stage.objective != "rank" else []
@@ -120,9 +123,9 @@ def _named(stage: Stage) -> list[str]:
 
 def _step(stage: Stage) -> tuple[int, int]:
     """Examples and updates of one step, of each network."""
-    if stage.cotraining is None:
+    if (cotraining := spade_options(stage).cotraining) is None:
         return stage.batch_size, 1
-    selected = stage.cotraining.selected
+    selected = cotraining.selected
     return selected, math.ceil(selected / stage.batch_size)
 
 
@@ -138,6 +141,6 @@ def _trials(recipe: Recipe) -> int:
     validation = recipe.validation
     if validation is None:
         return 0
-    stages = [stage for stage in recipe.stages if stage.objective == "rank" and stage.validate]
+    stages = [stage for stage in recipe.stages if stage.objective == "rank" and stage.validate_every != 0]
     intervals = [(stage.steps, stage.validate_every or validation.every) for stage in stages]
     return sum(math.ceil(steps / every) for steps, every in intervals)

@@ -25,7 +25,7 @@ def budget(*networks: tuple[int, int], trials: int = 0, mixes: bool = False) -> 
         ("small-splade", ["stages.0.steps=100"], budget((1600, 100))),
         # the gate, then the importance predictor
         ("small-sparterm", ["stages.0.steps=100", "stages.1.steps=60"], budget((1600, 100), (960, 60))),
-        ("small-sparterm", ["stages.1.joint=true"], budget((2 * 5984, 2 * 374), (5984, 374))),
+        ("small-sparterm", ["stages.1.options.joint=true"], budget((2 * 5984, 2 * 374), (5984, 374))),
         # 310 updates alone, and 32 selections of 30 % of 107 examples: 32 each, two updates of 16
         ("small-spade", [], budget((310 * 16 + 32 * 32, 310 + 2 * 32))),
         ("small-spade", ["stages.0.steps=80", "stages.1.steps=40", "stages.2.steps=6"], budget((1472, 92), (832, 52))),
@@ -46,11 +46,14 @@ def test_budgets_by_hand(recipe: str, changes: list[str], expected: Budget) -> N
 
 def test_selections_are_counted_as_the_learner_counts_them() -> None:
     for select_from, share in ((1024, 0.3), (107, 0.3), (100, 0.29), (2, 0.3)):
-        changes = [f"stages.2.cotraining.select_from={select_from}", f"stages.2.cotraining.share={share}"]
+        changes = [
+            f"stages.2.options.cotraining.{key}={value}"
+            for key, value in {"select_from": select_from, "share": share}.items()
+        ]
         recipe = load_recipe("small-spade", changes=[*changes, "stages.2.steps=1"])
-        assert recipe.stages[2].cotraining is not None
+        assert recipe.stages[2].options.cotraining is not None
         found = {examples - 310 * 16 for examples, _ in budget_of(recipe).networks}
-        assert found == {recipe.stages[2].cotraining.selected}
+        assert found == {recipe.stages[2].options.cotraining.selected}
 
 
 def test_mixtures_are_those_of_the_architectures() -> None:
