@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from encoders.encoding import LoadedModel
+from encoders.encoding.model import LoadedModel
 from learned_sparse.core.errors import LearnedSparseError
 
 _NEVER_POSITIVE = -1e4

@@ -15,7 +15,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from encoders.encoding import LoadedModel
+from encoders.encoding.model import LoadedModel
 from encoders.export.form import Form, with_blocked_terms
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, write_json

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import as_json
+from encoders.checkpoints.notes import as_json
 from encoders.training.recipe import Recipe, Source
 from learned_sparse.collections.collection import load_collection, split_names
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, wrong_path

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from encoders.backbone import training_precision
+from encoders.backbone.device import training_precision
 
 BATCH, NEGATIVES = 16, 2
 DISTILLED = "distilled"

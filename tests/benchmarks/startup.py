@@ -110,7 +110,7 @@ def _opened(contender: str, index: Path) -> dict[str, Any]:
 def _commands(folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """Commands that search indexes of a few documents, by SpaDE with bag-of-words queries and by BM25."""
     # Imported here because the measured processes import this module too.
-    from encoders.encoding import new_model, save_checkpoint
+    from encoders.encoding.model import new_model, save_checkpoint
     from learned_sparse.encode.__main__ import main as encode
     from tests.tiny_models import TEXTS, save_tiny
 

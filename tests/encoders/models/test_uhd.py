@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import LoadedModel, load_encoder, new_model, save_checkpoint
-from encoders.models import ARCHITECTURES, SIDES, UHDSettings
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import LoadedModel, new_model, save_checkpoint
+from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.uhd import UHDSettings
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
 from tests.encoders.models import cases
