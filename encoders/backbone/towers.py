@@ -176,6 +176,8 @@ class LanguageModel(NetworkTower):
         self.decoder: nn.Linear = decoder
         self.screen: Screen | None = None
         """Finds the terms that can have weight; set by ``prepare_for_inference``."""
+        self.has_added_bias = False
+        """Whether the output bias is one that transformers does not read, because its class has none."""
         self.model = model
         self._decoder_name = next(name for name, module in model.named_modules() if module is decoder)
         model.set_submodule(self._decoder_name, nn.Identity())
@@ -210,7 +212,7 @@ class LanguageModel(NetworkTower):
         """Add ``values`` ``(vocabulary,)`` to the output bias, which is created if the decoder has none."""
         with torch.no_grad():
             if self.decoder.bias is None:
-                self.decoder.bias = nn.Parameter(self.decoder_bias)
+                self.decoder.bias, self.has_added_bias = nn.Parameter(self.decoder_bias), True
             self.decoder.bias.add_(values.to(self.decoder.bias.device))
         return True
 

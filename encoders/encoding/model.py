@@ -13,7 +13,6 @@ import torch
 
 from encoders.backbone.lora import Lora
 from encoders.backbone.pretrained import OUTPUT_BIAS, Attention, load_tokenizer
-from encoders.backbone.towers import Tower
 from encoders.checkpoints.hub import locate, published_settings
 from encoders.checkpoints.notes import (
     FORMAT,
@@ -51,7 +50,8 @@ class LoadedModel:
     settings: Any
     """The settings dataclass of the architecture."""
     weighers: TermWeighers
-    towers: dict[str, Tower]
+    towers: dict[str, Any]
+    """Towers by name (``encoders.backbone.towers.Tower``)."""
     tokenizer: Any
     """A tokenizer of transformers."""
     max_length: dict[str, int]
@@ -196,10 +196,15 @@ def join_sides(document: LoadedModel, query: LoadedModel) -> LoadedModel:
         quantizers={"document": document.quantizers["document"], "query": query.quantizers["query"]},
         recipe=document.recipe,
         training=document.training,
+        prompts={
+            side: prompt
+            for side, model in (("document", document), ("query", query))
+            if (prompt := model.prompts.get(side))
+        },
     )
 
 
-def _assemble(architecture: str, settings: Any, towers: dict[str, Tower], tokenizer: Any, **rest: Any) -> LoadedModel:
+def _assemble(architecture: str, settings: Any, towers: dict[str, Any], tokenizer: Any, **rest: Any) -> LoadedModel:
     sizes = {tower.vocabulary_size for tower in towers.values()}
     if len(sizes) != 1:
         raise LearnedSparseError(f"{architecture}: the towers' vocabularies differ in size: {sorted(sizes)}")

@@ -80,7 +80,7 @@ class Session:
         lengths = {"query": recipe.max_length.query, "document": recipe.max_length.document}
         self.model = new_model(
             recipe.architecture, recipe.settings, recipe.backbone, recipe.num_hidden_layers, recipe.seed,
-            revision=recipe.revision, max_length=lengths, **bias,
+            revision=recipe.revision, max_length=lengths, attention=recipe.attention, lora=recipe.lora, **bias,
         )  # fmt: skip
         if recipe.gradient_checkpointing and True not in [t.recompute_layers() for t in self.model.towers.values()]:
             raise LearnedSparseError("gradient_checkpointing: no tower of this model has layers; set it to false")
