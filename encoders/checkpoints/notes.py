@@ -281,8 +281,8 @@ def _of_other_tool(folder: Path) -> CheckpointNotes:
     if any(name.startswith(UNICOIL_HEAD) for name in tensors):
         # as Pyserini's UniCoilEncoder: every token but [CLS] is a term; impacts are round(w / 5 * 256)
         lengths = {"query": min(128, _positions(folder)), "document": min(512, _positions(folder))}
-        settings = {"bow_special_tokens": "separators", "expanded": False}
-        return _foreign(settings, size, lengths, architecture="unicoil", scale=51.2)
+        unicoil: dict[str, Any] = {"bow_special_tokens": "separators", "expanded": False}
+        return _foreign(unicoil, size, lengths, architecture="unicoil", scale=51.2)
     stated = _stated_length(folder)
     lengths = dict.fromkeys(SIDES, stated or min(256, _positions(folder)))  # as naver/splade
     return _foreign({"pooling": "max"}, size, lengths, unrecorded=_UNRECORDED, assumed_length=stated is None)

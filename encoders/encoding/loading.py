@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from encoders.checkpoints.hub import locate, published_settings
 from encoders.checkpoints.notes import read_notes
-from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder, load_bag_of_words
 from learned_sparse.core.encoder import Side
 
 if TYPE_CHECKING:
+    from encoders.encoding.bag_of_words_encoder import BagOfWordsEncoder
     from encoders.encoding.encoder import CheckpointEncoder
 
 
@@ -51,6 +51,8 @@ def load_encoder(
     common = (folder, notes, side, f"{model or checkpoint} ({side})", settings, max_length, top_k)
     encoder: CheckpointEncoder | BagOfWordsEncoder
     if side in notes.bags:
+        from encoders.encoding.bag_of_words_encoder import load_bag_of_words
+
         encoder = load_bag_of_words(*common)
     else:
         from encoders.encoding.encoder import load_checkpoint_encoder

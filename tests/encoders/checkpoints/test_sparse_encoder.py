@@ -49,7 +49,7 @@ def test_the_recorded_pooling_is_read(folder: Path) -> None:
 def test_prompts_come_before_texts_as_in_sentence_transformers(folder: Path) -> None:
     modules(folder, f"{OLD}MLMTransformer", f"{OLD}SpladePooling", pooling_strategy="max")
     settings = {"model_type": "SparseEncoder", "similarity_fn_name": "dot"}
-    prompts = {
+    prompts: dict[str, Any] = {
         "prompts": {"query": "signs of ", "document": "wind tunnel ", "passage": "new "},
         "default_prompt_name": None,
     }

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from encoders.backbone.device import default_batch_size
-from encoders.backbone.towers import HiddenStates, LanguageModel, Tower
+from encoders.backbone.towers import Tower
 from encoders.encoding.encoder import CheckpointEncoder
 from encoders.encoding.loading import load_encoder
 from encoders.encoding.model import new_model, save_checkpoint
@@ -39,7 +39,7 @@ def loaded(folder: str, **options: Any) -> CheckpointEncoder:
     return encoder
 
 
-def towers(encoder: CheckpointEncoder) -> list[LanguageModel | HiddenStates]:
+def towers(encoder: CheckpointEncoder) -> list[Any]:
     return [module for module in encoder.weigher.modules() if isinstance(module, Tower)]
 
 
