@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from encoders.checkpoints import TOKENIZER, locate, read_tokenizer
+from encoders.checkpoints.hub import locate
+from encoders.checkpoints.tokenizer import TOKENIZER, read_tokenizer
 from eval.measures import Qrels, parse_measure
 from learned_sparse.collections.collection import Collection, load_collection
 from learned_sparse.collections.documents import OnBadLine

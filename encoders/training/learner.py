@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Objective
+from encoders.models.architecture import Objective
 from encoders.training.data.batches import MicroBatch, StepBatch, Update, labels_of
 from encoders.training.data.examples import Example
 from encoders.training.objective import SIDE_OUTPUTS, make_objective, negatives_per_query, total_loss

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from encoders.backbone import process_settings, random_state
-from encoders.checkpoints import tokenizer_sha256
-from encoders.encoding import save_checkpoint
+from encoders.backbone.device import process_settings, random_state
+from encoders.checkpoints.tokenizer import tokenizer_sha256
+from encoders.encoding.model import save_checkpoint
 from encoders.training.data.batches import Batches, Sampler, StepBatch
 from encoders.training.data.negatives import NegativeSampler, Rank
 from encoders.training.data.sources import load_source, sample_documents, sample_texts

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.backbone import Tower
-from encoders.encoding import LoadedModel, architecture_named
-from encoders.models import Labels, Objective, TermWeighers, Tokens
+from encoders.backbone.towers import Tower
+from encoders.encoding.model import LoadedModel
+from encoders.models import architecture_named
+from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
 from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError
 

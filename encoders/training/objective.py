@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from encoders.encoding import LoadedModel, architecture_named
-from encoders.models import Labels, Objective, TermWeighers, Tokens
+from encoders.encoding.model import LoadedModel
+from encoders.models import architecture_named
+from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
 from encoders.training.mlm import MaskedLMObjective
 from encoders.training.recipe import SIDES, Distillation, Rank, Regularizer, Stage
 from encoders.training.regularizers import REGULARIZERS, masked

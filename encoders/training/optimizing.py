@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from encoders.backbone import random_state, set_random_state
-from encoders.encoding import LoadedModel, architecture_named
-from encoders.models import Objective
+from encoders.backbone.device import random_state, set_random_state
+from encoders.encoding.model import LoadedModel
+from encoders.models import architecture_named
+from encoders.models.architecture import Objective
 from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 
@@ -24,7 +25,9 @@ Forward = Callable[[], Outputs]
 def trained_parameters(stage: Stage, model: LoadedModel, objective: Objective) -> list[nn.Parameter]:
     """Parameters of the objective's towers in the part of the model that the stage trains, each once."""
     part = architecture_named(model.architecture).part(model.weighers, stage.component)
-    of_towers = _ids(p for name in objective.towers if name in model.towers for p in model.towers[name].parameters())
+    of_towers = _ids(
+        p for name in objective.towers if name in model.towers for p in model.towers[name].trainable_parameters()
+    )
     parameters = [*part.document.parameters(), *part.query.parameters()]
     return list({id(parameter): parameter for parameter in parameters if id(parameter) in of_towers}.values())
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Prunable
+from encoders.models.architecture import Prunable
 from encoders.training.options import spade_options
 from encoders.training.recipe import Stage
 from learned_sparse.core.errors import LearnedSparseError

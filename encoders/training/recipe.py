@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from encoders.backbone.lora import Lora
 from encoders.training.options import StageOptions, read_options
 from encoders.training.regularizers import REGULARIZERS
 from learned_sparse.collections.documents import OnBadLine
@@ -309,6 +310,8 @@ class Recipe:
     backbone: str = "bert-base-uncased"
     revision: str | None = None  # of a backbone on the Hub
     num_hidden_layers: int | None = None  # None: all layers of the backbone
+    attention: Literal["bidirectional", "echo", "causal"] = "bidirectional"  # of a decoder LM
+    lora: Lora | None = None  # train adapters in place of the backbone; null: all weights
     output_bias: float | None = None  # for a backbone without masked-LM head; None: the default of encoders.backbone
     idf_bias: float = 0.0  # this times ln((N + 1) / (df + 1)) is added to the output bias of each term before training
     seed: int = 0

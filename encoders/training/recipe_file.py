@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import as_json
+from encoders.checkpoints.notes import as_json
 from encoders.training.options import StageOptions
 from encoders.training.recipe import Recipe, Source
 from learned_sparse.collections.collection import load_collection, split_names

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from encoders.models import Mixture
+from encoders.models.architecture import Mixture
 from encoders.training.data.examples import Judged
 from encoders.training.data.negatives import Rank, bm25_run, draw
 from encoders.training.data.sources import LoadedSource

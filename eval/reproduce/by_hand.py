@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from encoders.checkpoints import read_notes
+from encoders.checkpoints.notes import read_notes
 from eval.measures import parse_measure
 from eval.reproduce.matrix import Row
 from eval.reproduce.plan import CellPlan, Plan

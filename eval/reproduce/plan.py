@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoders.checkpoints import NOTES, read_notes
+from encoders.checkpoints.notes import NOTES, read_notes
 from eval.reproduce.builder import (
     BM25,
     TEXT_BYTES,

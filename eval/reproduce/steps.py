@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from encoders.checkpoints import NOTES, read_notes
+from encoders.checkpoints.notes import NOTES, read_notes
 from eval.reproduce.matrix import DATA
 from learned_sparse import __version__
 from learned_sparse.core.errors import LearnedSparseError

@@ -17,7 +17,7 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForMaskedLM
 
-from encoders.encoding import new_model
+from encoders.encoding.model import new_model
 from encoders.training import Recipe, Stage, load_recipe, spade_options
 from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import run_main

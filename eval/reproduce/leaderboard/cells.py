@@ -135,7 +135,7 @@ def averaged(cells: Mapping[str, Measured], weights: Mapping[str, float]) -> Mea
 
 def training_budget(checkpoint: Path) -> dict[str, Any]:
     """Processor, time, backbone and stages of the training of a finished checkpoint, as JSON values."""
-    from encoders.checkpoints import read_notes
+    from encoders.checkpoints.notes import read_notes
 
     notes = read_notes(checkpoint)
     recipe = notes.recipe

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from encoders.checkpoints import NOTES, published, read_notes
+from encoders.checkpoints.hub import published
+from encoders.checkpoints.notes import NOTES, read_notes
 from encoders.training import Recipe, recipe_splits
 from eval.measures import parse_measure
 from eval.reproduce.matrix.budgets import Budgets, recipe_of

@@ -15,8 +15,8 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from encoders import load
-from encoders.encoding import load_checkpoint
 from encoders.encoding.encoder import CheckpointEncoder
+from encoders.encoding.model import load_checkpoint
 from encoders.models import SIDES
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.encoder import encode_texts

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import new_model
-from encoders.models import ARCHITECTURES, SIDES, BagOfWords, Labels, SparTerm, SparTermSettings, Tokens
-from encoders.models.sparterm import gate_bce
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.model import new_model
+from encoders.models import ARCHITECTURES, SIDES
+from encoders.models.architecture import Labels, Tokens
+from encoders.models.sparterm import SparTerm, SparTermSettings, gate_bce
+from encoders.models.token_weights import BagOfWords
 from encoders.training import SparTermOptions, Stage
 from encoders.training.objective import RankingObjective
 from learned_sparse.core.errors import LearnedSparseError

@@ -13,7 +13,7 @@ import torch
 from sentence_transformers.sparse_encoder import losses as peers
 from torch import Tensor, nn
 
-from encoders.models import Labels, TermWeighers
+from encoders.models.architecture import Labels, TermWeighers
 from encoders.training import Distillation, Rank, Recipe
 from encoders.training.objective import RankingObjective, distillation_losses
 from learned_sparse.core.errors import LearnedSparseError

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encoders.backbone import random_state, set_random_state
+from encoders.backbone.device import random_state, set_random_state
 from encoders.training import Recipe, run_recipe
 from encoders.training.optimizing import over_batch
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from encoders.encoding import load_checkpoint, new_model, save_checkpoint
+from encoders.encoding.model import load_checkpoint, new_model, save_checkpoint
 from encoders.training import Recipe, loop, to_mapping
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError

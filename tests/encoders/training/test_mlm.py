@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from encoders.encoding import new_model
-from encoders.models import Tokens
+from encoders.encoding.model import new_model
+from encoders.models.architecture import Tokens
 from encoders.training import Recipe, Stage
 from encoders.training.mlm import MaskedLMObjective
 from learned_sparse.core.errors import LearnedSparseError

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.checkpoints import Vocabulary
-from encoders.encoding import new_model
-from encoders.models import Labels, Objective, TermWeighers, Tokens
+from encoders.checkpoints.tokenizer import Vocabulary
+from encoders.encoding.model import new_model
+from encoders.models.architecture import Labels, Objective, TermWeighers, Tokens
 from encoders.models.spade import SPADE, Pruned, TermPruning, query_nll
 from encoders.models.sparterm import gate_bce
 from encoders.training.data.batches import labels_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoders.models import Prunable
+from encoders.models.architecture import Prunable
 from encoders.training import CoTraining, Pruning, Recipe, SpaDEOptions, Stage
 from encoders.training.pruning import DocumentFrequencies, Pruner
 from learned_sparse.core.errors import LearnedSparseError
@@ -174,7 +174,7 @@ def test_cotraining_with_and_without_selection_counts_the_same(spade_recipe: Spa
 
 
 def test_documents_of_the_checkpoint_have_no_pruned_terms(spade_recipe: Spade, trained: Trained) -> None:
-    from encoders.encoding import load_checkpoint
+    from encoders.encoding.model import load_checkpoint
 
     stage = {"steps": 2, "batch_size": 8, "options": {"cotraining": CO, "pruning": {"gamma": 0.2, "window": 1}}}
     run = trained(spade_recipe(stage))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoders.encoding import load_encoder
+from encoders.encoding.loading import load_encoder
 from encoders.training import Recipe
 from encoders.training.learner import make_learner
 from encoders.training.optimizing import set_learning_rates

@@ -14,8 +14,10 @@ import pytest
 import scipy.sparse
 import torch
 
-from encoders.encoding import load_checkpoint, load_encoder, new_model
-from encoders.models import SIDES, Mixture
+from encoders.encoding.loading import load_encoder
+from encoders.encoding.model import load_checkpoint, new_model
+from encoders.models import SIDES
+from encoders.models.architecture import Mixture
 from encoders.training import Recipe, validation
 from encoders.training.session import Session, apply_learned_settings, inverse_document_frequencies
 from encoders.training.validation import Validator, mean_reciprocal_rank, mixture_scores, search

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from encoders.encoding import load_encoder
+from encoders.encoding.loading import load_encoder
 from eval.reproduce import pooled
 from eval.reproduce.prepare import main
 from learned_sparse.collections.collection import load_collection, split_names

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from encoders.backbone import save_random_bert
+from encoders.backbone.pretrained import save_random_bert
 from eval.reproduce import __main__ as reproduce
 from learned_sparse.collections.trec import read_run
 from learned_sparse.core.errors import LearnedSparseError
