@@ -15,7 +15,6 @@ WORKERS ?= 2
 numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 
 # A test that takes all kinds of rows in `make test-faults`, and two of them in CI.
-by_hand := tests/eval/reproduce/test_reproduce.py::test_the_displayed_commands_of_every_other_kind_of_row
 
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
@@ -67,7 +66,7 @@ test-gpu: $(ready)
 test-faults: $(ready)
 	$(if $(AGAIN),,rm -f .reliability.jsonl)
 	RELIABILITY=full RELIABILITY_RESULTS=$(CURDIR)/.reliability.jsonl \
-	  $(bin)/python -m pytest tests/reliability $(by_hand) -m 'not published' --numprocesses $(WORKERS) --dist worksteal \
+	  $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) --dist worksteal \
 	  $(if $(AGAIN),--last-failed --last-failed-no-failures none)
 	$(bin)/python -m tests.reliability.report .reliability.jsonl
 

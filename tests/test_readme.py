@@ -123,12 +123,12 @@ def test_sparterm_as_written(tmp_path: Path, server: Server) -> None:
 
 @pytest.mark.jvm
 def test_leaderboards_as_written(tmp_path: Path, server: Server) -> None:
-    planned, ran, by_hand = run_all(commands("Leaderboards in batch"), tmp_path, server).values()
+    planned, ran, displayed = run_all(commands("Leaderboards in batch"), tmp_path, server).values()
     assert "7 cells" in planned
     assert "written: demo-results" in ran
     names = {path.name for path in (tmp_path / "demo-results").iterdir()}
     assert {"results.json", "values.csv.gz", "README.md", "index.html", "scores.svg", "tradeoff.svg"} <= names
-    assert "python -m learned_sparse.pyserini search.lucene" in by_hand
+    assert "python -m learned_sparse.search --bm25" in displayed
 
 
 @pytest.mark.jvm

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from encoders.training import load_recipe, to_mapping
 from encoders.training.state.folder import Progress, RunFolder
 from encoders.training.state.tensors import load_weights, save_weights
-from eval.reproduce.steps import Step, is_done, mark_done, marker_of
+from eval.reproduce.steps import Step, is_done, record_file, record_of, write_end
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import home, read_json, read_record, write_record
+from learned_sparse.core.files import read_json, read_record, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
@@ -54,10 +54,10 @@ def resume(folder: Path) -> Progress:
     return RunFolder(folder).begin(load_recipe("demo-splade"), resume=True, overwrite=False)
 
 
-def save_marker(_: Path) -> Path:
-    """The marker of a step that is done."""
-    mark_done(step(), step().inputs, 1.0, alone=True)
-    return home() / "reproduce" / "done" / "search.json"
+def save_step(_: Path) -> Path:
+    """The record of a step that is done."""
+    write_end(step(), 1.0, alone=True)
+    return record_file(step())
 
 
 def save_note(folder: Path) -> Path:
@@ -69,7 +69,7 @@ def save_note(folder: Path) -> Path:
 RECORDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
     "note of an index": (save_note, IndexNote.load),
     "state of training": (save_state, resume),
-    "marker of a step": (save_marker, lambda _: (marker_of(step()), is_done(step()))),
+    "record of a step": (save_step, lambda _: (record_of(step()), is_done(step()))),
 }
 VALUES = [None, True, 0, -1, 10**9, 2**63, 2**70, 0.5, 1e308, "", "x", "..", "../../x", "\ud800", [], [1], {}, {"x": 1}]
 
