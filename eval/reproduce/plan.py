@@ -230,7 +230,7 @@ def _bm25(builder: Builder, name: str, row: BM25Row, on: Target) -> _Run:
     else:
         stem = slug(name) if builder.matrix.plain_names else f"{BM25}-expanded"
         index = builder.expanded_index(stem, on, _filled(row.expanded, on.whole or on.name))
-    words = ("--index", index.writes[0], *row.words)
+    words: tuple[str | Path, ...] = ("--index", index.writes[0], *row.words)
     searched = builder.search(stem, on, (*(() if row.expanded else ("--bm25",)), *words), (index,))
     costs = builder.costs(stem, on, words, (searched,))
     return _Run(stem=stem, run=searched.writes[0], step=searched, costs=costs)

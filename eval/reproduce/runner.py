@@ -202,7 +202,7 @@ def in_this_process(step: Step, *, display: bool = False) -> str | None:
     return f"{step.command}\nexit status {status}{details}" if status else None
 
 
-def only_one() -> contextlib.AbstractContextManager[None]:
+def only_one() -> contextlib.AbstractContextManager[bool]:
     """Lock the home folder against other runners."""
     return locked(home() / "reproduce")
 

@@ -73,7 +73,8 @@ def test_the_demo_runs_every_step_once(
     assert demo.main(["--models", "splade"]) == 0
     output = capsys.readouterr().out
     assert "$ python" not in output
-    assert rows(output) == {name: table[name] for name in ("bm25", "splade")}
+    for name in ("bm25", "splade"):  # but for the last cell, a time that is measured again
+        assert rows(output)[name][:-1] == table[name][:-1]
 
 
 def rows(output: str) -> dict[str, list[str]]:

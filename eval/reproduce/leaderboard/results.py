@@ -68,7 +68,8 @@ def judged(content: Mapping[str, Any], claims: Sequence[Claim] | None, trainings
     the differences are corrected for the number of rows. An upper bound (``best_of``) is no system and is not tested.
     """
     bounds = {row["name"] for row in content["rows"] if row["kind"] == "best_of"}
-    examples = {row["name"]: (row["training"] or {}).get("examples") for row in content["rows"]}
+    trained = {row["name"]: (row["training"] or {}).get("examples") for row in content["rows"]}
+    models = {row["name"]: row["source"] if row["kind"] == "model" else row["name"] for row in content["rows"]}
     cells = {(cell["row"], cell["column"]): cell for cell in content["cells"]}
     compared: dict[tuple[str, str], dict[str, Any]] = {}
     for column in content["columns"]:
@@ -96,7 +97,7 @@ def judged(content: Mapping[str, Any], claims: Sequence[Claim] | None, trainings
             trainings=trainings.get((row, column), ()),
             costs=cell["scores"] if published else cell["costs"] or {},
             timed_on=cell["timed_on"],
-            examples=examples[row],
+            examples=trained.get(models[row]),
         )
 
     columns = [column["name"] for column in content["columns"] if not column["average"]]
