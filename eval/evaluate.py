@@ -15,12 +15,10 @@ from eval.measures import Qrels, Scores, evaluate, parse_measure
 from eval.runs import Judged, add_collection_options, by_class, load_judged, load_pieces, named_runs
 from eval.stats import Comparison, comparisons, format_comparison
 from eval.tables import Cell, Column, format_table
-from learned_sparse.collections.collection import registered_qrels
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean, run_main
 from learned_sparse.core.files import atomic_write, index_folder, run_file
 from learned_sparse.core.settings import CommandParser
-from learned_sparse.index.note import INDEX_MANIFEST
 
 Compared = Mapping[str, Mapping[str, Comparison]]
 """Run → measure → its comparison with the baseline."""
@@ -133,7 +131,11 @@ def _load_task(options: argparse.Namespace) -> tuple[Judged | None, Qrels, Seque
 def _load_qrels(name: str) -> Qrels:
     path = Path(name)
     looks_like_a_file = len(path.parts) > 1 or path.suffix in {".txt", ".tsv", ".gz"}
-    return read_qrels(path) if path.exists() or looks_like_a_file else registered_qrels(name)
+    if path.exists() or looks_like_a_file:
+        return read_qrels(path)
+    from learned_sparse.collections.collection import registered_qrels
+
+    return registered_qrels(name)
 
 
 def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
@@ -143,6 +145,8 @@ def _runs_at_home(judged: Judged | None) -> dict[str, Path]:
     runs = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not runs:
         raise LearnedSparseError(f"{folder}: no runs (*.txt); give --run FILE")
+    from learned_sparse.index.note import INDEX_MANIFEST
+
     for name, run in runs.items():
         index = index_folder(judged.collection.name, name)
         note = index / INDEX_MANIFEST

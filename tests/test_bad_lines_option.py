@@ -72,7 +72,7 @@ def test_small_steps_of_leaderboards(collection: Path, tmp_path: Path) -> None:
     on, out = ["--collection", str(collection), "--split", "test"], ["--output", str(tmp_path / "out")]
     for words in (
         ["export", *on, "--documents", *out],
-        ["pool", *on, "--run", str(run), "--depth", "1"],
+        ["sample", *on, "--run", str(run), "--depth", "1", *out],
         ["expand", "--collection", str(collection), *out],
     ):
         with pytest.raises(LearnedSparseError, match=ERROR):
