@@ -197,17 +197,17 @@ def _reranked(builder: Builder, name: str, row: CrossEncoderRow | ModelRow, on: 
         if expanded := _expanded_file(matrix, row, on.whole or on.name):
             words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
     words += [*row.options, *_dtype(matrix, row.options)]
+    stem = folder_name(name, seed) if matrix.plain_names else f"{first.stem}-top-{row.depth}-{stem}"
     where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
     step = builder.make(
         "rerank", f"re-rank {name}, {on.name} {on.split}", "eval.rerank", (*where, "--depth", str(row.depth), *words),
-        folder_name(name, seed) if matrix.plain_names else f"{first.stem}-top-{row.depth}-{stem}",
-        home_folder("reranked", on.name, on.split), facts=on.facts,
+        stem, home_folder("reranked", on.name, on.split), facts=on.facts,
         needs=(*weights.needs, *([first.step] if first.step else []), *on.needs),
         reads=(*on.corpus, *on.judged, *weights.reads, *(() if first.step else (first.run,))),
     )  # fmt: skip
     run = step.writes[0] / f"first-top{row.depth}.txt"
     checkpoint = None if isinstance(row, CrossEncoderRow) else weights.checkpoint
-    return _Run(stem=step.writes[0].name, run=run, step=step, checkpoint=checkpoint)
+    return _Run(stem=stem, run=run, step=step, checkpoint=checkpoint)
 
 
 def _best_of(builder: Builder, name: str, row: BestOfRow, on: Target, seed: int | None) -> _Run:

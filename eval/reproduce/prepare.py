@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ MAX_TOKENS = 2**20
 
 def main(argv: list[str] | None = None) -> int:
     """Convert collections, judgements, runs and tokenizers to the form that a step of a leaderboard reads."""
+    if (sys.argv[1:] if argv is None else argv)[:1] == ["pool"]:
+        raise LearnedSparseError("pool: write sample --run FILE --depth N --output DIR, with its other options")
     options = _parser().parse_args(argv)
     print(f"{options.output}: {options.run_action(options)}")
     return 0
