@@ -344,7 +344,8 @@ def test_claims_are_judged_where_they_can_be(written: Written) -> None:
         ("E", "toy"): ("inconclusive", pytest.approx(4 / 6 - 0.340, abs=1e-6)),
     }
     assert claims["A", "toy"]["published"] == [0.22, 0.2]
-    assert [claims[key]["examples"] for key in (("A", "toy"), ("E", "toy"), ("C", "toy"))] == [960, 960, None]
+    assert {claim["examples"] for claim in claims.values()} == {960}  # half has the model of ours
+    assert claims["A", "toy"]["paper_examples"] is None
     assert written.results["meanings"] == MEANINGS
 
 
