@@ -7,14 +7,12 @@ PYTHON ?= python3
 MODELS ?=
 V ?=
 BENCH ?=
-AGAIN ?=
 VENV ?= .venv
 WORKERS ?= 2
 
 # The tests that load encoders; `make test-slow` runs them in bf16, which every processor computes, some slowly.
 numbers := tests/encoders/encoding tests/encoders/head/test_attribution.py tests/learned_sparse/inspect
 
-# A test that takes all kinds of rows in `make test-faults`, and two of them in CI.
 
 installed := $(VENV)/.installed
 ready := $(VENV)/.ready
@@ -28,8 +26,7 @@ help:
 	@echo "make test                 the checks, then the tests"
 	@echo "make test-jvm             only the tests with Java: make test-jvm PYTHON=python3.12 VENV=.venv-3.12 has Pyserini 2"
 	@echo "make test-slow            the other tests of CI: faults, bad input, the README's longer examples, benchmarks, bf16"
-	@echo "make test-faults          kill, damage and race every command; 10,000 inputs for each reader: up to two hours"
-	@echo "make test-faults AGAIN=1  only what failed in the last such run; adds to its page"
+	@echo "make test-faults          kill, damage and race every command; 2,000 inputs for each reader: half an hour"
 	@echo "make test-rehearsals      every row and column of every leaderboard, with toy models: an hour"
 	@echo "make test-neighbours      install the engines and servers that exports are for, and load exports into them"
 	@echo "make test-gpu             the tests that need a GPU; without one it fails"
@@ -64,11 +61,9 @@ test-gpu: $(ready)
 	$(bin)/python -m pytest -m gpu
 
 test-faults: $(ready)
-	$(if $(AGAIN),,rm -f .reliability.jsonl)
-	RELIABILITY=full RELIABILITY_RESULTS=$(CURDIR)/.reliability.jsonl \
-	  $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) --dist worksteal \
-	  $(if $(AGAIN),--last-failed --last-failed-no-failures none)
-	$(bin)/python -m tests.reliability.report .reliability.jsonl
+	RELIABILITY=full $(bin)/python -m pytest tests/reliability -m 'not published' --numprocesses $(WORKERS) \
+	  --dist worksteal --junitxml .reliability.xml -o junit_family=xunit1
+	$(bin)/python -m tests.reliability.report .reliability.xml
 
 test-browser: $(ready)
 	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name > /dev/null && exit; done; \

@@ -217,7 +217,8 @@ def _compared_as_json(compared: Compared, baseline: str) -> list[dict[str, Any]]
             low, high = comparison.confidence_interval
             interval = [low, high] if math.isfinite(low) else None  # of a single query; JSON has no infinity
             numbers = {"difference": comparison.difference, "interval": interval, "p_value": comparison.p_value}
-            content.append({"run": name, "baseline": baseline, "measure": measure, **numbers})
+            wins = {"queries_higher": comparison.wins[0]}
+            content.append({"run": name, "baseline": baseline, "measure": measure, **numbers, **wins})
     return content
 
 

@@ -136,6 +136,8 @@ class Comparison:
     """Two-sided; of ``comparisons``, corrected for the number of systems."""
     confidence_interval: tuple[float, float]
     """95 % interval of the difference; infinite for a single query."""
+    wins: tuple[int, int]
+    """Queries of which ``b`` has the higher score, and all queries."""
 
 
 def compare(
@@ -147,7 +149,7 @@ def compare(
     >>> qrels = {f"q{i}": {"d": 1} for i in range(8)}
     >>> good = {query: [("d", 1.0)] for query in qrels}
     >>> compare({}, good, qrels, "P@1")
-    Comparison(mean_a=0.0, mean_b=1.0, difference=1.0, p_value=0.0078125, confidence_interval=(1.0, 1.0))
+    Comparison(mean_a=0.0, mean_b=1.0, difference=1.0, p_value=0.0078125, confidence_interval=(1.0, 1.0), wins=(8, 8))
     """
     a, b = (evaluate(run, qrels, [measure], remove_query=remove_query).per_query for run in (run_a, run_b))
     return comparisons({"a": [a], "b": [b]}, "a")["b"][measure]
@@ -162,7 +164,7 @@ def comparisons(systems: Mapping[str, Sequence[PerQuery]], baseline: str) -> dic
     >>> runs = {name: {"P@1": {str(i): value for i in range(8)}} for name, value in {"bm25": 0.25, "tiny": 0.5}.items()}
     >>> comparison = comparisons({name: [run] for name, run in runs.items()}, "bm25")["tiny"]["P@1"]
     >>> format_comparison("tiny", "bm25", "P@1", comparison)
-    'tiny - bm25: P@1 +0.250 (+0.250 to +0.250), p 0.0078'
+    'tiny - bm25: P@1 +0.250 (+0.250 to +0.250), p 0.0078, 8 of 8 queries higher'
     """
     others = [name for name in systems if name != baseline]
     compared: dict[str, dict[str, Comparison]] = {name: {} for name in others}
@@ -172,16 +174,24 @@ def comparisons(systems: Mapping[str, Sequence[PerQuery]], baseline: str) -> dic
         corrected = holm({name: estimate.p_value() for name, estimate in found.items()})
         for name, estimate in found.items():
             compared[name][measure] = Comparison(
-                mean[baseline], mean[name], estimate.value, corrected[name], estimate.interval
-            )
+                mean[baseline], mean[name], estimate.value, corrected[name], estimate.interval,
+                _wins(systems[name], systems[baseline], measure),
+            )  # fmt: skip
     return compared
 
 
 def format_comparison(name: str, baseline: str, measure: str, comparison: Comparison) -> str:
-    """One line: ``tiny - bm25: nDCG@10 +0.019 (-0.005 to +0.043), p 0.12``."""
+    """One line: ``tiny - bm25: nDCG@10 +0.019 (-0.005 to +0.043), p 0.12, 22 of 43 queries higher``."""
     low, high = comparison.confidence_interval
     p = f"{comparison.p_value:.2g}" if comparison.p_value >= 0.001 else "< 0.001"
-    return f"{name} - {baseline}: {measure} {comparison.difference:+.3f} ({low:+.3f} to {high:+.3f}), p {p}"
+    difference = f"{measure} {comparison.difference:+.3f} ({low:+.3f} to {high:+.3f}), p {p}"
+    return f"{name} - {baseline}: {difference}, {comparison.wins[0]} of {comparison.wins[1]} queries higher"
+
+
+def _wins(better: Sequence[PerQuery], worse: Sequence[PerQuery], measure: str) -> tuple[int, int]:
+    queries = sorted(better[0][measure])
+    apart = values_of(better, measure, queries).mean(axis=0) - values_of(worse, measure, queries).mean(axis=0)
+    return int((apart > 0).sum()), len(queries)
 
 
 def holm(p_of: Mapping[str, float]) -> dict[str, float]:

@@ -81,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 SLOW = (
     "test_cluster.py",
-    "test_kills_java.py",
+    "test_kills.py",
     "test_text_readers.py",
     "test_rehearsal.py",
     "test_reproduce.py",

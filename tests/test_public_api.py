@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -93,9 +92,3 @@ def test_functions_named_like_commands_stay_functions(python: Any) -> None:
         "print(callable(train), callable(evaluate))"
     )
     assert python("-c", program).stdout == "True True\n"
-
-
-def test_importing_the_plug_in_is_light(python: Any) -> None:
-    program = "import json, sys; import learned_sparse; print(json.dumps(sorted(sys.modules)))"
-    loaded = json.loads(python("-c", program).stdout)
-    assert not {"torch", "transformers", "jnius", "pyserini", "scipy", "ir_datasets"} & set(loaded)

@@ -109,10 +109,17 @@ class TermPruning(nn.Module):
         """Which terms may have weight, ``(vocabulary,)`` of bool: the allowed ones with a share of at most gamma."""
         return self._allowed & (self._shares <= self._gamma)
 
-    def update(self, shares: Tensor, gamma: float) -> None:
-        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma."""
+    def update(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
+        """Set the shares of all terms, ``(vocabulary,)`` from 0 to 1, and gamma; returns the number of pruned terms.
+
+        ``cumulative``: terms that are pruned keep their share where the new one is smaller, and so stay pruned.
+        """
+        before = self._shares * (self._shares > self._gamma)
         self._shares.copy_((shares.double() * _MILLION).round().long())
+        if cumulative:
+            self._shares.copy_(torch.maximum(self._shares, before))
         self._gamma.fill_(_millionths(gamma))
+        return int((self._shares > self._gamma).sum())
 
     def learned(self) -> dict[str, Any]:
         """``gamma``, and ``frequencies`` of the terms with a share of at least 0.05, the most frequent first."""
@@ -231,9 +238,12 @@ class SpaDE(nn.Module):
         """The components before pruning."""
         return {name: cast(Pruned, part).unpruned for name, part in self.components.items()}
 
-    def set_frequencies(self, shares: Tensor, gamma: float) -> None:
-        """Prune the terms whose share of documents in ``shares`` ``(vocabulary,)`` is larger than ``gamma``."""
-        self._pruning.update(shares, gamma)
+    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
+        """Prune the terms whose share of documents in ``shares`` ``(vocabulary,)`` is larger than ``gamma``.
+
+        ``cumulative``: and those that are pruned already, as the published code does. Returns their number.
+        """
+        return self._pruning.update(shares, gamma, cumulative=cumulative)
 
     def learned(self) -> dict[str, Any]:
         """The settings that training found: ``gamma`` and ``frequencies``."""

@@ -71,7 +71,7 @@ def total_loss(
     parts = {name: values.mean() for name, values in losses.items()}
     if "queries" in outputs and regularizer.kind != "none":
         if regularizer.lambda_query:
-            value = REGULARIZERS[regularizer.kind](outputs["queries"])
+            value = REGULARIZERS[regularizer.kind_query or regularizer.kind](outputs["queries"])
             parts["query_regularizer"] = value * (regularizer.lambda_query * ramp)
         if regularizer.lambda_document:
             value = document_regularizer(regularizer, outputs["positives"], outputs["negatives"])

@@ -81,9 +81,11 @@ class Pruner:
         restarts = windows == 1 or gamma < self._gamma(windows - 1)
         documents = self._reduce(torch.tensor(self._frequencies.documents, device=counts.device))
         shares = self._reduce(counts).cpu().double() / documents.cpu()  # Apple GPUs have no float64
-        self._document.set_frequencies(shares, gamma)
         self._frequencies.counts, self._frequencies.documents = None, 0
-        return {"gamma": gamma, "pruned_terms": float((shares > gamma).sum())}, restarts
+        if self._settings.cumulative and windows > len(self._settings.schedule):
+            return {}, False
+        pruned = self._document.set_frequencies(shares, gamma, cumulative=self._settings.cumulative)
+        return {"gamma": gamma, "pruned_terms": float(pruned)}, restarts
 
     def _gamma(self, windows: int) -> float:
         """Gamma after that many windows, from 1."""

@@ -41,7 +41,7 @@ class Source:
     examples: Path | None = None
     systems: tuple[str, ...] = ()  # of examples with negatives by system: those to use; empty: all
     scores: Path | None = None  # a teacher's scores by id, for distillation: TREC run, TSV or Parquet, or a folder
-    expanded: Path | None = None  # predicted queries of the collection's documents (docT5query): JSONL or TSV by id
+    expanded: Path | None = None  # text that expands the documents of the collection, by id: JSONL or TSV
     run: Path | None = None  # TREC run with the candidates for hard negatives
     weight: float | None = None  # share of the examples drawn; None: in proportion to size
     min_relevance: int = 1  # smallest relevance of a positive
@@ -160,10 +160,21 @@ class Regularizer:
     """
 
     kind: str = "none"  # or one of ``encoders.training.regularizers``
+    kind_query: str | None = None  # of queries; None: ``kind``. naver/splade's later trainer: l1, beside flops
     lambda_query: float = 0.0
     lambda_document: float = 0.0
     ramp_steps: int | None = None  # None: a third of the stage's steps
     documents: Literal["concatenated", "averaged"] = "concatenated"  # averaged: naver/splade's code
+
+    def check(self, where: str) -> None:
+        """Raise if a regulariser is unknown; ``where`` opens the message."""
+        for name, kind, known in (
+            ("kind", self.kind, ["none", *REGULARIZERS]),
+            ("kind_query", self.kind_query, [None, *REGULARIZERS] if self.kind != "none" else [None]),
+        ):
+            if kind not in known:
+                hint = did_you_mean(str(kind), filter(None, known))
+                raise LearnedSparseError(f"{where}: regularizer: {name}: {kind!r} is not a regulariser{hint}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,11 +226,14 @@ class Pruning:
     begin: int = 0  # steps of the stage
     window: int  # steps
     schedule: tuple[float, ...] = ()  # gamma after the first window, the second ... (published code: .90, .85 ...)
+    cumulative: bool = False  # published code: pruned terms stay pruned, and no window after ``schedule`` prunes
 
     def check(self, where: str) -> None:
         """Raise if a value is out of range; ``where`` opens the message."""
         if self.window < 1 or self.begin < 0:
             raise LearnedSparseError(f"{where}: pruning: 'window' is at least 1, 'begin' at least 0")
+        if self.cumulative and (not self.schedule or self.schedule[-1] != self.gamma):
+            raise LearnedSparseError(f"{where}: pruning: cumulative pruning ends with 'schedule': end it with gamma")
         for gamma in (*self.schedule, self.gamma):
             if not 0 < gamma <= 1:
                 raise LearnedSparseError(f"{where}: pruning: {gamma} is not a share of documents; give 0 < gamma <= 1")
@@ -276,10 +290,7 @@ class Stage:
             raise LearnedSparseError(f"{where}: 'steps' and 'batch_size' must be at least 1")
         if self.micro_batch_size is not None and self.micro_batch_size < 1:
             raise LearnedSparseError(f"{where}: micro_batch_size {self.micro_batch_size}; give at least 1")
-        kind = self.regularizer.kind
-        if kind != "none" and kind not in REGULARIZERS:
-            hint = did_you_mean(kind, ["none", *REGULARIZERS])
-            raise LearnedSparseError(f"{where}: regularizer: kind: {kind!r} is not a regulariser{hint}")
+        self.regularizer.check(where)
         if self.validate_every is not None and not self.validate:
             raise LearnedSparseError(f"{where}: 'validate_every' needs validate: true; leave one of them out")
         if self.objective == "rank":

@@ -259,7 +259,7 @@ def _parser() -> argparse.ArgumentParser:
     what("--matrix", metavar="NAME|FILE", help="a leaderboard of the package, or a YAML file")
     what("--report", type=Path, metavar="DIR", help="judge results again by their stored values, and write their pages")
     add("--data", type=Path, metavar="DIR", help='folder for "{data}" in the matrix (default: the data folder)')
-    add("--row", metavar="ROW", help="only these rows", **several)  # type: ignore[arg-type]
+    add("--row", metavar="ROW", help='only these rows, for instance "SpaDE *"', **several)  # type: ignore[arg-type]
     add("--paper", metavar="SOURCE", help='only the rows of a paper or of a part of it, such as "SPLADE, Figure 1"')
     add("--curve", metavar="NAME", help="only the rows of this curve")
     add("--column", metavar="COLUMN", help="only these columns", **several)  # type: ignore[arg-type]

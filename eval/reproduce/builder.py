@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,10 +24,19 @@ from learned_sparse.core.files import checkpoint_folder, home, index_folder, que
 from learned_sparse.core.settings import read_yaml_text
 
 PREPARE = "eval.reproduce.prepare"
+MEAN_TOKENS = 77
+"""Approximate number of tokens of a document that a model reads: of a passage of MS MARCO."""
 BM25 = "bm25"
 """Name of the index and the runs of ``learned_sparse.index --bm25`` and ``learned_sparse.search --bm25``."""
-MEAN_TERMS = 120
-"""Approximate number of terms of an encoded document, for estimates of disk space."""
+_TERMS = {"spade": 250, "sparterm": 50}
+"""Approximate number of terms of an encoded document by architecture: those of small-real."""
+_MEAN_TERMS = 120
+"""Of any other architecture."""
+_DISTINCT = 0.42
+"""Share of different dimensions among the winners of a document's tokens in one bucket of UHD-BERT.
+
+Measured on small-real: documents of 80 tokens have 810 dimensions in three buckets with 8 winners of each token.
+"""
 TEXT_BYTES = 400
 """Approximate size of a document as text, in a pool or a BM25 index."""
 _VECTOR_BYTES, _INDEX_BYTES = 14, 3
@@ -72,7 +82,21 @@ class Target:
 def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Target:
     """The split of a collection; steps download files that are not local."""
     loaded = load_collection(collection)
-    described, source = loaded.split(split), loaded.description.corpus
+    described = loaded.split(split)
+    return dataclasses.replace(
+        only_documents(collection),
+        split=split,
+        measures=measures or tuple(described.measures),
+        judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
+        facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
+        queries=described.queries or 1000,
+    )
+
+
+def only_documents(collection: str) -> Target:
+    """The documents of a collection, without a split."""
+    loaded = load_collection(collection)
+    source = loaded.description.corpus
     corpus = _local(source, loaded)
     size = sum(path.stat().st_size for path in corpus if path.is_file())
     return Target(
@@ -80,13 +104,9 @@ def target(collection: str, split: str, measures: tuple[str, ...] = ()) -> Targe
         documents_of=f"{CATALOGUE}{source.ir_datasets}" if collection.startswith(CATALOGUE) else collection,
         documents_facts=_downloads(loaded, source),
         name=loaded.name,
-        split=split,
-        measures=measures or tuple(described.measures),
+        split="",
         corpus=corpus,
-        judged=(*_local(described.topics, loaded), *_local(described.qrels, loaded)),
-        facts={**_downloads(loaded, described.topics, described.qrels), "remove_query": described.remove_query},
         documents=loaded.description.documents or size // TEXT_BYTES or _UNKNOWN_DOCUMENTS,
-        queries=described.queries or 1000,
     )
 
 
@@ -105,14 +125,18 @@ class Weights:
     """Folder or name on the Hub."""
     needs: tuple[Step, ...] = ()
     reads: tuple[Path, ...] = ()
-    terms: int = MEAN_TERMS
-    """Approximate number of terms of an encoded document."""
+    architecture: str = ""
+    """With ``settings`` and ``max_length``, of documents, what the size of an encoded document is projected from."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    max_length: int = MEAN_TOKENS
     stem: str
     """Readable beginning of the names of what is made with these weights: the recipe and its changes."""
 
-    def reading(self, file: Path) -> Weights:
-        """The same weights used on texts that ``file`` is a part of."""
-        return dataclasses.replace(self, reads=(*self.reads, file))
+    def reading(self, expansions: Path | Step) -> Weights:
+        """The same weights used on texts that the file ``expansions``, or the output of that step, is a part of."""
+        if isinstance(expansions, Step):
+            return dataclasses.replace(self, needs=(*self.needs, expansions))
+        return dataclasses.replace(self, reads=(*self.reads, expansions))
 
 
 @dataclass(kw_only=True)
@@ -214,6 +238,15 @@ class Builder:
             facts={"remove_query": whole.facts["remove_query"]}, whole=whole.name,
         )  # fmt: skip
 
+    def new_terms(self, target: Target, file: Path) -> Step:
+        """Write the terms of each document's predicted queries that its text has not; ``file`` has the queries."""
+        return self.make(
+            "prepare", f"new terms of the predicted queries of {target.name}", PREPARE,
+            ("new-terms", "--collection", target.documents_of, "--expanded", file, *self.bad_lines), "new-terms",
+            home_folder("expanded", target.name), disk_bytes=target.documents * TEXT_BYTES, needs=target.needs,
+            reads=(file, *target.corpus), facts=target.documents_facts,
+        )  # fmt: skip
+
     def expanded_index(self, stem: str, target: Target, file: Path) -> Step:
         """Index the text of a collection with the queries that expand it, in one field."""
         size = target.documents * TEXT_BYTES
@@ -242,12 +275,12 @@ class Builder:
             facts={"recipe": recipe}, **made_of,
         )  # fmt: skip
 
-    def encode(self, stem: str, target: Target, words: Iterable[str], weights: Weights) -> Step:
-        """Encode the documents."""
+    def encode(self, stem: str, target: Target, words: Iterable[str], weights: Weights, *, terms: int) -> Step:
+        """Encode the documents; ``terms`` is the expected number of terms of a document."""
         return self.make(
             "encode", f"encode {stem}, {target.name}", "learned_sparse.encode",
             ("--collection", target.documents_of, *self.bad_lines, *words), stem, partial(vectors_folder, target.name),
-            output="--model", disk_bytes=target.documents * weights.terms * _VECTOR_BYTES,
+            output="--model", disk_bytes=target.documents * terms * _VECTOR_BYTES,
             needs=(*weights.needs, *target.needs), reads=(*target.corpus, *weights.reads),
             facts=target.documents_facts,
         )  # fmt: skip
@@ -327,6 +360,25 @@ def _digest(step: Step) -> str:
         return step.key[:DIGEST]
     except LearnedSparseError as error:
         return json_digest([step.neutral(str(error)), step.neutral(step.command)])[:DIGEST]
+
+
+def expansions_path(expansions: Path | Step) -> Path:
+    """What ``--expanded`` reads: the file, or the output of the step."""
+    return expansions.writes[0] if isinstance(expansions, Step) else expansions
+
+
+def expected_terms(weights: Weights, changes: Mapping[str, Any]) -> int:
+    """Projected number of terms of an encoded document; ``changes`` are settings that encoding changes.
+
+    UHD-BERT's k is of each token and bucket, so that six buckets of its paper give about 15,000.
+    """
+    if weights.architecture != "uhd":
+        return _TERMS.get(weights.architecture, _MEAN_TERMS)
+    settings = {"k": 80, "layers": (2, 4, 6, 8, 10, 12), **weights.settings, **changes}
+    buckets = len(settings["layers"])
+    terms: float = buckets * settings["k"] * min(weights.max_length, MEAN_TOKENS) * _DISTINCT
+    kept: float = settings.get("document_k") or terms
+    return math.ceil(min(terms, kept * (buckets if settings.get("document_k_scope") == "bucket" else 1)))
 
 
 def set_words(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -207,9 +207,16 @@ class ModelRow(SystemRow):
     expanded: str | None = None
     """docT5query's queries by document id (JSONL or TSV), for training and encoding.
 
-    ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file.
+    ``{data}`` and ``{collection}`` are filled in. A row of another row's ``model`` has its file and ``expansion``.
     """
-    backend: Literal["lucene", "exact"] = "lucene"
+    expansion: Literal["new-unique", "queries", "none"] | None = None
+    """What of ``expanded`` is read: its terms that are not in the text, each once; the queries as they are; or, in a
+    row of another row's ``model``, nothing.
+
+    None: new terms, as in the published data of DeepImpact, uniCOIL and SpaDE. BM25 always reads the queries.
+    """
+    backend: Literal["lucene", "exact", "pisa"] = "lucene"
+    """What searches; other engines than Lucene read the vectors themselves. ``pisa`` is an extra of this package."""
     rerank: str | None = None
     """Row whose run is re-ranked by the exact dot products of this row's model; no index is made and searched."""
     depth: int | None = None
@@ -217,9 +224,11 @@ class ModelRow(SystemRow):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.expansion is not None and (self.expanded is None) == (self.expansion != "none"):
+            raise LearnedSparseError("'expansion' needs 'expanded: FILE', and 'expansion: none' excludes it")
         if (self.rerank is None) != (self.depth is None):
             raise LearnedSparseError("'rerank: ROW' and 'depth: DOCUMENTS' belong together")
-        if self.rerank and (self.queries or self.index_of or self.backend == "exact"):
+        if self.rerank and (self.queries or self.index_of or self.backend != "lucene"):
             raise LearnedSparseError("'queries', 'index_of' and 'backend' mean nothing in a row that re-ranks")
 
 

@@ -310,7 +310,8 @@ def _check_index_of(name: str, row: ModelRow, index_of: str, matrix: Matrix) -> 
     )
     if first is not second and not same:
         raise LearnedSparseError(f"index_of: {index_of!r} has other weights; write its model: in this row")
-    if (row.encode, row.options, row.expanded or other.expanded) != (other.encode, other.options, other.expanded):
+    documents = (row.encode, row.options, row.expanded or other.expanded, row.expansion or other.expansion)
+    if documents != (other.encode, other.options, other.expanded, other.expansion):
         raise LearnedSparseError(
             f"index_of: the documents are those of {index_of!r}: give this row the same encode, options and expanded, "
             "and put what changes queries under 'queries'"

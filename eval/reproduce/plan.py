@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from encoders.checkpoints import NOTES, read_notes
 from encoders.training import Recipe, data_source, load_recipe, to_mapping
 from eval.reproduce.builder import (
     BM25,
-    MEAN_TERMS,
     PREPARE,
     Builder,
     Target,
     Weights,
+    expansions_path,
+    expected_terms,
     home_folder,
     local_files,
+    only_documents,
     set_words,
     target,
 )
@@ -40,14 +45,11 @@ from eval.reproduce.matrix import (
     weights_of,
 )
 from eval.reproduce.steps import Step, ordered
-from learned_sparse.collections.collection import load_collection
 from learned_sparse.core.errors import LearnedSparseError, did_you_mean
 from learned_sparse.core.files import home, run_file
 
 _QUERY_OPTIONS = ("--dtype", "--device", "--revision")
 """Options of a row's ``learned_sparse.encode`` that also apply to its queries."""
-_TERMS = {"uhd": 500, "spade": 250, "sparterm": 30}
-"""Approximate number of terms of an encoded document by architecture; other architectures: ``MEAN_TERMS``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +106,7 @@ def make_plan(
 
     A missing collection is an error, or with ``lenient`` a column without cells.
     """
-    for chosen, known, option in ((rows, matrix.rows, "--row"), (columns, matrix.columns, "--column")):
-        for word in chosen:
-            if word not in known:
-                raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
+    rows, columns = _chosen(rows, matrix.rows, "--row"), _chosen(columns, matrix.columns, "--column")
     builder = Builder(matrix=matrix, data=data, threads=threads)
     targets: dict[str, Target] = {}
     for key, column in matrix.columns.items():
@@ -119,6 +118,17 @@ def make_plan(
                     raise
     cells = tuple(cell for key in matrix.rows if not rows or key in rows for cell in _cells(builder, key, targets))
     return Plan(name=name, matrix=matrix, data=data, steps=(), cells=cells).without(())
+
+
+def _chosen(words: Sequence[str], known: Collection[str], option: str) -> list[str]:
+    """The ``known`` names among ``words``, in which ``*`` stands for any characters."""
+    names: dict[str, None] = {}
+    for word in words:
+        pattern = ".*".join(map(re.escape, word.split("*")))
+        if not (matching := [name for name in known if re.fullmatch(pattern, name)]):
+            raise LearnedSparseError(f"{option} {word}: not in this matrix{did_you_mean(word, known)}")
+        names.update(dict.fromkeys(matching))
+    return list(names)
 
 
 def _target(builder: Builder, column: Column) -> Target:
@@ -194,8 +204,8 @@ def _reranked(builder: Builder, name: str, row: CrossEncoderRow | ModelRow, on: 
     else:
         weights, stem = _weights(builder, name, seed), _stem(builder, name, seed, row.encode)
         words = ["--checkpoint", weights.checkpoint, *set_words(row.encode)]
-        if expanded := _expanded_file(matrix, row, on.whole or on.name):
-            words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
+        if expansions := _expansions(builder, row, on):
+            words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
     words += [*row.options, *_dtype(matrix, row.options)]
     stem = folder_name(name, seed) if matrix.plain_names else f"{first.stem}-top-{row.depth}-{stem}"
     where = ("--collection", on.collection, "--split", on.split, "--run", f"first={first.run}")
@@ -252,8 +262,9 @@ def _learned(builder: Builder, name: str, on: Target, seed: int | None) -> _Run:
     files: list[str | Path] = ["--vectors", vectors, "--queries", queries.writes[0], *bm25_words]
     files += ["--encoding", *set_words(row.queries)]
     words = ["--model", vectors.name, *set_words(row.queries), *bm25_words]
-    if row.backend == "exact":
-        searched = builder.search(stem, on, [*words, "--backend", "exact"], (encoded,))
+    if row.backend != "lucene":
+        backend = ["--backend", row.backend]
+        searched, files = builder.search(stem, on, [*words, *backend], (encoded,)), [*files, *backend]
     else:
         index = builder.index(stem, on, encoded)
         files += ["--index", index.writes[0]]
@@ -268,9 +279,9 @@ def _encoded(builder: Builder, name: str, on: Target, seed: int | None) -> Step:
     row, weights = _model(builder.matrix, name), _weights(builder, name, seed)
     stem = _stem(builder, name, seed, row.options, row.encode)
     words = _encode_words(stem, weights, builder.matrix, row, queries=False)
-    if expanded := _expanded_file(builder.matrix, row, on.whole or on.name):
-        words, weights = [*words, "--expanded", str(expanded)], weights.reading(expanded)
-    return builder.encode(stem, on, words, weights)
+    if expansions := _expansions(builder, row, on):
+        words, weights = [*words, "--expanded", str(expansions_path(expansions))], weights.reading(expansions)
+    return builder.encode(stem, on, words, weights, terms=expected_terms(weights, row.encode))
 
 
 def _model(matrix: Matrix, name: str) -> ModelRow:
@@ -304,10 +315,17 @@ def _dtype(matrix: Matrix, options: Iterable[str]) -> list[str]:
     return [] if matrix.dtype is None or "--dtype" in options else ["--dtype", matrix.dtype]
 
 
-def _expanded_file(matrix: Matrix, row: Row, collection: str) -> Path | None:
-    """Predicted queries of ``collection`` for a row: its own file, or that of the row with its checkpoint."""
-    files = (its.expanded for its in (row, weights_of(matrix, row)) if isinstance(its, ModelRow))
-    return next((_filled(file, collection) for file in files if file is not None), None)
+def _expansions(builder: Builder, row: Row, on: Target) -> Path | Step | None:
+    """What ``--expanded`` reads for a row: a file of predicted queries, or the step that makes new terms of them.
+
+    A row has its own file and ``expansion``, or those of the row with its checkpoint.
+    """
+    own = isinstance(row, ModelRow) and (row.expanded or row.expansion)
+    its = row if own else weights_of(builder.matrix, row)
+    if not isinstance(its, ModelRow) or its.expanded is None:
+        return None
+    file = _filled(its.expanded, on.whole or on.name)
+    return file if its.expansion == "queries" else builder.new_terms(on, file)
 
 
 def _filled(file: str, collection: str) -> Path:
@@ -330,7 +348,13 @@ def _weights(builder: Builder, name: str, seed: int | None) -> Weights:
         return _trained(builder, name, row, seed)
     if isinstance(row, CheckpointRow):
         folder = Path(row.checkpoint)
-        return Weights(checkpoint=row.checkpoint, reads=(folder,) if folder.is_dir() else (), stem=slug(folder.name))
+        known: dict[str, Any] = {}
+        if (folder / NOTES).is_file():
+            with contextlib.suppress(LearnedSparseError):  # a damaged checkpoint, which its step reports
+                notes = read_notes(folder)
+                known = {"architecture": notes.architecture, "settings": notes.settings}
+        reads = (folder,) if folder.is_dir() else ()
+        return Weights(checkpoint=row.checkpoint, reads=reads, stem=slug(folder.name), **known)
     step = builder.word_pieces()
     return Weights(checkpoint=str(step.writes[0]), needs=(step,), stem="word-pieces")
 
@@ -349,19 +373,25 @@ def _trained(builder: Builder, name: str, row: RecipeRow, seed: int | None) -> W
     if training and training.validation and load_recipe(row.recipe, changes=row.changes).validation:
         changes.append(f"validation.collection={training.validation}")
     data = training.data if training else ()
+    made = list(runs.values())
     for number, part in enumerate(load_recipe(row.recipe, changes=changes, data=data).data):
-        if row.expanded and part.collection:
-            changes.append(f"data.{number}.expanded={_filled(row.expanded, load_collection(part.collection).name)}")
+        if not (row.expanded and part.collection):
+            continue
+        if expansions := _expansions(builder, row, only_documents(part.collection)):
+            changes.append(f"data.{number}.expanded={expansions_path(expansions)}")
+            made += [expansions] if isinstance(expansions, Step) else []
     recipe = load_recipe(row.recipe, changes=changes, data=data)
     words = ["--recipe", row.recipe]
     words += [word for argument in data for word in ("--data", argument)]
     words += [word for change in changes for word in ("--set", change)]
     step = builder.train(
         folder_name(name, seed) if matrix.plain_names else stem, words, json.loads(json.dumps(to_mapping(recipe))),
-        needs=tuple(runs.values()), reads=_training_files(recipe, tuple(runs.values())),
+        needs=tuple(made), reads=_training_files(recipe, made),
     )  # fmt: skip
-    terms = _TERMS.get(recipe.architecture, MEAN_TERMS)
-    weights = Weights(checkpoint=str(step.writes[0]), needs=(step,), terms=terms, stem=stem)
+    weights = Weights(
+        checkpoint=str(step.writes[0]), needs=(step,), stem=stem, architecture=recipe.architecture,
+        settings=recipe.settings, max_length=recipe.max_length.document,
+    )  # fmt: skip
     builder.weights[name, seed] = weights
     return weights
 

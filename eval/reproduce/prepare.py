@@ -18,10 +18,11 @@ import yaml
 
 from learned_sparse.collections.collection import Collection, load_collection, split_names, with_progress
 from learned_sparse.collections.descriptions import DESCRIPTION, Split
-from learned_sparse.collections.documents import OnBadLine, add_bad_line_option
+from learned_sparse.collections.documents import OnBadLine, add_bad_line_option, new_terms
 from learned_sparse.collections.trec import Run, read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
 from learned_sparse.core.files import atomic_write, new_folder
+from learned_sparse.core.records import Document
 from learned_sparse.core.settings import CommandParser, positive
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,11 @@ def _export(options: argparse.Namespace) -> str:
 
 def _expand(options: argparse.Namespace) -> str:
     total, expanded = expand(options.collection, options.expanded, options.output, options.on_bad_line)
+    return f"{total:,} documents, {expanded:,} of them expanded"
+
+
+def _new_terms(options: argparse.Namespace) -> str:
+    total, expanded = write_new_terms(options.collection, options.expanded, options.output, options.on_bad_line)
     return f"{total:,} documents, {expanded:,} of them expanded"
 
 
@@ -113,16 +119,34 @@ def expand(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = 
     ``file`` has the queries by document id; None: the documents have them. Writes ``documents.jsonl`` and returns the
     number of documents and of expanded documents.
     """
+    return _rewrite(name, file, folder / "documents.jsonl", on_bad_line, lambda document: {
+        "id": document.id, "contents": f"{document.text} {document.expanded}".rstrip()
+    })  # fmt: skip
+
+
+def write_new_terms(name: str, file: Path | None, folder: Path, on_bad_line: OnBadLine = "error") -> tuple[int, int]:
+    """Write the new terms of docT5query's queries for each document of collection ``name``, for learned models.
+
+    ``file`` as for ``expand``. Writes ``expansions.jsonl``, which ``--expanded`` reads.
+    """
+    return _rewrite(name, file, folder / "expansions.jsonl", on_bad_line, lambda document: {
+        "id": document.id, "expanded": new_terms(document.text, document.expanded)
+    })  # fmt: skip
+
+
+def _rewrite(
+    name: str, file: Path | None, path: Path, on_bad_line: OnBadLine, line_of: Callable[[Document], dict[str, str]]
+) -> tuple[int, int]:
+    """Write a JSON line for each document; returns the number of documents, and of those with predicted queries."""
     expanded = 0
     collection = load_collection(name)
     reader = collection.documents(on_bad_line, file)
     documents = iter(with_progress(reader, collection.description.documents))
     first = next(documents)  # wrong input leaves no folder
-    with atomic_write(folder / "documents.jsonl") as output:
+    with atomic_write(path) as output:
         for document in itertools.chain([first], documents):
             expanded += bool(document.expanded)
-            text = f"{document.text} {document.expanded}".rstrip()
-            output.write(orjson.dumps({"id": document.id, "contents": text}, option=orjson.OPT_APPEND_NEWLINE))
+            output.write(orjson.dumps(line_of(document), option=orjson.OPT_APPEND_NEWLINE))
     return reader.read, expanded
 
 
@@ -318,11 +342,14 @@ def _parser() -> argparse.ArgumentParser:
     add = action("export", _export, "topics.tsv and qrels.txt for stock Pyserini and trec_eval", judged=True)
     add("--documents", action="store_true", help="also write documents/documents.jsonl")
     add_bad_line_option(add)
-    add = action("expand", _expand, "documents with docT5query's queries in one text, for BM25")
-    add("--collection", required=True, metavar="NAME|DIR", help="the documents")
-    predicted = "predicted queries in the order of the documents, if these have none"
-    add("--expanded", type=Path, metavar="FILE|DIR", help=predicted)
-    add_bad_line_option(add)
+    for add in (
+        action("expand", _expand, "documents with docT5query's queries in one text, for BM25"),
+        action("new-terms", _new_terms, "the new terms of docT5query's queries, for learned models"),
+    ):
+        add("--collection", required=True, metavar="NAME|DIR", help="the documents")
+        predicted = "predicted queries in the order of the documents, if these have none"
+        add("--expanded", type=Path, metavar="FILE|DIR", help=predicted)
+        add_bad_line_option(add)
     add = action("sample", _sample, "some queries, what is relevant to them, the top of a run, others", judged=True)
     add("--queries", type=positive, metavar="N", help="random queries (default: all judged ones)")
     add("--documents", type=positive, metavar="N", help="number of documents (default: all, or those of --run)")

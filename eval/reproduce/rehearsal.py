@@ -83,7 +83,10 @@ class MadeUp:
         splits = sorted({*self.splits, *(described.splits if described else ())})
         documents, queries = _texts(known, splits)
         _write_lines(folder / "corpus.jsonl", map(json.dumps, documents))
-        predicted = ({"id": one["_id"], "predicted_queries": [one["text"][:20]]} for one in documents)
+        predicted = (
+            {"id": one["_id"], "predicted_queries": [one["text"][:20], _OTHER_WORDS[number % len(_OTHER_WORDS)]]}
+            for number, one in enumerate(documents)
+        )
         _write_lines(folder / _EXPANDED, map(json.dumps, predicted))
         topics = [{"_id": id, "text": text} for part in queries.values() for id, text, _ in part]
         _write_lines(folder / "queries.jsonl", map(json.dumps, topics))

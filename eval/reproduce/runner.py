@@ -211,9 +211,11 @@ def check_disk_space(steps: Sequence[Step]) -> str:
     """Estimated size of the output of ``steps`` and free space as text; raise if the space does not suffice."""
     needed, free = sum(step.disk_bytes for step in steps), free_bytes()
     if needed > free:
+        largest = max(steps, key=lambda step: step.disk_bytes)
         raise LearnedSparseError(
-            f"{home()}: about {_size(needed)} are needed and {_size(free)} are free; make room, choose fewer "
-            "rows with --row, or set LEARNED_SPARSE_HOME to a folder on another disk"
+            f"{home()}: about {_size(needed)} are needed and {_size(free)} are free, most for {largest.title} (about "
+            f"{_size(largest.disk_bytes)}); make room, choose fewer rows with --row, or set LEARNED_SPARSE_HOME to a "
+            "folder on another disk"
         )
     return f"about {_size(needed)} of {_size(free)} free in {home()}"
 

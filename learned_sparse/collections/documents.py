@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import groupby
@@ -29,6 +31,7 @@ OnBadLine = Literal["error", "skip"]
 Record = tuple[str, Callable[[Any], Document], Any]
 """The location of a record (``corpus.jsonl:17``), the function that parses it, and the record."""
 _log = logging.getLogger(__name__)
+_WORD = re.compile(r"\w+")
 
 
 class DocumentReader(Iterator[Document]):
@@ -77,7 +80,7 @@ class DocumentReader(Iterator[Document]):
         Entries of other documents are left out. ``LearnedSparseError`` at the first document without an entry.
         """
         if path is not None:
-            self.expansions = _files(path)
+            self.expansions = document_files(path)
             self._predicted = predicted_queries(path)
         return self
 
@@ -145,15 +148,30 @@ class DocumentReader(Iterator[Document]):
 def predicted_queries(path: Path) -> Iterator[tuple[str, str]]:
     """Ids and predicted queries (docT5query), joined with spaces, of a file or of the files of a folder.
 
-    JSON lines hold an id and ``predicted_queries`` (or ``expanded``), a string or a list of strings. Lines of TSV hold
-    an id and one or more queries; consecutive lines of an id are joined. Each also with ``.gz``.
+    JSON lines hold an id and ``predicted_queries`` (or ``expanded``), a string or a list of strings, or a single
+    ``query`` (BEIR's generated queries). Lines of TSV hold an id and one or more queries, or the text, ``[SEP]`` and
+    new terms (DeepImpact's expanded collection). Consecutive lines of an id are joined. Each also with ``.gz``.
     """
     for id, entries in groupby(_predictions(path), key=lambda entry: entry[0]):
         yield id, " ".join(queries for _, queries in entries)
 
 
+def new_terms(text: str, queries: str) -> str:
+    """The words of predicted ``queries`` that are not in ``text``, each once, in lower case, most frequent first.
+
+    The published data of DeepImpact, uniCOIL and SpaDE append such new terms, not the queries themselves. Their order
+    is ours: a truncated expansion loses its rarest words.
+
+    >>> new_terms("The Manhattan Project", "who led the manhattan project? who built the bomb")
+    'who led built bomb'
+    """
+    known = set(_WORD.findall(text.lower()))
+    counts = Counter(word for word in _WORD.findall(queries.lower()) if word not in known)
+    return " ".join(word for word, _ in counts.most_common())
+
+
 def _predictions(path: Path) -> Iterator[tuple[str, str]]:
-    for file in _files(path):
+    for file in document_files(path):
         parse = _parse_tsv_queries if _parser_of(file) is parse_tsv else _parse_json_queries
         for number, line in read_lines(file):
             try:
@@ -165,9 +183,9 @@ def _predictions(path: Path) -> Iterator[tuple[str, str]]:
 
 def _parse_json_queries(line: bytes) -> tuple[Any, str]:
     record = json_object(line)
-    queries = first_of(record, EXPANDED_KEYS)
+    queries = first_of(record, (*EXPANDED_KEYS, "query"))
     if queries is None:
-        raise BadLineError("no predicted queries", f"none of the keys {', '.join(EXPANDED_KEYS)}")
+        raise BadLineError("no predicted queries", f"none of the keys {', '.join(EXPANDED_KEYS)}, query")
     return first_of(record, ID_KEYS), _joined(queries)
 
 
@@ -175,7 +193,8 @@ def _parse_tsv_queries(line: bytes) -> tuple[str, str]:
     id, tab, queries = decode(line).partition("\t")
     if not tab:
         raise BadLineError("too few columns", "expected an id, a tab and predicted queries")
-    return id, " ".join(queries.split())
+    _, separator, terms = queries.partition("[SEP]")  # text [SEP] new terms
+    return id, " ".join((terms if separator else queries).split())
 
 
 def add_bad_line_option(add: Callable[..., object], default: OnBadLine | None = "error") -> None:
@@ -194,7 +213,7 @@ def read_documents(
     Formats: JSON lines (``.jsonl``, ``.json``) and MS MARCO's columns (``.tsv``, ``.txt``), each also with ``.gz``.
     Hidden files are ignored; a file with another extension is an error.
     """
-    files = _files(Path(path))
+    files = document_files(Path(path))
     parsers = [_parser_of(file) for file in files]  # an unknown extension raises before anything is read
     records = (
         (f"{file}:{number}", parse, line)
@@ -276,7 +295,8 @@ def _joined(value: Any) -> str:
     return " ".join(texts)
 
 
-def _files(path: Path) -> tuple[Path, ...]:
+def document_files(path: Path) -> tuple[Path, ...]:
+    """The file, or all files in the folder and its subfolders, sorted by path."""
     if not path.is_dir():
         if not path.exists():
             raise not_found(path, "file or folder")

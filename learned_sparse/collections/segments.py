@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -107,8 +108,14 @@ class Segmentation:
 class SegmentReader(Iterator[Document]):
     """The segments of a reader's documents, in order; each segment has the whole expanded text of its document."""
 
-    def __init__(self, reader: DocumentReader, segmentation: Segmentation, words: WordsOf) -> None:
-        """``words`` splits texts into words as the encoder's tokenizer does."""
+    def __init__(
+        self,
+        reader: DocumentReader,
+        segmentation: Segmentation,
+        words: WordsOf,
+        check: Callable[[Iterable[Document]], None] = lambda _: None,
+    ) -> None:
+        """``words`` splits texts into words as the encoder's tokenizer does; ``check`` raises for unfit documents."""
         self.source, self.skipped, self.summary = reader.source, reader.skipped, reader.summary
         self.documents = 0
         """Documents split so far."""
@@ -119,6 +126,7 @@ class SegmentReader(Iterator[Document]):
         self.ids_with_delimiter = 0
         """Documents so far whose id holds the delimiter."""
         self._segmentation, self.delimiter = segmentation, segmentation.delimiter
+        self._check = check
         self._segments = self._split(reader, words)
 
     def __next__(self) -> Document:
@@ -137,6 +145,7 @@ class SegmentReader(Iterator[Document]):
 
     def _split(self, reader: DocumentReader, words: WordsOf) -> Iterator[Document]:
         while documents := list(islice(reader, _CHUNK_SIZE)):
+            self._check(documents)
             words_of_documents = words([document.text for document in documents])
             for document, words_of_document in zip(documents, words_of_documents, strict=True):
                 spans = self._segmentation.spans(words_of_document) or [(0, len(document.text))]
@@ -151,7 +160,7 @@ class SegmentReader(Iterator[Document]):
 def segments_for(encoder: Encoder, reader: DocumentReader, segmentation: Segmentation) -> SegmentReader:
     """The segments of ``reader``'s documents by the tokenizer of ``encoder``."""
     check_segment_length(encoder, segmentation)
-    return SegmentReader(reader, segmentation, encoder.word_spans)
+    return SegmentReader(reader, segmentation, encoder.word_spans, partial(check_expanded, encoder, segmentation))
 
 
 def check_segment_length(encoder: Encoder, segmentation: Segmentation) -> None:
@@ -161,4 +170,20 @@ def check_segment_length(encoder: Encoder, segmentation: Segmentation) -> None:
         raise LearnedSparseError(
             f"--segment-length {segmentation.length}: the encoder reads {max_length} tokens, of which "
             f"{SPECIAL_TOKENS} are special tokens; give at most {max_length - SPECIAL_TOKENS}, or a larger --max-length"
+        )
+
+
+def check_expanded(encoder: Encoder, segmentation: Segmentation, documents: Iterable[Document]) -> None:
+    """Raise if ``encoder`` would cut a segment of ``documents`` to make room for an expansion.
+
+    Of a segment and its expansion the longer part is cut first, so a segment of half the input is never cut.
+    """
+    max_length = encoder.description.get("max_length")
+    if not encoder.uses_expanded or not isinstance(max_length, int):
+        return
+    longest = (max_length - SPECIAL_TOKENS - 1) // 2  # one more [SEP]
+    if segmentation.length > longest and (expanded := next((each.id for each in documents if each.expanded), None)):
+        raise LearnedSparseError(
+            f"--segment-length {segmentation.length}: document {expanded!r} has expanded text, which each of its "
+            f"segments is read with, in {max_length} tokens; give at most {longest}, or a larger --max-length"
         )

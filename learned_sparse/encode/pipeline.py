@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from learned_sparse.collections.documents import DocumentReader
-from learned_sparse.collections.segments import Segmentation, SegmentReader, check_segment_length
+from learned_sparse.collections.segments import Segmentation, SegmentReader, check_expanded, check_segment_length
 from learned_sparse.core.encoder import Encoder, as_encoder, without_empty_texts
 from learned_sparse.core.locks import locked
 from learned_sparse.core.quantize import QuantizationStatistics, Quantizer
@@ -335,6 +335,7 @@ def _segments(
     """The segments of ``documents``, and the factors (documents, segments) that add their vectors up."""
     from scipy.sparse import csr_array
 
+    check_expanded(encoder, segmentation, documents)
     segments, factors, ends = [], [], [0]
     for document, words in zip(documents, encoder.word_spans([d.text for d in documents]), strict=True):
         for number, (start, end) in enumerate(segmentation.spans(words) or [(0, len(document.text))]):

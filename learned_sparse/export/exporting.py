@@ -12,7 +12,7 @@ from learned_sparse.core.files import read_json, sha256, write_json
 from learned_sparse.core.lines import raw_lines
 from learned_sparse.core.quantize import MAX_IMPACT
 from learned_sparse.export import embeddings, inverted, servers, tables
-from learned_sparse.export.documents import VOCABULARY, Documents, Vector
+from learned_sparse.export.documents import FIELD, VOCABULARY, Documents, Vector
 from learned_sparse.jsonvector.manifest import EXACT_FLOATS
 from learned_sparse.jsonvector.queries import check_queries, read_topics
 from learned_sparse.jsonvector.writer import new_output
@@ -71,6 +71,7 @@ def export_vectors(
     vectors: Sequence[Path] = (),
     queries: Path | None = None,
     vocabulary: Path | None = None,
+    fields: Sequence[str] = (),
     max_bytes: int = MAX_BYTES,
     overwrite: bool = False,
 ) -> dict[str, Any]:
@@ -78,6 +79,7 @@ def export_vectors(
 
     ``vectors``: an encoded folder or all its shards, or plain vector files. ``queries``: what ``learned_sparse.encode
     --queries`` wrote. ``vocabulary``: for queries alone, the file with the terms of an export of their documents.
+    ``fields``: of the encoded JSON lines, stored with the documents of opensearch and elasticsearch.
     ``max_bytes``: size of a file of a request. The folder is written whole or not at all; ``export.json`` in it holds
     the record, ``USAGE.txt`` says how to load the files.
     """
@@ -86,6 +88,10 @@ def export_vectors(
         raise LearnedSparseError("nothing to export: give --vectors DIR, --queries DIR or both")
     if vocabulary and (vectors or not target.vocabulary):
         raise LearnedSparseError(f"--vocabulary: {name} writes the terms of its documents itself")
+    if fields and (name not in servers.FORMATS or not vectors or {"id", FIELD} & set(fields)):
+        raise LearnedSparseError(
+            f"--fields: documents of {' and '.join(servers.FORMATS)} have them, with other names than id and {FIELD}"
+        )
     if target.vocabulary and not vectors and not vocabulary:
         raise LearnedSparseError(
             f"queries for {name} hold numbers of terms: give --vocabulary {target.vocabulary} of their documents"
@@ -94,7 +100,7 @@ def export_vectors(
         record: dict[str, Any] = {"format": VERSION, "kind": "export", "target": name, "source": {}}
         terms: Sequence[str] = _read_vocabulary(vocabulary) if vocabulary else ()
         if vectors:
-            documents = Documents.open(vectors)
+            documents = Documents.open(vectors, fields)
             for manifest in documents.vectors.manifests[:1] if queries else ():
                 check_queries(queries or Path(), manifest)
             if documents.largest_impact > target.largest:

@@ -17,14 +17,13 @@ from typing import Any
 import orjson
 
 from encoders.backbone import cpu_has_bf16, load_tokenizer
-from encoders.checkpoints import locate
 from eval.measures import evaluate
 from learned_sparse.collections.collection import load_collection
 from learned_sparse.search.exact_searcher import ExactSearcher
 from tests.benchmarks import engines, harness
 from tests.benchmarks.agreement import agreement, read, require_same, spread
 from tests.benchmarks.passages import described
-from tests.benchmarks.shapes import BASE, SEED, SMALL, TINY, Shape
+from tests.benchmarks.shapes import BASE, PUBLISHED, SEED, SMALL, TINY, Shape
 
 OURS = "learned_sparse "
 ST = "sentence-transformers "
@@ -49,10 +48,10 @@ def run(toy: bool) -> dict[str, Any]:
     """An untrained model of 6 layers, splade-tiny, and an untrained model of BERT-base's size."""
     if toy:
         return _together({TINY.name: measure(TINY, 8, 1, (f"{OURS}fp32", f"{ST}torch fp32"))})
-    tiny = Shape(name="splade-tiny, 2 layers, 128", make=_copy_tiny, active=0)
+    tiny = [name for name in HERE + THERE if name != "pyserini"]
     return _together({
         SMALL.name: measure(SMALL, 128, 3, HERE + THERE),
-        tiny.name: measure(tiny, 512, 3, [name for name in HERE + THERE if name != "pyserini"], quality=QUALITY),
+        PUBLISHED.name: measure(PUBLISHED, 512, 3, tiny, quality=QUALITY),
         BASE.name: measure(BASE, 48, 3, FASTEST),
     })  # fmt: skip
 
@@ -155,13 +154,6 @@ def _peers_python() -> Path:
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
         (PEERS / ".ready").touch()
     return python
-
-
-def _copy_tiny(folder: Path) -> None:
-    """splade-tiny, without the other files of its package."""
-    folder.mkdir(parents=True)
-    for name in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
-        (folder / name).write_bytes((locate("splade-tiny") / name).read_bytes())
 
 
 def _ndcg(worker: Worker, folder: Path) -> float:

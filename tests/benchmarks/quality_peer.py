@@ -17,7 +17,7 @@ from sentence_transformers.sparse_encoder import SparseEncoderTrainer, SparseEnc
 from encoders.training import Recipe, Stage, examples_in_order, load_recipe
 from learned_sparse.core.errors import run_main
 from learned_sparse.core.files import new_folder
-from tests.benchmarks.quality_contenders import PRECISION
+from tests.benchmarks.quality import PRECISION
 
 LOSSES: dict[str, Callable[[SparseEncoder], Any]] = {
     "ranking": losses.SparseMultipleNegativesRankingLoss,

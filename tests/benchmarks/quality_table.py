@@ -10,10 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eval.stats import estimate_difference, pooled
-from eval.tables import Axis, line_chart
 
-CURVE_FIGURE = "quality-curve.svg"
-"""File of the learning curve, beside the tables."""
 Scores = Mapping[str, Mapping[str, float]]
 """Measure of each query, by collection."""
 
@@ -31,30 +28,11 @@ def curve_table(result: Mapping[str, Any]) -> str:
     rows = [["BM25", "", "", *_dev_cells(bm25)]]
     rows += [
         [f"{at['queries']:,}", f"{at['minutes']:g}", f"{at['steps']:,}", *_dev_cells(at["dev"])]
-        for at in _points(result)
+        for at in sorted(result["curve"], key=lambda at: (at["queries"], at["minutes"]))
     ]
     lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
-    title = f"Learning curve of {_title(result)}: {result['measure']} on dev queries, one training for each point."
-    return "\n".join([title, "", lines[0], f"|{'--:|' * len(head)}", *lines[1:], "", f"![{title}]({CURVE_FIGURE})"])
-
-
-def curve_figure(result: Mapping[str, Any]) -> str:
-    """The learning curve as SVG text: means over the collections against minutes, a line for each number of queries."""
-    minutes = [at["minutes"] for at in result["curve"]]
-    bm25 = mean(result["bm25_dev"].values())
-    lines = {"BM25": [(min(minutes), bm25), (max(minutes), bm25)]}
-    for at in _points(result):
-        lines.setdefault(f"{at['queries']:,} queries", []).append((at["minutes"], mean(at["dev"].values())))
-    title = f"{_title(result)}, mean of {' and '.join(result['bm25_dev'])}"
-    return line_chart(title, lines, Axis("minutes of training", logarithmic=True), Axis(f"{result['measure']}, dev"))
-
-
-def _points(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return sorted(result["curve"], key=lambda at: (at["queries"], at["minutes"]))
-
-
-def _title(result: Mapping[str, Any]) -> str:
-    return str(result["titles"][result["reference"]])
+    title = f"Learning curve of {result['titles'][result['reference']]}: {result['measure']} on dev queries"
+    return "\n".join([f"{title}, one training for each point.", "", lines[0], f"|{'--:|' * len(head)}", *lines[1:]])
 
 
 def _dev_cells(dev: Mapping[str, float]) -> list[str]:

@@ -17,7 +17,7 @@ from tests.benchmarks import harness
 from tests.benchmarks.agreement import agreement, require_same, spread
 from tests.benchmarks.encoding import OURS, unfit
 from tests.benchmarks.engines import SCALE
-from tests.benchmarks.shapes import SEED, SMALL, TINY, Shape
+from tests.benchmarks.shapes import PUBLISHED, SEED, SMALL, TINY, Shape
 
 WORDS = 6
 """Words per query, as in web queries: the first words of a passage."""
@@ -26,7 +26,10 @@ Encode = Callable[[str], Mapping[str, float]]
 
 def run(toy: bool) -> dict[str, Any]:
     """One query at a time, all contenders in turn."""
-    return measure(TINY, 5) if toy else measure(SMALL, 200)
+    shapes = [(TINY, 5)] if toy else [(SMALL, 200), (PUBLISHED, 200)]
+    measured = {shape.name: measure(shape, number) for shape, number in shapes}
+    parts = {key: {name: result[key] for name, result in measured.items()} for key in ("sizes", "ratios", "missing")}
+    return {**parts, "rows": [{"model": name, **row} for name, result in measured.items() for row in result["rows"]]}
 
 
 def measure(shape: Shape, number: int) -> dict[str, Any]:
@@ -45,7 +48,6 @@ def measure(shape: Shape, number: int) -> dict[str, Any]:
     mine = [name for name in encoders if name.startswith(OURS)]
     return {
         "sizes": {
-            "shape": shape.name,
             "seed": SEED,
             "queries": number,
             "words": WORDS,
@@ -125,18 +127,20 @@ def _row(name: str, seconds: Sequence[float], match: Mapping[str, Any]) -> dict[
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """One line per contender."""
-    sizes = result["sizes"]
-    lines = [
-        f"{sizes['shape']}: {sizes['queries']} queries of {sizes['words']} words, one at a time.",
-        "",
-        "| | median ms | p99 ms | cosine |",
-        "|---|---:|---:|---:|",
-    ]
-    lines += [
-        f"| {line['contender']} | {line['median_ms']:.2f} | {line['p99_ms']:.2f} | "
-        f"{line['agreement']['cosine_mean']:.5f} |"
-        for line in result["rows"]
-    ]
-    lines += [f"| {name} | not run: {explanation} | | |" for name, explanation in result["missing"].items()]
-    return "\n".join(lines)
+    """One line per contender, for each model."""
+    blocks = []
+    for model, sizes in result["sizes"].items():
+        lines = [
+            f"{model}: {sizes['queries']} queries of {sizes['words']} words, one at a time.",
+            "",
+            "| | median ms | p99 ms | cosine |",
+            "|---|---:|---:|---:|",
+        ]
+        lines += [
+            f"| {row['contender']} | {row['median_ms']:.2f} | {row['p99_ms']:.2f} | "
+            f"{row['agreement']['cosine_mean']:.5f} |"
+            for row in result["rows"] if row["model"] == model
+        ]  # fmt: skip
+        lines += [f"| {name} | not run: {reason} | | |" for name, reason in result["missing"][model].items()]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)

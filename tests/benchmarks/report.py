@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ Written by `python -m tests.benchmarks.report` from the JSON files beside this p
 ## Targets
 
 """
+QUALITY = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR --longer 4`."
 _SHOWN = ("torch", "transformers", "sentence-transformers", "pyserini", "pyseismic-lsr")
 
 
@@ -35,14 +36,10 @@ def main(argv: list[str] | None = None) -> int:
         _write(options.tables, tables(results))
         return 0
     readme = with_section(options.readme.read_text("utf-8"), (BEGIN, END), ratios(results), options.readme)
-    quality = options.results / "quality.json"
-    compared, drawn = "", {}
-    if quality.is_file():
-        head = "## quality\n\nMeasured by `python -m tests.benchmarks.quality WORK --data DIR --longer 4`."
-        compared = f"\n{head}\n\n{quality_table.markdown(read_result(quality))}\n"
-        if read_result(quality)["curve"]:
-            drawn[options.results / quality_table.CURVE_FIGURE] = quality_table.curve_figure(read_result(quality))
-    texts = {options.readme: readme, options.results / "README.md": HEAD + summary(results) + "\n" + compared, **drawn}
+    page = HEAD + summary(results) + "\n"
+    for quality in read_results(options.results, ["quality"]).values():
+        page += f"\n{QUALITY}\n\n{quality_table.markdown(quality)}\n"
+    texts = {options.readme: readme, options.results / "README.md": page}
     for path, text in texts.items():
         if not options.check:
             _write(path, text)
@@ -56,18 +53,13 @@ def _write(path: Path, text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-def read_results(folder: Path) -> dict[str, dict[str, Any]]:
-    """Results by name, in the order of the benchmarks; toy results are refused."""
-    files = {name: folder / f"{name}.json" for name in run.BENCHMARKS}
-    return {name: read_result(file) for name, file in files.items() if file.is_file()}
-
-
-def read_result(file: Path) -> dict[str, Any]:
-    """One result; a toy result is refused."""
-    result: dict[str, Any] = read_json(file)
-    if result["toy"]:
-        raise LearnedSparseError(f"{file}: a toy result; run the benchmark without --toy")
-    return result
+def read_results(folder: Path, names: Iterable[str] = run.BENCHMARKS) -> dict[str, dict[str, Any]]:
+    """Results by name, of the benchmarks that have been measured; toy results are refused."""
+    results = {name: read_json(file) for name in names if (file := folder / f"{name}.json").is_file()}
+    for name, result in results.items():
+        if result["toy"]:
+            raise LearnedSparseError(f"{folder / name}.json: a toy result; run the benchmark without --toy")
+    return results
 
 
 def with_section(text: str, markers: tuple[str, str], section: str, path: Path) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +25,26 @@ Vector = dict[str, int]
 
 
 def run(toy: bool) -> dict[str, Any]:
-    """All contenders, for short and long queries, few and many hits."""
-    return measure(500, 30, 5, 1) if toy else measure(50_000, 120, 50, 5)
-
-
-def measure(documents: int, terms: int, queries: int, rounds: int) -> dict[str, Any]:
-    """Index ``documents`` of ``terms`` terms and search them by ``queries`` queries of each length."""
+    """All contenders on one index, for short and long queries, few and many hits."""
+    documents, terms, queries, rounds = (500, 30, 5, 1) if toy else (50_000, 120, 50, 5)
     rows: list[dict[str, Any]] = []
     ratios: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        index = Path(temporary) / "index"
-        build_index(plain_files([write_vectors(Path(temporary) / "vectors", documents, terms)]), index)
-        for length in (5, 20, 50):
-            query_vectors = list(vectors(queries, length, SEED + length))
-            batch = {f"q{number}": vector for number, vector in enumerate(query_vectors)}
-            for hits in (10, 1_000):
-                seconds, equal = _measure(index, batch, hits, rounds)
-                rows += [_row(name, length, hits, queries, elapsed, equal) for name, elapsed in seconds.items()]
-                name = f"{length} terms, {hits} hits: {STOCK} / {OURS}"
-                ratios[name] = round(harness.median_ratio(seconds[STOCK], seconds[OURS]), 2)
+        folder = write_vectors(Path(temporary) / "vectors", vectors(documents, terms, SEED))
+        build_index(plain_files([folder]), folder.with_name("index"))
+        for length, hits in itertools.product((5, 20, 50), (10, 1_000)):
+            batch = {f"q{number}": vector for number, vector in enumerate(vectors(queries, length, SEED + length))}
+            seconds, equal = _measure(folder.with_name("index"), batch, hits, rounds)
+            rows += [
+                {
+                    "contender": name, "terms": length, "hits": hits, "equal_hits": equal,
+                    "seconds": [round(value, 4) for value in elapsed],
+                    "ms_per_query": round(1_000 * statistics.median(elapsed) / queries, 3),
+                }
+                for name, elapsed in seconds.items()
+            ]  # fmt: skip
+            name = f"{length} terms, {hits} hits: {STOCK} / {OURS}"
+            ratios[name] = round(harness.median_ratio(seconds[STOCK], seconds[OURS]), 2)
     sizes = {"documents": documents, "terms_per_document": terms, "queries": queries, "rounds": rounds, "seed": SEED}
     return {"sizes": {**sizes, "vocabulary": VOCABULARY}, "rows": rows, "ratios": ratios}
 
@@ -80,15 +82,12 @@ def vectors(number: int, terms: int, seed: int) -> Iterator[Vector]:
             yield {f"t{term}": impact for term, impact in zip(row, values, strict=True)}
 
 
-def write_vectors(folder: Path, documents: int, terms: int, parts: int = 2) -> Path:
-    """Write files in the format of Anserini's JsonVectorCollection."""
+def write_vectors(folder: Path, vectors: Iterable[Vector]) -> Path:
+    """Write a file in the format of Anserini's JsonVectorCollection."""
     folder.mkdir()
-    files = [(folder / f"part-{number}.jsonl").open("wb") for number in range(parts)]
-    for number, vector in enumerate(vectors(documents, terms, SEED)):
-        line = {"id": f"d{number:07d}", "contents": "", "vector": vector}
-        files[number * parts // documents].write(orjson.dumps(line) + b"\n")
-    for file in files:
-        file.close()
+    with (folder / "part.jsonl").open("wb") as file:
+        for number, vector in enumerate(vectors):
+            file.write(orjson.dumps({"id": f"d{number:07d}", "contents": "", "vector": vector}) + b"\n")
     return folder
 
 
@@ -119,14 +118,3 @@ def _equal(ours: Sequence[tuple[str, float]], stock: Sequence[tuple[str, float]]
     scores, stock_scores = ([score for _, score in hits] for hits in (ours, stock))
     same_ids = [name for name, _ in ours] == [name for name, _ in stock]
     return same_ids and np.allclose(scores, stock_scores, rtol=0, atol=2e-6 * len(stock))
-
-
-def _row(name: str, terms: int, hits: int, queries: int, seconds: list[float], equal: bool) -> dict[str, Any]:
-    return {
-        "contender": name,
-        "terms": terms,
-        "hits": hits,
-        "seconds": [round(elapsed, 4) for elapsed in seconds],
-        "ms_per_query": round(1_000 * statistics.median(seconds) / queries, 3),
-        "equal_hits": equal,
-    }

@@ -1,19 +1,15 @@
-"""Milliseconds of an answer of ``learned_sparse.serve`` while many clients ask at once; any error ends the benchmark.
-
-``python -m tests.benchmarks.serving ADDRESS`` measures a server that runs already, such as one over the demo's indexes.
-"""
+"""Milliseconds of an answer of ``learned_sparse.serve`` while many clients ask at once; an error ends the benchmark."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -21,8 +17,6 @@ from typing import Any
 
 import httpx2
 
-from learned_sparse.core.errors import run_main
-from learned_sparse.core.settings import positive
 from learned_sparse.encode.__main__ import main as encode
 from learned_sparse.index.__main__ import main as index
 from tests.benchmarks import harness
@@ -36,28 +30,20 @@ Seconds = dict[str, list[float]]
 
 def run(toy: bool) -> dict[str, Any]:
     """An untrained SPLADE and BM25 over passages, both searched by each request."""
-    return measure(TINY, 50, 4, 1) if toy else measure(SMALL, 2_000, 32, 60)
-
-
-def measure(shape: Shape, documents: int, clients: int, seconds: int) -> dict[str, Any]:
-    """Serve ``documents`` passages to ``clients`` clients."""
+    shape, documents, clients, seconds = (TINY, 50, 4, 1) if toy else (SMALL, 2_000, 32, 60)
     texts = shape.passages(documents)
     with tempfile.TemporaryDirectory() as temporary, _server(Path(temporary), shape, texts) as address:
         measured = load(address, [" ".join(text.split()[:WORDS]) for text in texts], clients, seconds)
-    rows: list[dict[str, Any]] = [
-        {"request": kind, "milliseconds": [round(1000 * value, 1) for value in measured[kind]]} for kind in KINDS
-    ]
+    times = {kind: [round(1000 * value, 1) for value in measured[kind]] for kind in KINDS}
     return {
         "sizes": {
             "shape": shape.name, "seed": SEED, "documents": documents, "words": WORDS,
             "clients": clients, "seconds": seconds,
         },
-        "rows": rows,
+        "rows": [{"request": kind, "milliseconds": values} for kind, values in times.items()],
         "ratios": {
-            f"{row['request']}: p99 / p50": round(
-                quantile(row["milliseconds"], 0.99) / quantile(row["milliseconds"], 0.5), 2
-            )
-            for row in rows
+            f"{kind}: p99 / p50": round(quantile(values, 0.99) / quantile(values, 0.5), 2)
+            for kind, values in times.items()
         },
     }  # fmt: skip
 
@@ -70,7 +56,6 @@ def load(address: str, queries: Sequence[str], clients: int, seconds: float) -> 
     systems = [system["name"] for system in httpx2.get(f"{address}systems").raise_for_status().json()["systems"]][:2]
     measured: Seconds = {kind: [] for kind in KINDS}
     numbers, end = count(), time.perf_counter() + seconds
-    errors: list[Exception] = []
 
     def ask(client: httpx2.Client, kind: str, **body: Any) -> Any:
         start = time.perf_counter()
@@ -79,27 +64,19 @@ def load(address: str, queries: Sequence[str], clients: int, seconds: float) -> 
         return answer
 
     def work() -> None:
-        try:
-            with httpx2.Client(timeout=60) as client:
-                while not errors:
-                    query = queries[next(numbers) % len(queries)]
-                    rankings = ask(client, "search", query=query, systems=systems)["rankings"]
-                    for hit in rankings[0]["hits"][:1]:
-                        ask(client, "explain", query=query, system=systems[0], document=hit["id"])
-                    ask(client, "encode", text=query, system=systems[0], side="query")
-                    if time.perf_counter() > end:
-                        return
-        except Exception as error:
-            errors.append(error)
-            raise
+        with httpx2.Client(timeout=60) as client:
+            while True:
+                query = queries[next(numbers) % len(queries)]
+                rankings = ask(client, "search", query=query, systems=systems)["rankings"]
+                for hit in rankings[0]["hits"][:1]:
+                    ask(client, "explain", query=query, system=systems[0], document=hit["id"])
+                ask(client, "encode", text=query, system=systems[0], side="query")
+                if time.perf_counter() > end:
+                    return
 
-    threads = [threading.Thread(target=work) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(clients) as pool:
+        for client in [pool.submit(work) for _ in range(clients)]:
+            client.result()
     return measured
 
 
@@ -132,9 +109,8 @@ def _server(folder: Path, shape: Shape, texts: Sequence[str]) -> Iterator[str]:
     lines = (json.dumps({"id": str(number), "contents": text}) for number, text in enumerate(texts))
     corpus.write_text("\n".join(lines), encoding="utf-8")
     model = shape.save(folder / "model", texts[:16])
-    encode(
-        ["--model", "splade", "--checkpoint", str(model), "--input", str(corpus), "--output", str(folder / "vectors")]
-    )
+    documents = ["--input", str(corpus), "--output", str(folder / "vectors")]
+    encode(["--model", "splade", "--checkpoint", str(model), *documents])
     index(["--input", str(folder / "vectors"), "--index", str(folder / "splade")])
     index(["--bm25", "--input", str(corpus), "--index", str(folder / "bm25")])
     command = [
@@ -153,21 +129,3 @@ def _server(folder: Path, shape: Shape, texts: Sequence[str]) -> Iterator[str]:
             yield process.stdout.readline().split()[0]
         finally:
             process.terminate()
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Measure a running server."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.serving", description=__doc__, allow_abbrev=False)
-    parser.add_argument("address", help="such as http://127.0.0.1:8000/")
-    parser.add_argument("--clients", type=positive, default=32, metavar="N", help="default %(default)s")
-    parser.add_argument("--seconds", type=positive, default=60, metavar="N", help="default %(default)s")
-    options = parser.parse_args(argv)
-    queries = [" ".join(text.split()[:WORDS]) for text in SMALL.passages(1_000)]
-    measured = load(options.address, queries, options.clients, options.seconds)
-    rows = [{"request": kind, "milliseconds": [1000 * value for value in measured[kind]]} for kind in KINDS]
-    print(markdown({"rows": rows, "sizes": {"clients": options.clients, "seconds": options.seconds}}))
-    return 0
-
-
-if __name__ == "__main__":
-    run_main(main)

@@ -1,4 +1,4 @@
-"""Untrained models with the size and sparsity of real ones, made without a download."""
+"""Untrained models with the size and sparsity of real ones, and a published one, made without a download."""
 
 from __future__ import annotations
 
@@ -80,8 +80,16 @@ def tiny(folder: Path) -> None:
     save_tiny("bert", folder)
 
 
+def splade_tiny(folder: Path) -> None:
+    """splade-tiny, without the other files of its package."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((locate("splade-tiny") / name).read_bytes())
+
+
 SMALL = Shape(name="6 layers, 384", make=minilm)
 BASE = Shape(name="BERT-base, 12 layers, 768", make=bert_base)
+PUBLISHED = Shape(name="splade-tiny, 2 layers, 128", make=splade_tiny, active=0)
 TINY = Shape(name="2 layers, 16", make=tiny, active=20, max_length=64, files=40)
 
 

@@ -12,16 +12,11 @@ from learned_sparse.core.files import read_json
 from tests.benchmarks import harness, run
 from tests.reliability.commands import Run, Server
 
-NO_JAVA = {"roofline", "variants", "memory", "growth", "training", "mining"}
+NO_JAVA = {"head", "memory", "training", "mining"}
 """Benchmarks that start no JVM in this process."""
-
-WITHOUT_ROUNDS = {"memory", "growth", "mining"}
-"""Benchmarks that measure each size once, without rounds."""
-
-
-def cases() -> list[Any]:
-    """Each benchmark whose module exists; those that need Java are marked."""
-    return [pytest.param(name, marks=[] if name in NO_JAVA else [pytest.mark.jvm]) for name in run.available()]
+WITHOUT_ROUNDS = {"memory", "mining"}
+"""Benchmarks that measure each size once."""
+CASES = [pytest.param(name, marks=[] if name in NO_JAVA else [pytest.mark.jvm]) for name in run.BENCHMARKS]
 
 
 @pytest.fixture
@@ -40,7 +35,7 @@ def _forked_children(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("_forked_children")
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", CASES)
 def test_benchmark(name: str) -> None:
     result = run.load(name).run(True)
     assert json.loads(json.dumps(result, allow_nan=False)) == result

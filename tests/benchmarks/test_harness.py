@@ -1,4 +1,4 @@
-"""The harness measures contenders in turn, in fresh processes, and records the machine."""
+"""The harness measures contenders in turn, in fresh processes; passages are prose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import harness, run
+from tests.benchmarks import harness
+from tests.benchmarks.agreement import agreement, require_same, spread
+from tests.benchmarks.passages import cut, described, passages
 
 
 def test_contenders_take_turns() -> None:
@@ -18,59 +20,51 @@ def test_contenders_take_turns() -> None:
     assert "".join(order[3:]) == "abcbcacab"
     assert sorted(order[:3]) == ["a", "b", "c"]
     assert {name: len(elapsed) for name, elapsed in seconds.items()} == {"a": 3, "b": 3, "c": 3}
-    assert all(elapsed >= 0 for rounds in seconds.values() for elapsed in rounds)
-
-
-def test_ratio_of_medians() -> None:
     assert harness.median_ratio([8.0, 1.0, 6.0], [3.0, 3.0, 100.0]) == 2.0
 
 
-def process(**arguments: Any) -> dict[str, Any]:
-    """Runs in the child process of a test below."""
-    print("not part of the answer")
-    return {"arguments": arguments, "process": os.getpid()}
-
-
-def fail() -> dict[str, Any]:
-    raise KeyError("the reason")
-
-
-def test_a_child_is_a_new_process() -> None:
-    result = harness.child("tests.benchmarks.test_harness:process", number=3, text="ä")
-    assert result["arguments"] == {"number": 3, "text": "ä"}
-    assert result["process"] != os.getpid()
-    assert 5 < result["peak_mb"] < 2000
-
-
-def test_the_error_of_a_failed_child_has_its_output() -> None:
-    with pytest.raises(RuntimeError, match="the reason"):
-        harness.child("tests.benchmarks.test_harness:fail")
-
-
 def allocate(megabytes: int) -> dict[str, Any]:
-    """Fill and free this number of megabytes."""
+    """Fill and free this number of megabytes; runs in the child process of a test below."""
+    print("not part of the answer")
     block = bytearray(b"x") * (megabytes * 10**6)
-    return {"filled": len(block)}
+    return {"filled": len(block), "process": os.getpid()}
 
 
-def test_peak_memory_includes_freed_memory() -> None:
+def test_a_child_is_a_new_process_and_its_peak_memory_includes_freed_memory() -> None:
     small, large = (harness.child("tests.benchmarks.test_harness:allocate", megabytes=size) for size in (1, 101))
+    assert len({small["process"], large["process"], os.getpid()}) == 3
     assert 90 < large["peak_mb"] - small["peak_mb"] < 130
-
-
-def test_missing_distributions_are_omitted() -> None:
-    assert list(harness.installed("numpy", "no-such-distribution")) == ["numpy"]
+    with pytest.raises(RuntimeError, match=r"MemoryError|OverflowError"):
+        harness.child("tests.benchmarks.test_harness:allocate", megabytes=10**12)
 
 
 def test_the_machine_is_described() -> None:
     machine = harness.environment()
     assert json.loads(json.dumps(machine)) == machine
     assert machine["cpu"]
-    assert machine["cores"] >= 1
-    assert len(machine["load_before"]) == 3
+    assert list(harness.installed("numpy", "no-such-distribution")) == ["numpy"]
 
 
-def test_an_unknown_benchmark_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run.main(["speed"])
-    assert "'speed' is none of encoding" in capsys.readouterr().err
+def test_passages_are_whole_sentences_and_repeatable() -> None:
+    texts = passages(30, seed=3, files=40)
+    assert texts == passages(30, seed=3, files=40) != passages(30, seed=4, files=40)
+    assert len(set(texts)) == 30
+    assert all(26 <= len(text.split()) <= 150 for text in texts)
+    text = "One two three. Four five six! Seven?\n\nEight nine."
+    assert list(cut(text, full=2)) == ["One two three.", "Four five six!", "Seven? Eight nine."]
+    assert list(cut("a " * 100, full=10)) == [" ".join("a" * 20)]
+    statistics = described(["a b", "a", "a b c d"], [4, 2, 6], batch=2)
+    assert (statistics["words"], statistics["longest"], statistics["padding"]) == (2.3, 6, round(14 / 12, 2))
+
+
+def test_agreement_of_vectors() -> None:
+    ours = {"a": {"x": 3, "y": 4}, "b": {}}
+    assert agreement(ours, ours)["cosine_least"] == 1.0
+    facts = agreement(ours, {"a": {"x": 3, "z": 4}, "b": {}})
+    assert (facts["cosine_least"], facts["largest_difference"]) == (0.36, 4)
+    assert (facts["equal_impacts"], facts["within_one"]) == (0.33333, 0.33333)
+    with pytest.raises(RuntimeError, match="gives other vectors"):
+        require_same("peer", facts)
+    with pytest.raises(RuntimeError, match="nothing to compare"):
+        agreement(ours, {"a": {"x": 3}})
+    assert spread({"a": {"x": 1}, "b": {"y": 1}}) == 0.0

@@ -51,8 +51,8 @@ def test_two_runs_side_by_side(
         "\n"
         "differences, 95 % intervals, p-values of the paired t-test:\n"
         "\n"
-        "second - first: MRR@10 +0.333 (-1.564 to +2.231), p 0.53\n"
-        "second - first: R(rel=2)@1 +0.333 (-1.101 to +1.768), p 0.42\n"
+        "second - first: MRR@10 +0.333 (-1.564 to +2.231), p 0.53, 2 of 3 queries higher\n"
+        "second - first: R(rel=2)@1 +0.333 (-1.101 to +1.768), p 0.42, 1 of 3 queries higher\n"
     )  # fmt: skip
     assert caplog.messages == [
         "first.txt: 1 judged queries without a hit, scored zero (for instance 'q3')",
@@ -75,7 +75,7 @@ def test_differences_from_the_baseline_with_corrected_p_values(
     main(arguments)
     shown = capsys.readouterr().out
     raw = [scipy.stats.ttest_1samp([1.0] * n + [0.0] * (10 - n), 0).pvalue for n in (5, 9)]  # Holm doubles the smaller
-    assert f"half - none: P@1 +0.500 (+0.123 to +0.877), p {raw[0]:.2g}" in shown
+    assert f"half - none: P@1 +0.500 (+0.123 to +0.877), p {raw[0]:.2g}, 5 of 10 queries higher" in shown
     assert "all - none: R@1 +0.900 (+0.674 to +1.126), p < 0.001" in shown
     assert 2 * raw[1] < 0.001
     assert main([*arguments, "--baseline", "all", "--json"]) == 0

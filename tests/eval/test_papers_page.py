@@ -66,7 +66,7 @@ def save_passages(folder: Path) -> None:
         "msmarco-v1-passage/qrels.dev.small.tsv": "".join(f"{number}\t0\t{number}\t1\n" for number in range(20)),
         "queries.dev.tsv": queries,
         "docT5query.jsonl": "".join(
-            json.dumps({"id": str(number), "predicted_queries": [text.split()[-1]]}) + "\n"
+            json.dumps({"id": str(number), "predicted_queries": [f"{text.split()[-1]} new"]}) + "\n"
             for number, text in enumerate(texts)
         ),
     }

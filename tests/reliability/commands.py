@@ -27,6 +27,9 @@ _TIMES = re.compile(
 )
 """Times in JSON, and the checksum of a record with times."""
 _TEMPORARY = re.compile(r"(^|/)(\.[^/]*\.(tmp|replaced)|\.training|source)(/|$)")
+_INCOMPLETE = b'"complete": false'
+"""In a manifest of vectors or queries that are still being encoded."""
+_FOR_RESUMING = re.compile("/(training|progress)/")
 _LOCK = re.compile(r"(^|/)\.[^/]*\.lock$")
 _LUCENE = re.compile(r"\.(si|cfs|cfe|fnm|fdm|fdt|fdx|doc|pos|pay|tim|tip|tmd|dvd|dvm|nvd|nvm|psm)$|(^|/)segments_\d+$")
 
@@ -35,7 +38,6 @@ _LUCENE = re.compile(r"\.(si|cfs|cfe|fnm|fdm|fdt|fdx|doc|pos|pay|tim|tip|tmd|dvd
 class Result:
     """How a run ended."""
 
-    pid: int
     status: int
     """Exit status; negative for a signal."""
     seconds: float
@@ -44,6 +46,13 @@ class Result:
     hung: bool
     output: str
     """Standard output and standard error."""
+
+    def error(self) -> str:
+        """The one line of a command that ended with status 2."""
+        errors = [line for line in self.output.splitlines() if line.startswith("error: ")]
+        assert (self.status, len(errors), self.hung) == (2, 1, False), self.output
+        assert "Traceback" not in self.output, self.output
+        return errors[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +72,9 @@ class Run:
     at: str = ""
     """Operations are counted from the first one that names this file; empty: from the start."""
     target: str = "top"
-    """Who gets the signal: ``top``, the ``group``, or the process that reaches the event (``self``)."""
+    """Who gets the signal: ``top`` or the ``group``."""
     faults: Mapping[str, Any] = field(default_factory=dict)
-    """See ``faults.install``."""
+    """See ``fork_server.install_faults``."""
 
 
 class Server:
@@ -80,7 +89,6 @@ class Server:
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self._groups: set[int] = set()
         assert self._read() == "ready"
 
     def run(self, *runs: Run) -> list[Result]:
@@ -128,15 +136,36 @@ class Case:
 
     def run(self, folder: Path, *more: str, **options: Any) -> Run:
         """A run in ``folder``."""
-        return Run(
-            module=self.module, arguments=(*self.arguments, *more), folder=folder, environment=self.environment,
-            **options,
-        )  # fmt: skip
+        arguments = (*self.arguments, *more)
+        return Run(module=self.module, arguments=arguments, folder=folder, environment=self.environment, **options)
 
+    def compared_files(self, folder: Tree) -> Tree:
+        """The files that are compared."""
+        return {name: content for name, content in folder.items() if re.search(self.compared, name)}
 
-def tree(folder: Path) -> Tree:
-    """The files below ``folder``, without temporary ones, times and random ids of Lucene."""
-    return {name: content for name, content in everything(folder).items() if not is_temporary(name)}
+    def moment_problem(self, old: Tree, new: Tree, now: Tree) -> str:
+        """What is wrong with the files ``now`` of a run that failed; empty if they are allowed.
+
+        They are the old result, the new one, or nothing. A result of which files appear one by one may be incomplete
+        while the file that is written last is absent or says so.
+        """
+        old, new, now = ({name: tree[name] for name in tree if not name.endswith("/")} for tree in (old, new, now))
+        if now in ({}, old, new):
+            return ""
+        if not self.incremental:
+            return f"neither nothing nor the old nor the new result: {sorted(now)}"
+        last = now.get(self.finished, _INCOMPLETE)
+        if not self.finished:
+            torn = [name for name, content in now.items() if content not in (new.get(name), old.get(name))]
+            torn = [name for name in torn if _INCOMPLETE not in now[name]]
+            return f"neither old nor new: {torn}" if torn else ""
+        if _INCOMPLETE in last:
+            return ""
+        for whole in (old, new):
+            if last == whole.get(self.finished):  # files below these folders are for resumed runs only
+                wrong = [name for name in whole if not _FOR_RESUMING.search(name) and now.get(name) != whole[name]]
+                return f"complete by {self.finished}, but different: {wrong}" if wrong else ""
+        return f"{self.finished} is neither the old nor the new one"
 
 
 def is_temporary(name: str) -> bool:
@@ -167,8 +196,22 @@ def _neutral(name: str, content: bytes) -> bytes:
     if _LUCENE.search(name) or name.endswith(".log"):
         return b"%d bytes" % (0 if name.endswith(".log") else len(content))
     if name.endswith((".json", ".jsonl")) and b"second" in content:
-        return _TIMES.sub(b"", content)
+        content = _TIMES.sub(b"", content)
+    if name.endswith("/log.jsonl"):  # a run that was killed and resumed logs some steps twice
+        content = b"".join(sorted(set(content.splitlines(keepends=True))))
     return content
+
+
+def assert_same(now: Tree, whole: Tree, when: str = "") -> None:
+    """Raise with the files that differ, and the first different bytes of each."""
+    different = [name for name in sorted(now.keys() | whole.keys()) if now.get(name) != whole.get(name)]
+    details = []
+    for name in different:
+        pair = now.get(name, b"(missing)"), whole.get(name, b"(should not be there)")
+        same = next((at for at, (one, two) in enumerate(zip(*pair, strict=False)) if one != two), min(map(len, pair)))
+        start = max(0, same - 40)
+        details.append(f"{name}: {pair[0][start : start + 120]!r}, not {pair[1][start : start + 120]!r}")
+    assert not different, f"different at the end {when}:\n" + "\n".join(details)
 
 
 class World:
@@ -201,17 +244,25 @@ class World:
             "rows": {"tiny": {"recipe": str(self.recipe), "backend": "exact"}},
         }  # fmt: skip
         self.matrix.write_text(yaml.safe_dump(matrix, sort_keys=False), encoding="utf-8")
-        self._made: dict[str, Path] = {}
+        self._made: dict[str, Result] = {}
 
-    def result(self, case: Case) -> Path:
-        """The folder ``out`` of an undisturbed run of ``case``."""
+    def undisturbed(self, case: Case) -> Result:
+        """How a run of ``case`` ends that nothing disturbs."""
         if case.name not in self._made:
             folder = self.folder / "made" / case.name
             folder.mkdir(parents=True, exist_ok=True)
-            (result,) = self._server.run(case.run(folder))
-            assert result.status == 0, result.output
-            self._made[case.name] = folder / "out"
+            (self._made[case.name],) = self._server.run(case.run(folder))
+            assert self._made[case.name].status == 0, self._made[case.name].output
         return self._made[case.name]
+
+    def result(self, case: Case) -> Path:
+        """The folder ``out`` of this run."""
+        self.undisturbed(case)
+        return self.folder / "made" / case.name / "out"
+
+    def compared(self, case: Case) -> Tree:
+        """The files in it that are compared."""
+        return case.compared_files(everything(self.result(case)))
 
     def copy_result(self, case: Case, folder: Path) -> None:
         """Copy what ``case`` makes to ``folder/out``."""

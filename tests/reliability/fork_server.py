@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import importlib
 import json
 import mmap
 import os
+import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -19,11 +22,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, NoReturn
-
-from tests.reliability import faults
 
 MODULES = (
     "encoders.teach.__main__", "encoders.teach.scoring", "encoders.train", "encoders.training",
@@ -41,6 +42,12 @@ IMPORTED_BY_PYSERINI = ("faiss", "openai", "requests", "scipy.stats", "sentencep
 """Imported if installed. Pyserini itself needs Java, and other packages that it imports start threads."""
 BLOCKED = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait until a forked process has become the command."""
+EVENTS = frozenset({
+    "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree",
+    "shutil.copyfile", "shutil.move", "subprocess.Popen", "tests.fsync",
+})  # fmt: skip
+"""Audit events, besides opening a file for writing, at which a run may be killed or a folder may vanish."""
+NOBODY = 65534
 MAX_SECONDS = 120
 """A run that takes longer is killed and reported with status -9 and ``hung``."""
 
@@ -120,15 +127,14 @@ class Running:
     """One forked run."""
 
     def __init__(self, run: dict[str, Any]) -> None:
-        self._after, self._signal, self._target = run.get("after"), run.get("signal", 0), run.get("target", "top")
-        self._counter = mmap.mmap(-1, 8)
+        self._run, self._counter = run, mmap.mmap(-1, 8)
         self.result: dict[str, Any] | None = None
         self._started, self._output = time.monotonic(), b""
         self._pipe, output = os.pipe()  # no file: its size may be limited
         signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         self._pid = os.fork()
         if self._pid == 0:
-            _become(run, self._counter, output)
+            become(run, self._counter, output)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
         os.close(output)
         os.set_blocking(self._pipe, False)
@@ -137,63 +143,106 @@ class Running:
         """Send the signal when it is due, and keep the result when the process has ended."""
         if self.result is not None:
             return
-        seconds = time.monotonic() - self._started
-        self._read()
+        seconds, after = time.monotonic() - self._started, self._run["after"]
         pid, status = os.waitpid(self._pid, os.WNOHANG)
-        if pid:
-            events = struct.unpack("q", self._counter[:8])[0]
-            code = os.waitstatus_to_exitcode(status)
-            hung = seconds > MAX_SECONDS
-            self._read()
-            os.close(self._pipe)
-            output = self._output.decode("utf-8", errors="replace")
-            self.result = {
-                "pid": pid, "status": code, "seconds": seconds, "events": events, "hung": hung, "output": output,
-            }  # fmt: skip
-        elif seconds > MAX_SECONDS:
-            os.killpg(self._pid, signal.SIGKILL)
-        elif self._after is not None and seconds >= self._after:
-            self._after = None
-            _send(self._signal, self._pid, self._target)
-
-    def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while content := os.read(self._pipe, 2**16):
                 self._output += content
+        if pid:
+            os.close(self._pipe)
+            self.result = {
+                "status": os.waitstatus_to_exitcode(status), "seconds": seconds, "hung": seconds > MAX_SECONDS,
+                "events": counted(self._counter), "output": self._output.decode("utf-8", errors="replace"),
+            }  # fmt: skip
+        elif seconds > MAX_SECONDS:
+            os.killpg(self._pid, signal.SIGKILL)
+        elif after is not None and seconds >= after:
+            self._run["after"] = None
+            send(self._run, self._pid)
 
 
-def _send(number: int, pid: int, target: str) -> None:
+def counted(counter: mmap.mmap) -> int:
+    """Number of file operations, in memory that the forked processes share."""
+    (number,) = struct.unpack("q", counter[:8])
+    return int(number)
+
+
+def send(run: Mapping[str, Any], pid: int) -> None:
+    """Send the signal of ``run`` to the process, or to its group."""
     try:
-        if target == "group":
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
+        (os.killpg if run["target"] == "group" else os.kill)(pid, run["signal"])
     except ProcessLookupError:  # not a group leader yet
-        os.kill(pid, number)
+        os.kill(pid, run["signal"])
 
 
-def _become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
+def become(run: dict[str, Any], counter: mmap.mmap, output: int) -> NoReturn:
+    """Turn this process, which has just been forked, into the command."""
     os.setsid()
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.chdir(run["folder"])
-    os.environ.update(run.get("environment", {}))
-    top = os.getpid()
-    begun = not run.get("at")
+    os.environ.update(run["environment"])
+    top, begun = os.getpid(), not run["at"]
 
     def count(path: str) -> None:
         nonlocal begun
         begun = begun or run["at"] in path
-        if not begun:
-            return
-        number = struct.unpack("q", counter[:8])[0] + 1
-        counter[:8] = struct.pack("q", number)
-        if number == run.get("event"):
-            _send(run["signal"], os.getpid() if run.get("target") == "self" else top, run.get("target", "top"))
+        if begun:
+            counter[:8] = struct.pack("q", counted(counter) + 1)
+            if counted(counter) == run["event"]:
+                send(run, top)
 
-    time.sleep(run.get("delay", 0.0))
-    faults.install(run.get("faults", {}), count)
+    time.sleep(run["delay"])
+    install_faults(run["faults"], count)
     run_command(run["module"], run["arguments"])
+
+
+def install_faults(faults: Mapping[str, Any], count: Callable[[str], None]) -> None:
+    """Apply ``faults`` to this process; ``count`` is called with the path before each file operation.
+
+    * ``file_bytes``, ``memory_bytes``: limits (``RLIMIT_FSIZE``, ``RLIMIT_AS``; memory on top of what is in use)
+    * ``fsync``: the number of the call of ``os.fsync`` that fails with an I/O error
+    * ``vanish``: ``[number, folder]``, the folder is removed before that file operation
+    * ``nobody``: run without the rights of root
+    """
+    numbers = {"event": 0, "fsync": 0}
+    vanish_at, folder = faults.get("vanish", (0, ""))
+    fsync = os.fsync
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in EVENTS and not (event == "open" and writes(*arguments)):
+            return
+        count(str(next(iter(arguments), "")))
+        numbers["event"] += 1
+        if numbers["event"] == vanish_at:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def failing_fsync(file: Any) -> None:
+        sys.audit("tests.fsync")
+        numbers["fsync"] += 1
+        if numbers["fsync"] == faults.get("fsync"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(file)
+
+    os.fsync = failing_fsync  # type: ignore[assignment]
+    sys.addaudithook(audit)
+    if size := faults.get("file_bytes"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    if size := faults.get("memory_bytes"):
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123  (not counted as a write)
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + size, used + size))
+    if faults.get("nobody") and os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+def writes(path: Any, mode: Any, flags: Any) -> bool:
+    """Whether the arguments of the audit event ``open`` open a path for writing."""
+    if isinstance(path, int):
+        return False
+    return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)) if isinstance(flags, int) else (mode or "r")[0] != "r"
 
 
 def main() -> None:

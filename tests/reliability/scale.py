@@ -1,30 +1,61 @@
-"""Size of the reliability tests (small in ``make test``, whole in ``make test-faults``), and the record of the cases.
-
-``RELIABILITY=full`` is the whole size. ``RELIABILITY_RESULTS=FILE`` collects one JSON line for each call of ``record``;
-``python -m tests.reliability.report`` writes ``tests/RELIABILITY.md``, or the list of cases, from that file.
-"""
+"""Size of the reliability tests: small in ``make test-slow``, whole in ``make test-faults`` (``RELIABILITY=full``)."""
 
 from __future__ import annotations
 
-import json
+import copy
 import os
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from learned_sparse.core.errors import LearnedSparseError
 
 FULL = os.environ.get("RELIABILITY") == "full"
-INPUTS = 10_000 if FULL else 200
+INPUTS = 2_000 if FULL else 100
 """Generated inputs of each reader."""
-KILLS = 100 if FULL else 1
-"""Kills of each command with each signal."""
+Record = Callable[[str, object], None]
+"""Pytest's ``record_property``: each test records how many ``cases`` it tries, for ``tests.reliability.report``."""
 
 
-def record(kind: str, subject: str, tried: int, outcome: str, test: str) -> None:
-    """Record that ``tried`` cases of ``kind`` ("kill", "failed write", "corruption", "input", "race") were tried.
+def generated(record: Record) -> Callable[[Any], Any]:
+    """A property is tried with ``INPUTS`` inputs, and they are recorded."""
+    record("cases", INPUTS)
+    return settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
 
-    ``subject`` is the command or reader, ``outcome`` says what held, ``test`` is the id of the test.
-    """
-    results = os.environ.get("RELIABILITY_RESULTS")
-    if not results:
-        return
-    line = json.dumps({"kind": kind, "subject": subject, "tried": tried, "outcome": outcome, "test": test})
-    with Path(results).open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+
+@st.composite
+def replaced(draw: st.DrawFn, content: Any, values: list[Any]) -> Any:
+    """JSON or YAML ``content`` with one value of it, at any depth, removed or replaced by one of ``values``."""
+    whole = inner = copy.deepcopy(content)
+    parent, key = whole, next(iter(whole))
+    while isinstance(inner, dict | list) and inner and (inner is whole or draw(st.integers(0, 2))):
+        parent, key = inner, draw(st.sampled_from(list(inner) if isinstance(inner, dict) else range(len(inner))))
+        inner = parent[key]
+    parent[key] = draw(st.sampled_from([*values, [inner], {"x": inner}]))
+    if draw(st.integers(0, 4)) == 0:
+        del parent[key]
+    return whole
+
+
+def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
+    """``whole`` without its end, or with one bit flipped."""
+
+    def damage(at: int, bit: int) -> bytes:
+        return whole[:at] + (bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] if bit < 8 else b"")
+
+    return st.builds(damage, st.integers(0, len(whole) - 1), st.integers(0, 8))
+
+
+def refusal(read: Callable[..., Any], *arguments: Any) -> str | None:
+    """The message of ``LearnedSparseError``, which must be one short line; None if ``read(*arguments)`` raises none."""
+    try:
+        read(*arguments)
+    except LearnedSparseError as error:
+        message = str(error)
+    else:
+        return None
+    assert "\n" not in message
+    assert 0 < len(message) < 2_000
+    return message

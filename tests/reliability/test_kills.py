@@ -1,18 +1,94 @@
-"""Commands that write files are killed at any moment: nothing half-written stays, and given again they end the same."""
+"""Commands that write are killed at any moment: nothing half-written stays, and given again they end the same."""
 
 from __future__ import annotations
 
+import random
+import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.reliability.commands import Server, World
-from tests.reliability.killing import Killing
-from tests.reliability.scale import KILLS
+from tests.reliability.commands import Case, Result, Server, Tree, World, assert_same, everything, is_temporary
+from tests.reliability.scale import FULL, Record
+
+ENDINGS = {signal.SIGKILL: {-9}, signal.SIGTERM: {-15, 130, 143}, signal.SIGINT: {130}}
+"""Exit statuses after each signal; 130 and 143 are those of a command that handles it, -15 comes before."""
+CHAINS = {"train": 24, "encode": 24, "prune": 24, "index": 16, "reproduce": 6}
+"""Commands with a writer of their own, and how many chains of kills each gets in a whole run."""
+KILLED = [
+    pytest.param(name, number, marks=[pytest.mark.jvm] if name in {"index", "reproduce"} else [])
+    for name, chains in CHAINS.items()
+    for number in range(chains if FULL else 2 if name != "reproduce" else 1)
+]
+MAX_WAITS = 300
+"""Tenths of a second that the processes which a killed command has started may go on."""
 
 
-@pytest.mark.parametrize("name", ["train", "encode", "prune"])
-def test_killed_commands_leave_a_whole_result(
-    name: str, world: World, server: Server, tmp_path: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize(("name", "number"), KILLED)
+def test_a_killed_command_leaves_a_whole_result(
+    name: str, number: int, world: World, server: Server, tmp_path: Path, record_property: Record
 ) -> None:
-    Killing(getattr(world, name)(), world, server, tmp_path / "work").run(KILLS, request.node.nodeid)
+    """Each of three runs in the same folder is killed by another signal, then one is left in peace.
+
+    In odd chains the command replaces an earlier result.
+    """
+    case: Case = getattr(world, name)()
+    draw, kills = random.Random(f"{name} {number}"), []
+    before = case.before if number % 2 else None
+    old, new = world.compared(before) if before else {}, world.compared(case)
+    if before is not None:
+        world.copy_result(before, tmp_path)
+    more = case.replace if before else ()
+    for place in range(3):
+        kill = draw_kill(draw, list(ENDINGS)[(number + place) % 3], world.undisturbed(case), timed=place > 0)
+        result = run(server, case, tmp_path, *more, **kill)
+        kills.append(kill)
+        assert not result.hung, kills
+        assert result.status in ENDINGS[kill["signal"]] | {0}, f"{kills}: {result.output}"
+        assert "Traceback" not in result.output, f"{kills}: {result.output}"
+        now = {path: content for path, content in everything(tmp_path / "out").items() if not is_temporary(path)}
+        problem = case.moment_problem(old, new, case.compared_files(now))
+        assert not problem, f"{problem}, after {kills}; output:\n{result.output}"
+        more = (case.replace if before else case.again) or case.again
+        if result.status == 0:  # it ended before the kill
+            break
+    record_property("cases", len(kills) - (result.status == 0))
+    result = run(server, case, tmp_path, *more)
+    assert result.status == 0, f"{kills}: {result.output}"
+    assert_same(case.compared_files(everything(tmp_path / "out")), new, f"after {kills}")
+    left = [path for path in everything(tmp_path) if is_temporary(path)]
+    assert not left, f"temporary files stay after {kills}: {left}"
+
+
+def draw_kill(draw: random.Random, number: signal.Signals, undisturbed: Result, *, timed: bool) -> dict[str, Any]:
+    """A kill before a file operation, or half of the time at any time if it may be ``timed``, which reaches Java."""
+    target = "group" if number == signal.SIGINT else draw.choice(["top", "group"])
+    if not timed or draw.random() < 0.5:
+        return {"signal": number, "target": target, "event": draw.randint(1, undisturbed.events)}
+    return {"signal": number, "target": target, "after": round(draw.uniform(0, undisturbed.seconds), 4)}
+
+
+def run(server: Server, case: Case, folder: Path, *more: str, **kill: Any) -> Result:
+    """Give the command, again while a process that a killed one has started still writes."""
+    for _ in range(MAX_WAITS):
+        (result,) = server.run(case.run(folder, *more, **kill))
+        if result.status == 0 or "writes here; wait until it ends" not in result.output:
+            break
+        time.sleep(0.1)
+    return result
+
+
+def test_moments_that_are_refused() -> None:
+    """What the checks above would find."""
+    old, new = {"a": b"1", "m": b"old"}, {"a": b"2", "m": b"new"}
+    at_once = Case(name="", module="", arguments=())
+    incremental = Case(name="", module="", arguments=(), incremental=True, finished="m")
+    wrong: list[tuple[Case, Tree]] = [
+        (at_once, {"a": b"2"}), (at_once, {"a": b"2", "m": b"old"}), (incremental, {"a": b"2", "m": b"old"}),
+        (incremental, {"m": b"new"}), (incremental, {"a": b"2", "m": b"third"}),
+    ]  # fmt: skip
+    assert [case for case, now in wrong if not case.moment_problem(old, new, now)] == []
+    right = [(at_once, {}), (at_once, old), (at_once, new), (incremental, {"a": b"2"}), (incremental, new)]
+    assert [case.moment_problem(old, new, now) for case, now in right] == [""] * 5

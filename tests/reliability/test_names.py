@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.reproduce.matrix_file import load_matrix
@@ -25,7 +25,7 @@ from learned_sparse.core.files import (
 from learned_sparse.encode import __main__ as encode
 from learned_sparse.jsonvector.__main__ import main as jsonvector
 from learned_sparse.search.query_encoder import encoder_named
-from tests.reliability.scale import INPUTS, record
+from tests.reliability.scale import Record, generated
 
 BAD = [
     "", ".", "..", "../x", "a/b", "/etc", "C:\\x", "a\\b", "a\0b", "-x", ".x", "x" * 300, "é" * 100, "x.", "x ",
@@ -50,21 +50,21 @@ def test_paths_of_the_home_folder(path: str) -> None:
         assert "\n" not in str(error.value)
 
 
-@settings(max_examples=INPUTS)
-@given(st.text(st.sampled_from("aB1.-_ /\\:*\0\n~$%é→\u202e\ud800"), max_size=12) | st.text(max_size=40))
-def test_an_accepted_name_is_one_entry_of_its_folder(name: str) -> None:
-    try:
-        path = run_file("scifact", "test", name)
-    except LearnedSparseError:
-        assert not is_name(name)
-        return
-    assert path.parent == home() / "runs" / "scifact" / "test"
-    assert len(path.name.encode()) <= 200
+def test_an_accepted_name_is_one_entry_of_its_folder(record_property: Record) -> None:
+    letters = st.sampled_from("aB1.-_ /\\:*\0\n~$%é→\u202e\ud800")
 
+    @generated(record_property)
+    @given(st.text(letters, max_size=12) | st.text(max_size=40))
+    def check(name: str) -> None:
+        try:
+            path = run_file("scifact", "test", name)
+        except LearnedSparseError:
+            assert not is_name(name)
+            return
+        assert path.parent == home() / "runs" / "scifact" / "test"
+        assert len(path.name.encode()) <= 200
 
-def test_generated_names_are_recorded() -> None:
-    test = "tests/reliability/test_names.py::test_an_accepted_name_is_one_entry_of_its_folder"
-    record("input", "names in paths", INPUTS, "an entry of its folder, or refused", test)
+    check()
 
 
 def test_commands_refuse_a_name_that_leaves_the_home_folder(tmp_home: Path) -> None:
@@ -76,25 +76,22 @@ def test_commands_refuse_a_name_that_leaves_the_home_folder(tmp_home: Path) -> N
     assert encoder_named("../x") is None
 
 
-def test_rows_of_a_matrix(tmp_path: Path) -> None:
-    columns = {"pydoc": {"collection": "pydoc", "split": "test"}}
+def test_rows_of_a_matrix_and_splits_of_a_collection(tmp_path: Path) -> None:
+    columns, path = {"pydoc": {"collection": "pydoc", "split": "test"}}, tmp_path / "mine.yaml"
     for names, message in (
         (["Splade", "sPLADE"], "would both be 'splade' in file names"),
         (["x" * 300], "cannot be a folder"),
         (["../.."], "no letter and no digit"),
     ):
         matrix = {"title": "M", "columns": columns, "rows": {name: {"bm25": "text"} for name in names}}
-        (tmp_path / "m.yaml").write_text(yaml.safe_dump(matrix), encoding="utf-8")
+        path.write_text(yaml.safe_dump(matrix), encoding="utf-8")
         with pytest.raises(LearnedSparseError, match=f"rows.*{message}"):
-            load_matrix(tmp_path / "m.yaml")
-
-
-def test_splits_of_a_collection(tmp_path: Path) -> None:
+            load_matrix(path)
     split = {"topics": {"files": ["q.tsv"]}, "qrels": {"files": ["r.tsv"]}, "measures": ["MRR@10"]}
     content = {"name": "mine", "title": "T", "corpus": {"files": ["a.tsv"]}, "splits": {"../../x": split}}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
     with pytest.raises(LearnedSparseError, match=r"mine\.yaml: splits: the name '\.\./\.\./x' cannot be a folder"):
-        load_collection(tmp_path / "mine.yaml")
+        load_collection(path)
 
 
 @pytest.mark.parametrize("name", ["é" * 300, f"{'x' * 300}/y", f"data/{'x' * 300}.yaml", f"ir_datasets--{'x' * 300}"])

@@ -15,20 +15,9 @@ from tests.learned_sparse.encoded_folder import write_folder
 from tests.learned_sparse.lucene.stock_searcher import index_collection
 
 TERMS = [
-    "\U0001f600",
-    "日" * 254,
-    "\U0001f600" * 127,
-    "x" * 254,
-    "é",
-    "e\u0301",
-    "a\x02b",
-    '"',
-    "\\",
-    ":",
-    "a:1",
-    "\ufeffa",
-    "a",
-]
+    "\U0001f600", "日" * 254, "\U0001f600" * 127, "x" * 254, "é", "e\u0301", "a\x02b", '"', "\\", ":",
+    "a:1", "\ufeffa", "a",
+]  # fmt: skip
 IDS = ["d1", "D1", "007", "7", "../../x", "/", "é", "e\u0301", "\U0001f600", "a:b", '"', "\\", "d\ufeff", "日" * 500]
 
 

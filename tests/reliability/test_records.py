@@ -6,24 +6,25 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
+from encoders.checkpoints import NOTES, CheckpointNotes, read_notes
+from encoders.encoding import load_encoder, new_model, save_checkpoint
 from encoders.training import load_recipe, to_mapping
 from encoders.training.state.folder import Progress, RunFolder
 from encoders.training.state.tensors import load_weights, save_weights
-from eval.reproduce.steps import Step, is_done, record_file, record_of, write_end
+from eval.reproduce.steps import Step, is_done, record_of, write_end
+from learned_sparse.core.encoder import Side
 from learned_sparse.core.errors import LearnedSparseError
-from learned_sparse.core.files import read_json, read_record, write_record
+from learned_sparse.core.files import read_json, write_record
 from learned_sparse.core.quantize import Quantizer
 from learned_sparse.index.note import IndexNote
 from learned_sparse.jsonvector.manifest import Counts, Manifest, Part
-from tests.reliability.refusals import refusal
-from tests.reliability.scale import INPUTS, record
+from tests.reliability.scale import Record, damaged, generated, refusal, replaced
 
 MANIFEST = Manifest(
     kind="documents", complete=True, collection="pydoc", model="splade", checkpoint="somewhere", architecture="splade",
@@ -37,16 +38,7 @@ PROGRESS = Progress(
 )
 
 
-def step() -> Step:
-    """A step of a leaderboard without output."""
-    return Step(name="search", kind="search", title="search", module="nothing", arguments=("--hits", "10"))
-
-
-def save_state(folder: Path) -> Path:
-    """A state of training; only its record is read here."""
-    path = folder / "training" / "state" / "state.json"
-    write_record(path, dataclasses.asdict(PROGRESS))
-    return path
+STEP = Step(name="search", kind="search", title="search", module="nothing", arguments=("--hits", "10"))
 
 
 def resume(folder: Path) -> Progress:
@@ -54,75 +46,64 @@ def resume(folder: Path) -> Progress:
     return RunFolder(folder).begin(load_recipe("demo-splade"), resume=True, overwrite=False)
 
 
-def save_step(_: Path) -> Path:
-    """The record of a step that is done."""
-    write_end(step(), 1.0, alone=True)
-    return record_file(step())
+def load_notes(folder: Path) -> CheckpointNotes:
+    """The notes of a checkpoint, after both sides have been loaded with them."""
+    for side in get_args(Side):
+        load_encoder(str(folder), side, dtype="fp32")
+    return read_notes(folder)
 
 
-def save_note(folder: Path) -> Path:
-    """The note of an index."""
-    IndexNote("impact", (MANIFEST,), {"documents": 2}).save(folder)
-    return folder / "learned_sparse.json"
-
-
-RECORDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
-    "note of an index": (save_note, IndexNote.load),
-    "state of training": (save_state, resume),
-    "record of a step": (save_step, lambda _: (record_of(step()), is_done(step()))),
+RECORDS: dict[str, tuple[str, Callable[[Path, Path], object], Callable[[Path], Any]]] = {
+    "notes of a checkpoint": (
+        NOTES,
+        lambda folder, bert: save_checkpoint(folder, new_model("splade", {"query": "bag-of-words"}, str(bert))),
+        load_notes,
+    ),
+    "note of an index": (
+        "learned_sparse.json",
+        lambda folder, _: IndexNote("impact", (MANIFEST,), {"documents": 2}).save(folder),
+        IndexNote.load,
+    ),
+    "state of training": (
+        "training/state/state.json",
+        lambda folder, _: write_record(folder / "training/state/state.json", dataclasses.asdict(PROGRESS)),
+        resume,
+    ),
+    "record of a step": (
+        "reproduce/steps/search.json",
+        lambda *_: write_end(STEP, 1.0, alone=True),
+        lambda _: (record_of(STEP), is_done(STEP)),
+    ),
 }
+"""The file, what writes it into a folder (or into the home folder, which is the same), and what reads it."""
 VALUES = [None, True, 0, -1, 10**9, 2**63, 2**70, 0.5, 1e308, "", "x", "..", "../../x", "\ud800", [], [1], {}, {"x": 1}]
 
 
-@pytest.mark.usefixtures("tmp_home")
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_flipped_bit_or_a_lost_end_is_noticed(name: str, tmp_path: Path) -> None:
-    save, load = RECORDS[name]
-    path = save(tmp_path)
-    whole, expected = path.read_bytes(), load(tmp_path)
+def test_damage_is_noticed_and_a_hand_is_read_or_refused(
+    name: str, tmp_home: Path, tiny_bert: Path, record_property: Record
+) -> None:
+    """A flipped bit or a lost end against the checksum; values written by hand have none."""
+    file, save, load = RECORDS[name]
+    save(tmp_home, tiny_bert)
+    path, whole, expected = tmp_home / file, (tmp_home / file).read_bytes(), load(tmp_home)
+    content = {key: value for key, value in json.loads(whole).items() if key != "sha256"}
 
-    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
-    @given(st.integers(0, len(whole) - 1), st.sampled_from([0, 1, 2, 4, 8, 16, 32, 64, 128]))
-    def check(at: int, bit: int) -> None:
-        path.write_bytes(whole[:at] + (bytes([whole[at] ^ bit]) + whole[at + 1 :] if bit else b""))
-        if refusal(load, tmp_path) is None:
-            assert load(tmp_path) == expected  # white space, or the name of the checksum
+    @generated(record_property)
+    @given(damaged(whole), replaced(content, VALUES))
+    def check(damage: bytes, by_hand: Any) -> None:
+        path.write_bytes(damage)
+        if refusal(load, tmp_home) is None:
+            assert load(tmp_home) == expected  # white space, or the name of the checksum
+        path.write_text(json.dumps(by_hand))
+        refusal(load, tmp_home)
 
     check()
-    test = f"tests/reliability/test_records.py::test_a_flipped_bit_or_a_lost_end_is_noticed[{name}]"
-    record("corruption", name, INPUTS, "noticed", test)
-
-
-@pytest.mark.usefixtures("tmp_home")
-@pytest.mark.parametrize("name", RECORDS)
-def test_a_record_written_by_hand_is_read_or_refused(name: str, tmp_path: Path) -> None:
-    save, load = RECORDS[name]
-    path = save(tmp_path)
-    whole = path.read_bytes()
-
-    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        content = json.loads(whole)
-        del content["sha256"]
-        inner, parent, key = content, content, "format"
-        while isinstance(inner, dict | list) and inner:
-            choices = list(inner) if isinstance(inner, dict) else range(len(inner))
-            parent, key = inner, data.draw(st.sampled_from(choices))
-            inner = parent[key]
-            if data.draw(st.booleans()):
-                break
-        parent[key] = data.draw(st.sampled_from(VALUES))
-        path.write_text(json.dumps(content))
-        refusal(load, tmp_path)
-
-    check()
-    test = f"tests/reliability/test_records.py::test_a_record_written_by_hand_is_read_or_refused[{name}]"
-    record("input", name, INPUTS, "read or refused", test)
 
 
 def test_the_message_says_what_to_do(tmp_path: Path) -> None:
-    path = save_note(tmp_path)
+    path = tmp_path / "learned_sparse.json"
+    IndexNote("impact", (MANIFEST,), {"documents": 2}).save(tmp_path)
     path.write_text(path.read_text().replace('"documents": 2', '"documents": 3'))
     with pytest.raises(LearnedSparseError, match=r"learned_sparse\.json: changed since it was written; restore it, or"):
         IndexNote.load(tmp_path)
@@ -138,27 +119,19 @@ def test_parts_of_a_manifest_are_files_in_its_folder(file: str, tmp_path: Path) 
         Manifest.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ('{"a": ' + "9" * 5_000 + "}", "Exceeds the limit"),
-        ("[" * 100_000, "maximum recursion depth"),
-        ("", "Expecting value"),
-    ],
-    ids=lambda text: text[:20],
-)
-def test_json_that_cannot_be_read(text: str, reason: str, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(LearnedSparseError, match=rf"a\.json.*: not readable as JSON: {reason}"):
+UNREADABLE: dict[bytes, str] = {
+    b'{"a": ' + b"9" * 5_000 + b"}": "Exceeds the limit", b"[" * 100_000: "maximum recursion depth",
+    b"": "Expecting value", b'{"a": "\xff"}': "utf-8",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", UNREADABLE, ids=lambda content: repr(content[:20]))
+def test_json_that_cannot_be_read(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(LearnedSparseError, match=rf"a\.json.*: .*{UNREADABLE[content]}"):
         read_json(tmp_path / "a.json")
-
-
-def test_what_is_no_json_file(tmp_path: Path) -> None:
     with pytest.raises(LearnedSparseError, match="cannot be read"):
         read_json(tmp_path)
-    (tmp_path / "a.json").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(LearnedSparseError, match="utf-8"):
-        read_record(tmp_path / "a.json")
 
 
 def test_damaged_states_of_training_are_refused(tmp_path: Path) -> None:

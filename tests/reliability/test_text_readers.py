@@ -1,403 +1,433 @@
-"""Generated files for each reader of text: read as a slow reading reads them, or refused with file and line."""
+"""Files of text lines: what a good line says is read, and any other line is refused with its file and number."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import math
+import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from encoders.training import Negatives
 from encoders.training.data.files import ExampleFile
+from encoders.training.data.scores import TeacherScores
 from learned_sparse.collections.documents import read_documents
 from learned_sparse.collections.topics import read_queries
 from learned_sparse.collections.trec import read_qrels, read_run
 from learned_sparse.core.errors import LearnedSparseError
+from learned_sparse.core.lines import MAX_LINE_VARIABLE
+from learned_sparse.core.records import Document
+from learned_sparse.encode.pipeline import write_vectors
 from learned_sparse.jsonvector.queries import read_topics
 from learned_sparse.jsonvector.reader import load_vectors, read_vectors
-from tests.reliability.scale import INPUTS, record
-from tests.reliability.slow_readings import (
-    OTHER_FORMATS,
-    SKIPPED,
-    slow_hit,
-    slow_id,
-    slow_json_document,
-    slow_json_query,
-    slow_judgement,
-    slow_lines,
-    slow_topic,
-    slow_triple,
-    slow_tsv_document,
-    slow_tsv_query,
-    slow_vector,
-)
+from tests.fake_encoder import FakeEncoder
+from tests.reliability.scale import Record, generated
 
-NASTY = [
-    *(
-        "",
-        " ",
-        "\t",
-        "\n",
-        "\r",
-        "\r\n",
-        "\0",
-        "\x0b",
-        "\x0c",
-        "\x1c",
-        "\x1f",
-        "\x85",
-        "\xa0",
-        "\u2028",
-        "\u2029",
-        "\u3000",
-    ),
-    *(
-        "\ufeff",
-        "\ufeffd1",
-        "a b",
-        "a\tb",
-        "a\x00b",
-        "a\u2028b",
-        "a\rb",
-        "..",
-        "/",
-        "../../etc/passwd",
-        "C:\\x",
-        "007",
-        "7",
-    ),
-    *("D1", "d1", "\u00e9", "e\u0301", "\U0001f600", "\ud800", "a\udfffb", "<script>", "[empty-vector]", "[no-terms]"),
-    *("enwiki:a%20b+c", "NaN", "1e400", "x" * 300, "日" * 254, "\U0001f600" * 128),
-]
-NUMBERS = st.one_of(
-    st.sampled_from([0, 1, -1, -0.0, 2**31 - 1, 2**31, 2**63, 2**64, 10**30, math.nan, math.inf, 1.5, 1e-400]),
-    st.integers(1, 300),
-)
-STRINGS = st.one_of(st.sampled_from(NASTY), st.text(max_size=12))
-IDS = st.one_of(st.sampled_from(["d1", "d2", "D1", "q1", "007", "7", "e\u0301", "\u00e9", "a/b"]), STRINGS)
-RAW = st.one_of(st.binary(max_size=20), STRINGS.map(lambda text: text.encode("utf-8", "surrogatepass")))
+ODD = ["..", "../../x", "C:\\x", "007", "-0", "NaN", "<b>", "é", "e\u0301", "\U0001f600", "%2e", "日" * 254, "[x]"]
+LETTERS = st.characters(exclude_categories=["Cs"]).filter(lambda c: not c.isspace() and c not in "\0\ufeff")
+WORDS = st.sampled_from(ODD) | st.text(LETTERS, min_size=1, max_size=8)
+"""Ids, terms, and words of texts."""
+TEXTS = st.lists(WORDS, max_size=3).map(" ".join)
+TERMS = st.dictionaries(WORDS, st.integers(1, 300), min_size=1, max_size=3)
+SCORES = st.floats(width=32, allow_nan=False, allow_infinity=False)
+Line = tuple[str, Any]
+"""A line without its end, and the record in it."""
 
 
-def json_text(pairs: Iterable[tuple[str, Any]]) -> bytes:
-    """A JSON object, which may have the same key twice."""
-    return ("{" + ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in pairs) + "}").encode()
+@st.composite
+def json_documents(draw: st.DrawFn) -> Line:
+    id, title, text, expanded = draw(WORDS), draw(TEXTS), draw(TEXTS), draw(st.lists(WORDS, max_size=2))
+    fields: dict[str, Any] = {
+        draw(st.sampled_from(["id", "_id", "docid"])): id,
+        draw(st.sampled_from(["text", "contents"])): text,
+    }
+    fields |= ({"title": title} if title else {}) | ({"expanded": expanded} if expanded else {})
+    line = json.dumps(fields, ensure_ascii=draw(st.booleans()))
+    return line, (id, " ".join(filter(None, (title, text))), " ".join(expanded))
 
 
-def columns(*strategies: st.SearchStrategy[str], between: str = "\t") -> st.SearchStrategy[bytes]:
-    """A line of columns; one column may be missing, or be there twice."""
-    parts = st.tuples(*strategies).flatmap(
-        lambda texts: st.sampled_from([texts, texts, texts, texts[:-1], (*texts, texts[-1])])
-    )
-    return parts.map(lambda texts: between.join(texts).encode("utf-8", "surrogatepass"))
+def json_line(record: Any, **fields: Any) -> Line:
+    return json.dumps(fields), record
 
 
-def files(reader: Reader) -> st.SearchStrategy[bytes]:
-    """Lines, half the time only such as can be read, with ends of several kinds, byte order marks and blank lines."""
-    good = reader.line.filter(lambda line: reader.slow(2, line) is not None)
-    lines = st.one_of(st.lists(good, max_size=3), st.lists(st.one_of(good, reader.line, RAW), max_size=8))
-    ends = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b" \n", b"\n \r\n", b"\n\xef\xbb\xbf"])
-    starts = st.sampled_from([b"", b"", b"\xef\xbb\xbf", b"\xef\xbb\xbf\xef\xbb\xbf", b"\n"])
-    parts = st.tuples(starts, lines, ends, st.booleans())
-    contents = parts.map(lambda part: part[0] + part[2].join(part[1]) + part[2] * part[3])
-    return contents.filter(lambda content: not content.startswith(OTHER_FORMATS))
+def tevatron(query: str, positive: str) -> Line:
+    passages = {"positive_passages": [{"title": "T", "text": positive}], "negative_passages": [{"text": "no"}]}
+    return json_line((query, f"T {positive}"), query=query, **passages)
+
+
+def impacts(id: str, vector: dict[str, int]) -> Line:
+    return json_line((id, vector), id=id, contents="", vector=vector or {"[empty-vector]": 1})
+
+
+def repeated_terms(id: str, vector: dict[str, int]) -> Line:
+    terms = " ".join(" ".join([term] * count) for term, count in vector.items())
+    return f"{id}\t{terms or '[no-terms]'}", (id, vector)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """A reader, and its slow counterpart."""
+    """A reader of files named ``*suffix``, lines that it reads, and lines that it refuses."""
 
-    name: str
     suffix: str
-    read: Callable[[Path], list[Any]]
-    """All records of a file."""
-    slow: Callable[[int, bytes], Any]
-    """Record of a line; None if the line must be refused."""
-    line: st.SearchStrategy[bytes]
-    key: Callable[[Any], Any] | None = None
-    """Records with equal keys must not both be read."""
-    may_be_empty: bool = False
+    read: Callable[[Path], Any]
+    """The records of a file, in any order."""
+    good: st.SearchStrategy[Line]
+    bad: tuple[str | bytes, ...]
+    key: int | None = 1
+    """Columns of a record that make it unique; None: lines may be repeated."""
+    repeats: bool = True
+    """Whether a repeated line is refused with its number."""
+    empty: bool = False
+    """Whether a file may be empty."""
     marks: bool = True
-    """As for ``slow_lines``."""
+    """Whether byte order marks may begin lines."""
+    packed: bool = True
+    """Whether gzip files are read."""
 
 
-def triples(path: Path) -> list[Any]:
-    examples = ExampleFile(path, Negatives())
-    rng = np.random.default_rng(0)
-    found = (examples.get(number, rng) for number in range(len(examples)))
-    return [(example.query, example.positive, *example.negatives) for example in found]
+NUMBERS = ("NaN", "Infinity", "1e400", "-1", "0", "1.0", "1.5", "2147483648", "1" + "0" * 30, "true", '"1"', "null")
+JSON: tuple[str | bytes, ...] = (
+    "{", "[]", "7", b"\xff", "x" * 99, '{"text": "x", "contents": "x", "query": "x", "vector": {"a": 1}}',
+    *(f'{{"id": {id}, "text": "x", "vector": {{"a": 1}}}}' for id in (
+        '"a b"', '""', "true", "1.5", "1e400", '"a\\u0000"', '"\\ufeffa"', '"a\\u2028b"', '"\\ud800"',
+        f'"{"x" * 40_000}"',
+    )),
+    '{"id": "x", "text": "\\udfff", "vector": {"\\ud800": 1}}', '{"id": "x", "text": NaN, "vector": {"a": NaN}}',
+)  # fmt: skip
+VECTORS = (
+    *(f'{{"id": "x", "vector": {{"a": {number}}}}}' for number in NUMBERS),
+    '{"id": "x"}', '{"id": "x", "vector": {}}', '{"id": "x", "vector": [1]}', '{"id": "x", "vector": {"a b": 1}}',
+    '{"id": "x", "vector": {"": 1}}', f'{{"id": "x", "vector": {{"{"x" * 255}": 1}}}}',
+    f'{{"id": "x", "vector": {{"{chr(0x1F600) * 128}": 1}}}}',
+)  # fmt: skip
+TEXT = ('{"id": "x"}', '{"id": "x", "text": 3}', '{"id": "x", "text": ["x"]}')
+COLUMNS: tuple[str | bytes, ...] = ("one", "\tno id", "a b\tx", b"\xff\tx")
+GRADES = tuple(f"q 0 d {grade}" for grade in ("1.0", "1_0", "\u0663", "9" * 5000, "2147483648", "--1", "-", "+1"))
+FLOATS = ("nan", "inf", "-Infinity", "1e400", "1_000", "\u0663", "0x10", "1,5")
+EXAMPLES = (
+    "{", "[]", b"\xff", '{"query": 3, "pos": ["a"], "neg": []}', '{"query": "q", "pos": "a", "neg": []}',
+    '{"query": "q", "pos": [1], "neg": []}', '{"query": "q", "positive_passages": [{}], "negative_passages": []}',
+)  # fmt: skip
 
 
-def vectors_as_arrays(path: Path) -> list[Any]:
-    names, impacts = load_vectors([path])
-    return [(name, impacts.row(row)) for row, name in enumerate(names)]
+def documents(path: Path) -> list[Any]:
+    return [(document.id, document.text, document.expanded) for document in read_documents(path)]
 
 
-def json_lines(keys: str, texts: str, *others: tuple[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[bytes]:
-    name, text = st.sampled_from(keys.split()), st.sampled_from(texts.split())
-    value = st.one_of(STRINGS, STRINGS, STRINGS, NUMBERS, st.none(), st.booleans(), st.lists(STRINGS, max_size=2))
-    pairs = st.tuples(st.tuples(name, st.one_of(IDS, IDS, IDS, NUMBERS)), st.tuples(text, value))
-    more = st.lists(
-        st.one_of(*(st.tuples(st.just(key), values) for key, values in others), st.tuples(text, value)), max_size=2
-    )
-    return st.builds(lambda first_pairs, rest: json_text([*first_pairs, *rest]), pairs, more)
+def queries(path: Path) -> list[Any]:
+    return [(query.id, query.text) for query in read_queries(path)]
 
 
-WEIGHTS = st.one_of(st.integers(1, 300), st.integers(1, 300), NUMBERS, STRINGS, st.none(), st.booleans())
-VECTORS = st.one_of(
-    st.dictionaries(STRINGS, WEIGHTS, max_size=3),
-    st.dictionaries(st.sampled_from(["a", "##ing", "日本", "é"]), st.integers(1, 300), min_size=1, max_size=3),
-    st.just({"[empty-vector]": 1}),
-    st.none(),
-)
-TERMS = st.one_of(st.sampled_from(["a a b", "[no-terms]", "##ing", "日本 é"]), STRINGS)
-GRADES = st.one_of(st.sampled_from(["0", "1", "2", "-1", "01", "1.0", "1_0", "9" * 5000, "٣", "x"]), STRINGS)
-SCORES = st.one_of(
-    st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.sampled_from(["1", "nan", "inf", "1e400", "-1e400", "1_000", "٣", "0x1p3", ".5", "5.", "+1", "1e5", "infinity"]),
-)
-EXPANDED = st.one_of(STRINGS, st.lists(STRINGS, max_size=2), NUMBERS, st.none())
+def arrays(path: Path) -> list[Any]:
+    names, batch = load_vectors([path])
+    return [(name, batch.row(row)) for row, name in enumerate(names)]
 
-READERS = [
-    Reader(
-        name="documents in JSON lines",
-        suffix=".jsonl",
-        read=lambda path: [(d.id, d.text, d.expanded) for d in read_documents(path)],
-        slow=slow_json_document,
-        line=json_lines("id _id docid", "text contents segment", ("title", EXPANDED), ("expanded", EXPANDED)),
-        key=lambda document: document[0],
+
+def examples(path: Path) -> list[Any]:
+    file, rng = ExampleFile(path, Negatives(per_query=1 if path.suffix == ".tsv" else 0)), np.random.default_rng(0)
+    drawn = [file.get(number, rng) for number in range(len(file))]
+    return [(each.query, each.positive, *each.negatives) for each in drawn]
+
+
+def scores(path: Path) -> list[Any]:
+    """Pairs are kept as hashes: those of the lines are looked up."""
+    teacher = TeacherScores(path)
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    pairs = [line.split(b"\t")[:2] for line in data.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
+    names = [(query.decode(), document.decode()) for query, document in pairs]
+    return [(query, document, float(teacher.of(query, [document])[0])) for query, document in names]
+
+
+FILLED = st.lists(WORDS, min_size=1, max_size=3).map(" ".join)
+READERS = {
+    "documents.jsonl": Reader(suffix=".jsonl", read=documents, good=json_documents(), bad=(*JSON, *TEXT)),
+    "documents.tsv": Reader(
+        suffix=".tsv", read=documents, bad=COLUMNS,
+        good=st.builds(lambda id, text: (f"{id}\t{text}", (id, text, "")), WORDS, TEXTS),
     ),
-    Reader(
-        name="documents in columns",
-        suffix=".tsv",
-        read=lambda path: [(d.id, d.text, d.expanded) for d in read_documents(path)],
-        slow=slow_tsv_document,
-        line=columns(IDS, STRINGS),
-        key=lambda document: document[0],
+    "queries.jsonl": Reader(
+        suffix=".jsonl", read=queries, bad=(*JSON, *TEXT),
+        good=st.builds(lambda id, text: json_line((id, text), qid=id, query=text), WORDS, TEXTS),
     ),
-    Reader(
-        name="queries in columns",
-        suffix=".tsv",
-        read=lambda path: [(query.id, query.text) for query in read_queries(path)],
-        slow=slow_tsv_query,
-        line=columns(IDS, STRINGS),
-        key=lambda query: query[0],
+    "queries.tsv": Reader(
+        suffix=".tsv", read=queries, bad=(*COLUMNS, "a\tb\tc"),
+        good=st.builds(lambda id, text: (f"{id}\t{text}", (id, text)), WORDS, TEXTS),
     ),
-    Reader(
-        name="queries in JSON lines",
-        suffix=".jsonl",
-        read=lambda path: [(query.id, query.text) for query in read_queries(path)],
-        slow=slow_json_query,
-        line=json_lines("id _id qid", "text title query"),
-        key=lambda query: query[0],
-    ),
-    Reader(
-        name="judgements",
-        suffix=".txt",
+    "judgements": Reader(
+        suffix=".txt", key=2, repeats=False, bad=(*GRADES, "q 0 d", "q 0 d 1 1", b"\xff 0 d 1"),
         read=lambda path: [(q, d, grade) for q, grades in read_qrels(path).items() for d, grade in grades.items()],
-        slow=slow_judgement,
-        line=columns(IDS, st.just("0"), IDS, GRADES, between=" "),
-        key=lambda judgement: judgement[:2],
+        good=st.builds(lambda q, d, grade: (f"{q} 0 {d} {grade}", (q, d, grade)), WORDS, WORDS, st.integers(-9, 9)),
     ),
-    Reader(
-        name="runs",
-        suffix=".txt",
+    "run": Reader(
+        suffix=".txt", key=2, empty=True, bad=(*(f"q Q0 d 1 {score} tag" for score in FLOATS), "q Q0 d 1 1.0", b"\xff"),
         read=lambda path: [(q, d, score) for q, hits in read_run(path).items() for d, score in hits],
-        slow=slow_hit,
-        line=columns(IDS, st.just("Q0"), IDS, st.just("1"), SCORES, st.just("tag"), between=" "),
-        key=lambda hit: hit[:2],
-        may_be_empty=True,
+        good=st.builds(lambda q, d, score: (f"{q} Q0 {d} 1 {score!r} tag", (q, d, score)), WORDS, WORDS, SCORES),
     ),
-    *(
-        Reader(
-            name=f"encoded documents, {way}",
-            suffix=".jsonl",
-            read=read,
-            slow=slow_vector,
-            line=json_lines("id", "contents", ("vector", VECTORS), ("vector", VECTORS)),
-            key=lambda document: document[0],
-            may_be_empty=True,
-            marks=False,
-        )
-        for way, read in (("one by one", lambda path: list(read_vectors(path))), ("as arrays", vectors_as_arrays))
+    "vectors.jsonl": Reader(
+        suffix=".jsonl", read=lambda path: list(read_vectors(path)), bad=(*JSON, *VECTORS), empty=True, marks=False,
+        good=st.builds(impacts, WORDS, TERMS | st.just({})),
     ),
-    Reader(
-        name="encoded queries",
-        suffix=".tsv",
-        read=lambda path: list(read_topics(path).items()),
-        slow=slow_topic,
-        line=columns(IDS, TERMS),
-        key=lambda topic: topic[0],
+    "vectors.jsonl, as arrays": Reader(
+        suffix=".jsonl", read=arrays, bad=(*JSON, *VECTORS), empty=True, marks=False,
+        repeats=False,
+        good=st.builds(impacts, WORDS, TERMS | st.just({})),
+    ),
+    "encoded queries.tsv": Reader(
+        suffix=".tsv", read=lambda path: list(read_topics(path).items()), bad=(*COLUMNS[:3], "q\t", "q\t" + "x" * 255),
+        good=st.builds(repeated_terms, WORDS, TERMS.map(lambda t: {k: v % 9 + 1 for k, v in t.items()}) | st.just({})),
         marks=False,
     ),
-    Reader(
-        name="triples",
-        suffix=".tsv",
-        read=triples,
-        slow=slow_triple,
-        line=columns(STRINGS, STRINGS, STRINGS),
-        marks=False,
+    "triples.tsv": Reader(
+        suffix=".tsv", read=examples, bad=("a", "a\tb", b"\xff\tb\tc"), key=None, marks=False, packed=False,
+        good=st.tuples(FILLED, FILLED, FILLED).map(lambda texts: ("\t".join(texts), texts)),
     ),
-]
+    "examples of BGE": Reader(
+        suffix=".jsonl", read=examples, bad=EXAMPLES, key=None, marks=False, packed=False,
+        good=st.builds(lambda q, d: json_line((q, d), query=q, pos=[d], neg=["no"]), FILLED, FILLED),
+    ),
+    "examples of Tevatron": Reader(
+        suffix=".jsonl", read=examples, bad=EXAMPLES, key=None, marks=False, packed=False,
+        good=st.builds(tevatron, FILLED, FILLED),
+    ),
+    "scores of a teacher": Reader(
+        suffix=".tsv", read=scores, key=2, repeats=False, marks=False,
+        bad=(*(f"q\td\t{score}" for score in FLOATS), "q\td", "q\td\t4e38"),
+        good=st.builds(lambda q, d, score: (f"{q}\t{d}\t{score!r}", (q, d, score)), WORDS, WORDS, SCORES),
+    ),
+}  # fmt: skip
+EVERY = pytest.mark.parametrize("name", READERS)
 
 
-def expected(reader: Reader, content: bytes) -> tuple[list[Any], int | None]:
-    """The records before the first line that must be refused, and the number of that line; None if there is none."""
-    records: list[Any] = []
-    seen: dict[Any, Any] = {}
-    for number, line in slow_lines(content, marks=reader.marks):
-        found = reader.slow(number, line)
-        if found is SKIPPED:
-            continue
-        key = None if found is None or reader.key is None else reader.key(found)
-        if found is None or (
-            key is not None and key in seen and not (reader.name == "judgements" and seen[key] == found)
-        ):
-            return records, number
-        if key is None or key not in seen:
-            records.append(found)
-        seen[key] = found
-    return records, None
+def refused(read: Callable[[Path], Any], path: Path) -> str:
+    """The message after the path: one short line."""
+    with pytest.raises(LearnedSparseError) as error:
+        read(path)
+    message = str(error.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    assert len(message) < 2_000
+    return message.removeprefix(str(path))
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_every_file_is_read_right_or_refused(reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("files")
-    outcomes: Counter[str] = Counter()
+def line_bytes(line: str | bytes) -> bytes:
+    return line if isinstance(line, bytes) else line.encode()
 
-    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
-    @given(files(reader), st.booleans())
-    def check(content: bytes, compress: bool) -> None:
-        compress = compress and reader.name != "triples"
-        path = folder / f"file{reader.suffix}{'.gz' * compress}"
-        half = len(content) // 2  # two members
-        path.write_bytes(gzip.compress(content[:half]) + gzip.compress(content[half:]) if compress else content)
-        records, refused = expected(reader, content)
-        try:
-            found = reader.read(path)
-        except LearnedSparseError as error:
-            message = str(error)
-            outcomes["refused"] += 1
-            if refused is None:
-                assert not records
-                assert not reader.may_be_empty, message
-                assert re.match(rf"{re.escape(str(path))}: no ", message), message
-            elif reader.name != "encoded documents, as arrays":  # which reports repeated ids at the end
-                assert message.startswith(f"{path}:{refused}:"), message
+
+def save(path: Path, content: bytes, *, pack: bool) -> Path:
+    """Write the file, or two gzip members of it."""
+    half = len(content) // 2
+    path.write_bytes(gzip.compress(content[:half]) + gzip.compress(content[half:]) if pack else content)
+    return path
+
+
+@EVERY
+def test_good_lines_are_read_and_a_bad_one_is_named(name: str, tmp_path: Path, record_property: Record) -> None:
+    """With ends of lines, blank lines and byte order marks of several kinds, plain and packed."""
+    reader, outcomes = READERS[name], Counter[bool]()
+    marks = [b"\n\xef\xbb\xbf"] if reader.marks else []
+    ends = st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\n \r\n", *marks])
+
+    @generated(record_property)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        unique = None if reader.key is None else (lambda line: line[1][: reader.key])
+        lines = data.draw(st.lists(reader.good, min_size=1, max_size=4, unique_by=unique))
+        repeated = [lines[0][0]] if reader.key and reader.repeats else []
+        bad = data.draw(st.none() | st.sampled_from([*reader.bad, *repeated]))
+        end = data.draw(ends)
+        content = data.draw(st.sampled_from([b"", b"\n", *(b"\xef\xbb\xbf" for _ in marks)]))
+        content += b"".join(line_bytes(line) + end for line, _ in lines)
+        number = content.count(b"\n") + 1
+        content += b"" if bad is None else line_bytes(bad)
+        pack = reader.packed and data.draw(st.booleans())
+        path = save(tmp_path / f"file{reader.suffix}{'.gz' * pack}", content, pack=pack)
+        outcomes[bad is None] += 1
+        if bad is None:
+            assert sorted(map(repr, reader.read(path))) == sorted(repr(record) for _, record in lines)
         else:
-            outcomes["read"] += 1
-            assert refused is None, f"line {refused} was accepted"
-            assert sorted(map(repr, found)) == sorted(map(repr, records))
+            assert refused(reader.read, path).startswith(f":{number}:")
 
     check()
-    assert min(outcomes["read"], outcomes["refused"]) > INPUTS // 100  # both happen
-    test = "tests/reliability/test_text_readers.py::test_every_file_is_read_right_or_refused"
-    record("input", reader.name, INPUTS, "read as by a slow reading, or refused with file and line", test)
+    assert len(outcomes) == 2
 
 
-@pytest.mark.parametrize("reader", READERS[:2], ids=lambda reader: reader.name)
-def test_documents_in_are_documents_out_and_refused(reader: Reader, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("files")
+@EVERY
+def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path, record_property: Record) -> None:
+    """Good lines with a piece cut out and another one put in its place."""
+    reader = READERS[name]
+    odd = ['"', "\\ud800", "\t", "\n", "\ufeff", "\0", "1e999", "{}", " "]
+    pieces = st.binary(max_size=6) | st.sampled_from(odd).map(str.encode)
 
-    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
-    @given(files(reader))
-    def check(content: bytes) -> None:
+    @generated(record_property)
+    @given(st.lists(reader.good, min_size=1, max_size=3), pieces, st.data())
+    def check(lines: list[Line], piece: bytes, data: st.DataObject) -> None:
+        content = b"\n".join(line_bytes(line) for line, _ in lines)
+        start, cut = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 9))
+        path = save(tmp_path / f"file{reader.suffix}", content[:start] + piece + content[start + cut :], pack=False)
+        try:
+            reader.read(path)
+        except LearnedSparseError as error:
+            assert str(error).startswith(str(path))  # noqa: PT017
+
+    check()
+
+
+@pytest.mark.parametrize("name", ["documents.jsonl", "documents.tsv"])
+def test_documents_in_are_documents_out_and_refused(name: str, tmp_path: Path, record_property: Record) -> None:
+    reader = READERS[name]
+    lines = st.lists(reader.good | st.sampled_from(reader.bad).map(lambda line: (line, None)), min_size=1, max_size=6)
+
+    @generated(record_property)
+    @given(lines.filter(lambda lines: any(record for _, record in lines)))
+    def check(lines: list[tuple[str | bytes, Any]]) -> None:
+        path = save(tmp_path / f"file{reader.suffix}", b"\n".join(line_bytes(line) for line, _ in lines), pack=False)
         good: dict[str, Any] = {}
-        lines = slow_lines(content)
-        for number, line in lines:
-            if (found := reader.slow(number, line)) is not None:
-                good.setdefault(found[0], found)
-        path = folder / f"file{reader.suffix}"
-        path.write_bytes(content)
+        for _, record in lines:
+            if record:
+                good.setdefault(record[0], record)
         documents = read_documents(path, on_bad_line="skip")
-        if not good:
-            with pytest.raises(LearnedSparseError, match="no documents"):
-                list(documents)
-            return
         assert [(d.id, d.text, d.expanded) for d in documents] == list(good.values())
         assert documents.read + sum(documents.skipped.values()) == len(lines)
         assert documents.empty == sum(not f"{text}{expanded}".strip() for _, text, expanded in good.values())
 
     check()
-    test = "tests/reliability/test_text_readers.py::test_documents_in_are_documents_out_and_refused"
-    record("input", f"{reader.name}, bad lines skipped", INPUTS, "documents in = documents out + lines refused", test)
 
 
 @pytest.mark.parametrize("suffix", [".trec", ".json", ".jsonl", ".tsv"])
-def test_any_file_of_queries_is_read_or_refused(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("files")
-    tags = [
-        "<top>",
-        "</top>",
-        "<num>",
-        "</num>",
-        "<title>",
-        "</title>",
-        "<desc>",
-        " Number: ",
-        "<top",
-        "<",
-        "\n",
-        "{",
-        "}",
-    ]
-    pieces = st.lists(st.one_of(st.sampled_from([*tags, '"q1": "a"', ",", '"q1": {"title": "b"}']), IDS), max_size=14)
+def test_any_file_of_queries_is_read_or_refused(suffix: str, tmp_path: Path, record_property: Record) -> None:
+    tags = ["<top>", "</top>", "<num>", "<title>", "<desc>", " Number: ", "<top", "\n", "{", "}", '"q1": "a"', ","]
 
-    @settings(max_examples=INPUTS, suppress_health_check=list(HealthCheck))
-    @given(pieces)
-    def check(texts: list[str]) -> None:
-        path = folder / f"file{suffix}"
-        path.write_bytes("".join(texts).encode("utf-8", "surrogatepass"))
+    @generated(record_property)
+    @given(st.lists(st.sampled_from(tags) | WORDS, max_size=14).map("".join))
+    def check(text: str) -> None:
+        path = save(tmp_path / f"file{suffix}", text.encode(), pack=False)
         try:
-            queries = read_queries(path)
+            found = read_queries(path)
         except LearnedSparseError as error:
             assert str(error).startswith(str(path))  # noqa: PT017
         else:
-            assert len({query.id for query in queries}) == len(queries) > 0
-            assert all(slow_id(query.id) and query.text.split("\n") == [query.text.strip()] for query in queries)
+            assert len({query.id for query in found}) == len(found) > 0
+            assert all(query.text.split("\n") == [query.text.strip()] for query in found)
 
     check()
-    test = "tests/reliability/test_text_readers.py::test_any_file_of_queries_is_read_or_refused"
-    record("input", f"queries, {suffix}", INPUTS, "read, or refused with the file", test)
 
 
-def test_damaged_gzip_data_is_refused_or_harmless(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("files") / "corpus.tsv.gz"
-    lines = [f"d{number}\ttext {number * 7919 % 1009}" for number in range(40)]
-    content = gzip.compress("\n".join(lines[:20]).encode() + b"\n") + gzip.compress("\n".join(lines[20:]).encode())
-    whole = [line.partition("\t")[0] for line in lines]
-    position = st.integers(0, len(content) - 1)
-    damage = st.one_of(
-        st.builds(lambda end: content[:end], position),
-        st.builds(
-            lambda at, bit: content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :],
-            position,
-            st.integers(0, 7),
-        ),
-        st.builds(lambda tail: content + tail, st.binary(min_size=1, max_size=9)),
-    )
-    first_member = len(gzip.compress("\n".join(lines[:20]).encode() + b"\n"))
+def test_damaged_gzip_data_is_refused_or_harmless(tmp_path: Path, record_property: Record) -> None:
+    path = tmp_path / "corpus.tsv.gz"
+    lines = [f"d{number}\ttext {number * 7919 % 1009}\n" for number in range(40)]
+    halves = [gzip.compress("".join(half).encode()) for half in (lines[:20], lines[20:])]
+    content, whole = b"".join(halves), [line.partition("\t")[0] for line in lines]
 
-    @settings(max_examples=INPUTS)
-    @given(damage)
-    def check(damaged: bytes) -> None:
+    @generated(record_property)
+    @given(st.integers(0, len(content) - 1), st.integers(-1, 8))
+    def check(at: int, bit: int) -> None:
+        flipped = content[:at] + bytes([content[at] ^ (1 << bit & 0xFF)]) + content[at + 1 :] if bit >= 0 else b""
+        damaged = flipped or content[:at]
         path.write_bytes(damaged)
         try:
             found = [document.id for document in read_documents(path)]
         except LearnedSparseError as error:
             assert str(error).startswith(str(path))  # noqa: PT017
         else:
-            assert found == whole or len(damaged) == first_member  # a file cut between two members is a whole file
+            assert found == whole or len(damaged) == len(halves[0])  # cut between two members: a whole file
 
     check()
-    test = "tests/reliability/test_text_readers.py::test_damaged_gzip_data_is_refused_or_harmless"
-    record("corruption", "documents, gzip", INPUTS, "refused, or read whole", test)
+
+
+WHOLE = {
+    "documents.jsonl": '{"id": "d1", "text": "one"}\n', "documents.tsv": "d1\tone\n", "queries.tsv": "q1\tone\n",
+    "queries.jsonl": '{"id": "q1", "text": "one"}\n', "judgements": "q1 0 d1 1\n", "run": "q1 Q0 d1 1 1.5 tag\n",
+    "vectors.jsonl": '{"id": "d1", "vector": {"a": 1}}\n', "encoded queries.tsv": "q1\ta a b\n",
+    "vectors.jsonl, as arrays": '{"id": "d1", "vector": {"a": 1}}\n', "triples.tsv": "q\tyes\tno\n",
+    "scores of a teacher": "q1\td1\t1.5\n",
+}  # fmt: skip
+"""A file of one line for each reader."""
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_files_that_are_refused_as_a_whole(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, content = READERS[name], WHOLE[name].encode()
+    path, packed = tmp_path / f"file{reader.suffix}", tmp_path / f"file{reader.suffix}.gz"
+    assert refused(reader.read, path).startswith(": no such file")
+    os.mkfifo(path)
+    assert "not a regular file" in refused(reader.read, path)
+    path.unlink()
+    path.write_bytes(b"")
+    if reader.empty:
+        assert not reader.read(path)
+    else:
+        assert refused(reader.read, path).startswith(": no ")
+    for data in (content + b"\xe9", content.decode().encode("utf-16")):
+        path.write_bytes(data)
+        assert re.match(r":\d+: ", refused(reader.read, path))
+    path.write_bytes(gzip.compress(content))
+    assert "gzip data, but not named .gz; rename the file" in refused(reader.read, path)
+    monkeypatch.setenv(MAX_LINE_VARIABLE, "1")
+    path.write_bytes(content + b"a" * (2**20 + 1))
+    assert refused(reader.read, path).startswith(":2: a line longer than 1 MB; is this a file of lines? If it is, set")
+    if reader.packed:
+        for damaged in (gzip.compress(content)[:-3], gzip.compress(content) + b"garbage", b"\x1f\x8b"):
+            packed.write_bytes(damaged)
+            assert "damaged or cut-off gzip data" in refused(reader.read, packed)
+        packed.write_bytes(content)
+        assert "named .gz, but not gzip data" in refused(reader.read, packed)
+        packed.write_bytes(gzip.compress(content + b"a" * (2**20 + 1)))
+        assert "a line longer than 1 MB" in refused(reader.read, packed)
+
+
+def test_separators_of_unicode_split_no_line_and_no_column(tmp_path: Path) -> None:
+    path, odd = tmp_path / "c.tsv", "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
+    path.write_text(f"d1\ta{odd}b\n", encoding="utf-8")
+    assert documents(path) == [("d1", f"a{odd}b", "")]
+    path.write_text("q\u2028 0 d\x85\u2029 1\n", encoding="utf-8")
+    assert read_qrels(path) == {"q\u2028": {"d\x85\u2029": 1}}
+    path.write_text("q1\tone\u2028two \x85 three\r\n", encoding="utf-8")
+    assert queries(path) == [("q1", "one two three")]  # a query is one line
+
+
+def test_keys_given_twice(tmp_path: Path) -> None:
+    """The last value counts, as in Python and in Anserini; a query given twice is refused."""
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"id": "d0", "id": "d1", "text": "a", "text": "b", "vector": {"a": 1, "a": 2}}')
+    assert documents(path) == [("d1", "b", "")]
+    assert list(read_vectors(path)) == [("d1", {"a": 2})]
+    path = tmp_path / "t.json"
+    path.write_text('{"q1": "one", "q1": "two"}')
+    assert "query 'q1' was given before" in refused(queries, path)
+
+
+TOPICS = {
+    "<top>\n<num> 1\n<title> a\n<top>\n<num> 2\n<title> b\n</top>\n": ":1: <top> and </top> do not alternate",
+    "<top>\n<num> 1\n<title> a\n</top>\n</top>\n": ":1: <top> and </top> do not alternate",
+    "<top>\n<num> 1\n<title> a\n<num> 2\n<title> b\n</top>\n": ":1: <num> is given twice in one topic",
+    "<top>" + "<top" * 200_000: "",  # in linear time
+    "<top><num>" + " " * 200_000 + "</top>": "",
+}
+
+
+@pytest.mark.parametrize("text", TOPICS, ids=lambda text: text[:70])
+def test_topics_of_trec_that_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.trec").write_text(text)
+    assert refused(queries, tmp_path / "t.trec").startswith(TOPICS[text])
+
+
+def test_a_folder_with_a_broken_link_is_not_read_in_part(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("d1\tone\n")
+    (tmp_path / "b.tsv").symlink_to(tmp_path / "gone.tsv")
+    with pytest.raises(LearnedSparseError, match=r"b\.tsv: not a regular file, so the folder cannot be read whole"):
+        read_documents(tmp_path)
+
+
+@pytest.mark.parametrize("fields", [("d\ud800", "w1"), ("d1", "w \udfff"), ("d1", "w", "\ud800"), ("d 1", "w")])
+def test_documents_in_python_are_checked_as_those_of_files(fields: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(LearnedSparseError, match="document 1: "):
+        write_vectors(tmp_path / "out", [Document(*fields)], FakeEncoder("document"))

@@ -113,6 +113,14 @@ def test_concatenated_and_averaged_documents(kind: str, documents: Any, expected
     assert alone == pytest.approx(REGULARIZERS[kind](positives).item())
 
 
+def test_queries_can_have_another_regularizer() -> None:
+    outputs = {"queries": WEIGHTS, "positives": WEIGHTS, "negatives": WEIGHTS[:0]}
+    settings = Regularizer(kind="flops", kind_query="l1", lambda_query=0.1, lambda_document=0.01)
+    _, parts = total_loss({"rank_loss": torch.zeros(2)}, outputs, settings, 0.5)
+    assert parts["query_regularizer"].item() == pytest.approx(0.5 * 0.1 * 3)
+    assert parts["document_regularizer"].item() == pytest.approx(0.5 * 0.01 * 5)
+
+
 @pytest.mark.parametrize(
     ("rank", "expected"),
     [

@@ -40,8 +40,9 @@ class Document(Prunable):
     def unpruned(self) -> Mapping[str, nn.Module]:
         return self.components
 
-    def set_frequencies(self, shares: Tensor, gamma: float) -> None:
+    def set_frequencies(self, shares: Tensor, gamma: float, *, cumulative: bool = False) -> int:
         self.pruned.append((shares.tolist(), gamma))
+        return int((shares > gamma).sum())
 
 
 def stage(cotraining: CoTraining | None = None, **pruning: Any) -> Stage:
@@ -89,6 +90,20 @@ def test_windows_and_schedule() -> None:
     assert document.pruned == [([0.5, 0.5, 1.0, 0.0], gamma) for gamma in (0.9, 0.7, 0.5, 0.5)]
     assert [logs["pruned_terms"] for logs, _ in results if logs] == [1, 1, 1, 1]
     assert [restart for logs, restart in results if logs] == [True, True, True, False]
+
+
+def test_cumulative_pruning_ends_with_the_schedule() -> None:
+    document = Document()
+    pruner = Pruner(stage(schedule=(0.9, 0.5), cumulative=True), document, lambda tensor: tensor)
+    logged = []
+    for step in range(8):
+        with pruner.counting(step):
+            feed(document, FIRST, "one", "two")
+        logged.append(bool(pruner.after(step)[0]))
+    assert [gamma for _, gamma in document.pruned] == [0.9, 0.5]
+    assert logged == [False, True, False, True, False, False, False, False]
+    with pytest.raises(LearnedSparseError, match="end it with gamma"):
+        Pruning(gamma=0.5, window=2, schedule=(0.9,), cumulative=True).check("x")
 
 
 def test_a_saved_window_is_resumed() -> None:

@@ -80,6 +80,10 @@ def test_predicted_queries_of_a_row_reach_training_and_encoding(
         "plain": RecipeRow(recipe="small-spade"),
         "k=2": OtherModelRow(model="expanded", encode={"k": 2}),
         "re-ranked": OtherModelRow(model="expanded", rerank="plain", depth=5),
+        "queries": RecipeRow(
+            recipe="small-spade", expanded=str(data / "{collection}" / "predicted.jsonl"), expansion="queries"
+        ),
+        "texts alone": OtherModelRow(model="expanded", expansion="none"),
     }
     other = Column(collection=str(data / "other"), split="test")
     columns = {"other": other, "pool": dataclasses.replace(other, pool=2)}
@@ -87,18 +91,27 @@ def test_predicted_queries_of_a_row_reach_training_and_encoding(
     plan = make_plan(Matrix(title="", columns=columns, rows=rows, training=training, plain_names=True), "m", data)
     steps = {step.name: step for step in plan.steps}
     predicted = data / "other" / "predicted.jsonl"
-    for folder in ("other/expanded", "other/k-2", "other-test-pool-2/expanded"):
-        encoded = steps[f"vectors/{folder}"]
-        assert encoded.arguments[encoded.arguments.index("--expanded") + 1] == str(predicted)
-        assert predicted in encoded.reads
-    for reranked in (step for step in plan.steps if step.module == "eval.rerank"):
-        assert reranked.arguments[reranked.arguments.index("--expanded") + 1] == str(predicted)
-        assert predicted in reranked.reads
-    trained = steps["checkpoints/expanded"]
-    assert f"data.0.expanded={data}/toy/predicted.jsonl" in trained.arguments
-    assert data / "toy" / "predicted.jsonl" in trained.reads
-    for step in ("checkpoints/plain", "vectors/other/plain"):
-        assert not any("expanded" in word for word in steps[step].arguments)
+    for name in ("other", "other-test-pool-2"):  # a pool has new terms of its own documents
+        terms = steps[f"expanded/{name}/new-terms"]
+        assert terms.arguments[terms.arguments.index("--expanded") + 1] == str(predicted)
+        assert predicted in terms.reads
+        reranked = [step for step in plan.steps if step.module == "eval.rerank" and f"/{name}/" in str(step.writes[0])]
+        for step in (steps[f"vectors/{name}/expanded"], steps[f"vectors/{name}/k-2"], *reranked):
+            assert step.arguments[step.arguments.index("--expanded") + 1] == str(terms.writes[0])
+            assert terms in step.needs
+        assert len(reranked) == 1
+    encoded = steps["vectors/other/queries"]
+    assert encoded.arguments[encoded.arguments.index("--expanded") + 1] == str(predicted)
+    assert predicted in encoded.reads
+    trained, terms = steps["checkpoints/expanded"], steps["expanded/toy/new-terms"]
+    assert f"data.0.expanded={terms.writes[0]}" in trained.arguments
+    assert terms in trained.needs
+    assert data / "toy" / "predicted.jsonl" in terms.reads
+    assert data / "toy" / "predicted.jsonl" in steps["checkpoints/queries"].reads
+    for name in ("checkpoints/plain", "vectors/other/plain", "vectors/other/texts-alone"):
+        assert not any(
+            "expanded" in word for word in steps[name].arguments if word != str(steps["checkpoints/expanded"].writes[0])
+        )
 
 
 def test_names_do_not_hold_the_data_folder(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

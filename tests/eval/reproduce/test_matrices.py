@@ -54,14 +54,15 @@ def test_claims_name_the_published_scores() -> None:
 
 
 def test_segments_fit_their_encoders() -> None:
-    """A segment has room for [CLS] and [SEP] in the length that its row encodes with."""
+    """A segment has room for [CLS] and [SEP], and for as long an expansion and its [SEP], in the length of its row."""
     for row in load("msmarco-doc").rows.values():
         options = row.options if isinstance(row, ModelRow) else ()
         words = dict(itertools.pairwise(options))
         if "--segment-length" in words and isinstance(row, RecipeRow):
             recipe = load_recipe(row.recipe, changes=list(row.changes))
             limit = recipe.max_length if isinstance(recipe.max_length, int) else recipe.max_length.document
-            assert int(words["--segment-length"]) + 2 <= int(words.get("--max-length", limit))
+            segment, length = int(words["--segment-length"]), int(words.get("--max-length", limit))
+            assert (2 * segment + 3 if row.expanded else segment + 2) <= length
 
 
 @pytest.mark.parametrize("name", ["beir", "msmarco-doc", "msmarco-passage", "trec-car"])
@@ -85,5 +86,18 @@ def test_every_network_of_small_real_is_trained_for_one_epoch() -> None:
     assert {examples_of(to_mapping(recipe)["stages"]) for recipe in recipes} == {5984}
     assert {recipe.validation for recipe in recipes} == {None}  # no row learns from dev queries
     compared = [claim for claim in matrix.claims if claim.kind == "higher"]
-    trained = {side for claim in compared for side in (claim.better, claim.worse) if side != "BM25"}
+    sides = {side for claim in compared for side in (claim.better, claim.worse)}
+    trained = {side for side in sides if isinstance(matrix.rows[side], RecipeRow)}
     assert {len(seeds_of(matrix, row)) for row in trained} == {3}
+    assert sides - trained == {"BM25", "splade-tiny"}
+    assert {claim.columns for claim in matrix.claims} == {("msmarco-mini",)}  # the others are zero-shot
+
+
+def test_sums_of_small_real_start_alike() -> None:
+    """Claims compare SPLADE, ST lexical-only and SparTerm."""
+    matrix = load("small-real")
+    rows = [matrix.rows[name] for name in ("SPLADE", "ST lexical-only", "SparTerm")]
+    recipes = [recipe_of(row, matrix.training) for row in rows if isinstance(row, RecipeRow)]
+    starts = {(each.output_bias, each.idf_bias, each.stages[-1].learning_rate) for each in recipes}
+    assert starts == {(-12, 1.0, 2e-4)}
+    assert len(recipes) == len(rows)

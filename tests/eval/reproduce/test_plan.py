@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from encoders.training import recipe_file
-from eval.reproduce.builder import set_words
+from encoders.training import load_recipe, recipe_file
+from eval.reproduce.builder import Weights, expected_terms, set_words
 from eval.reproduce.matrix import (
     BestOfRow,
     BM25Row,
@@ -24,6 +24,7 @@ from eval.reproduce.matrix import (
     Row,
     Sample,
     Training,
+    slug,
 )
 from eval.reproduce.plan import Plan, make_plan
 from eval.reproduce.runner import Runner
@@ -44,7 +45,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _recipes(tmp_path: Path, tmp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["small-splade", "small-spade"]
+    names = ["small-splade", "small-spade", "small-sparterm", "small-uhd"]
     folder = save_recipes(tmp_path / "recipes", names, tmp_path / "backbone")
     monkeypatch.setattr(recipe_file, "RECIPES", folder)
 
@@ -190,6 +191,42 @@ def test_bm25_over_word_pieces_and_over_expanded_text(data: Path) -> None:
     assert expanded.reads == (file, data / "toy" / "corpus.jsonl")
     assert steps["indexes/toy/doct5query"].needs == (expanded,)
     assert "--bm25" in steps["indexes/toy/doct5query"].arguments
+
+
+def test_sizes_of_latent_vectors_follow_from_the_settings(data: Path) -> None:
+    """small-real measured 810 dimensions a document, with three buckets and 8 winners of each token."""
+    small = Weights(checkpoint="x", stem="x", architecture="uhd", settings={"k": 8, "layers": [2, 3, 4]})
+    assert expected_terms(small, {}) == pytest.approx(810, rel=0.05)
+    assert expected_terms(small, {"k": 16}) == pytest.approx(1620, rel=0.05)
+    assert expected_terms(small, {"layers": [4]}) == pytest.approx(270, rel=0.05)
+    assert expected_terms(small, {"document_k": 100}) == 100
+    assert expected_terms(small, {"document_k": 100, "document_k_scope": "bucket"}) == 300
+    assert expected_terms(dataclasses.replace(small, settings={}), {}) > 15_000  # the paper's six buckets
+    sizes = {}
+    for name in ("UHD", "k=2"):
+        rows = {"UHD": RecipeRow(recipe="small-uhd"), "k=2": OtherModelRow(model="UHD", encode={"k": 2})}
+        steps = by_name(plan_of(data, rows))
+        sizes[name] = steps[f"vectors/toy/{slug(name)}"].disk_bytes
+    k = load_recipe("small-uhd").settings["k"]
+    assert sizes["UHD"] / sizes["k=2"] == pytest.approx(k / 2, rel=0.05)
+
+
+def test_a_row_is_searched_with_pisa(data: Path) -> None:
+    steps = by_name(plan_of(data, {"splade": RecipeRow(recipe="small-splade", backend="pisa")}))
+    costs = next(step for step in steps.values() if step.kind == "costs")
+    for step in (steps["runs/toy/test/splade.txt"], costs):
+        assert step.arguments[step.arguments.index("--backend") + 1] == "pisa"
+    assert "--vectors" in costs.arguments
+    assert not any(step.kind == "index" for step in steps.values())
+
+
+def test_rows_are_chosen_by_a_pattern(data: Path) -> None:
+    rows = {name: BM25Row(bm25="text") for name in ("BM25", "BM25, tuned", "other")}
+    plan = make_plan(Matrix(title="", rows=rows, columns={"toy": Column(collection=str(data / "toy"), split="test")}),
+                     "m", data, rows=["BM25*"])  # fmt: skip
+    assert [cell.row for cell in plan.cells] == ["BM25", "BM25, tuned"]
+    with pytest.raises(LearnedSparseError, match=r"--row SpaDE \*: not in this matrix"):
+        make_plan(plan.matrix, "m", data, rows=["SpaDE *"])
 
 
 def test_bm25_with_other_parameters_searches_the_same_index(data: Path) -> None:

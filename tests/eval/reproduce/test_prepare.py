@@ -10,6 +10,7 @@ import pytest
 from encoders.encoding import load_encoder
 from eval.reproduce.prepare import main, sampled
 from learned_sparse.collections.collection import load_collection, split_names
+from learned_sparse.collections.documents import predicted_queries
 from learned_sparse.collections.trec import read_run, write_run
 from learned_sparse.core.errors import LearnedSparseError
 from tests.tiny_models import TEXTS
@@ -47,6 +48,17 @@ def test_expanded_text_is_one_text(collection: Path, tmp_path: Path, capsys: pyt
     assert main(["expand", "--collection", str(collection), *predicted, "--output", str(tmp_path / "y")]) == 0
     lines = (tmp_path / "y" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["contents"] for line in lines] == ["a wing\nof drag", "heat warm", "flow stream d"]
+
+
+def test_new_terms_are_not_in_the_text_and_do_not_repeat(collection: Path, tmp_path: Path) -> None:
+    queries = {"d1": ["what lifts a Wing", "what is drag?", "lifts a wing"], "d2": ["warm"], "d3": []}
+    lines = [json.dumps({"id": name, "predicted_queries": of_document}) for name, of_document in queries.items()]
+    (tmp_path / "predicted.jsonl").write_text("\n".join(lines), "utf-8")
+    words = ["--collection", str(collection), "--expanded", str(tmp_path / "predicted.jsonl")]
+    assert main(["new-terms", *words, "--output", str(tmp_path / "new")]) == 0
+    assert dict(predicted_queries(tmp_path / "new")) == {"d1": "what lifts is", "d2": "warm", "d3": ""}
+    documents = load_collection(str(collection)).documents(expanded=tmp_path / "new")
+    assert [document.expanded for document in documents] == ["what lifts is", "warm", ""]
 
 
 def test_a_pool_holds_relevant_and_retrieved_documents(collection: Path, tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ COLUMNS = {
 }
 """Columns of each matrix that stand for all; empty: all."""
 SIMILAR = {
-    "beir": {"SparTerm", "SpaDE k=10", "UHD-BERT"},
-    "msmarco-doc": {"SparTerm literal-only", "uniCOIL with docT5query"},
+    "beir": {"SparTerm", "SpaDE k=10", "UHD-BERT", "DeepCT"},
+    "msmarco-doc": {"SparTerm literal-only", "uniCOIL with docT5query", "BM25, tuned", "docT5query, tuned"},
     "msmarco-passage": {
         "SparTerm weights of queries apart", "SparTerm term frequencies of queries", "ST exp-FLOPS", "SPLADE-l1",
         "SPLADE-max", "SpaDE k=5", "SpaDE expansion only", "SpaDE no docT5query", "SpaDE gamma=0.9", "UHD-BERT k=400",
@@ -43,10 +43,14 @@ SIMILAR = {
         "BM25 word pieces", "DeepImpact",
         "docT5query", "SparTerm expansion-enhanced", "SpaDE k=10", "uniCOIL",  # these as in msmarco-doc
         "SPLADE-doc",  # as in beir
+        "SPLADE without regulariser", "SPLADE-FLOPS, strong regularisation, published weights",
+        "UHD-BERT one bucket, k=40",
+        *(f"{row} on PISA" for row in ("SpaDE k=10", "SpaDE no pruning", "SPLADE-max", "SPLADE-doc", "DeepImpact")),
+        "uniCOIL on PISA",  # as TILDEv2's
     },
     "small-real": {
         "SpaDE expansion only", "SPLADE max FLOPS 1e-2", "SparTerm", "SparTerm literal-only", "SpaDE weighting only",
-        "ST lexical-only", "UHD binarised", "SpaDE k=10",
+        "ST lexical-only", "UHD binarised", "SpaDE k=10", "splade-tiny",
     },
 }  # fmt: skip
 """Rows that differ in one setting, or in the data, from one that stays in this matrix or in another."""

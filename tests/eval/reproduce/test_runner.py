@@ -227,5 +227,5 @@ def test_a_full_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "free_bytes", lambda: 2_000_000)
     assert check_disk_space(steps).startswith("about 1 MB of 2 MB free in ")
     monkeypatch.setattr(runner, "free_bytes", lambda: 1_000_000)
-    with pytest.raises(LearnedSparseError, match="about 1 MB are needed and 1 MB are free; make room"):
+    with pytest.raises(LearnedSparseError, match="1 MB are needed and 1 MB are free, most for encoded"):
         check_disk_space(steps)

@@ -108,6 +108,15 @@ def test_segments_above_the_maximum_length_are_an_error(tmp_path: Path) -> None:
     assert encode(tmp_path, "--segment-length", "10").counts.written == 3
 
 
+def test_a_segment_is_not_cut_for_its_expansion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 12 tokens, [CLS] and two [SEP], half are left for a segment, and half for the expansion."""
+    monkeypatch.setattr(_WordEncoder, "uses_expanded", True)
+    for which in ("all", "sum"):
+        with pytest.raises(LearnedSparseError, match=r"document 'd1' has expanded text.*give at most 4"):
+            encode(tmp_path, "--segment-length", "5", "--segments", which, output=f"{which}-5")
+        assert encode(tmp_path, "--segment-length", "4", "--segments", which, output=which).counts.expanded >= 3
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -122,6 +122,9 @@ LINES = {
     '{"id": "d2", "predicted_queries": ["lift", "drag"]}\n{"id": "d3", "predicted_queries": []}\n',
     "queries.tsv": "d1\titchy\nd1\tskin\n\nd2\tlift\tdrag\nd3\t\n",
     "queries.txt.gz": "d0\tnot in the collection\nd1\titchy skin\r\nd2\tlift drag\r\nother\tunused\nd3\t\n",
+    "generated.jsonl": '{"_id": "d1", "title": "", "text": "hives", "query": "itchy"}\n{"_id": "d1", "query": "skin"}\n'
+    '{"_id": "d2", "query": "lift drag"}\n{"_id": "d3", "query": ""}\n',  # BEIR's generated queries
+    "expanded_collection.tsv": "d1\thives [SEP] itchy skin\nd2\twing [SEP] lift drag\nd3\trash [SEP]\n",  # DeepImpact's
     "folder/2.jsonl": '{"id": "d2", "expanded": "lift drag"}\n{"id": "d3", "expanded": ""}\n',
 }
 

@@ -1,0 +1,121 @@
+"""The vocabulary head alone: terms screened in int8 against the plain product, with the same vectors file from both."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from encoders.backbone import DTYPES, Tower, load_tokenizer
+from encoders.head import Screen, pool
+from learned_sparse.collections.documents import read_documents
+from learned_sparse.core.encoder import load_encoder
+from learned_sparse.core.quantize import Quantizer
+from learned_sparse.encode.pipeline import write_vectors
+from tests.benchmarks import harness
+from tests.benchmarks.encoding import unfit, write_corpus
+from tests.benchmarks.engines import BATCH, SCALE
+from tests.benchmarks.shapes import PUBLISHED, SMALL, Shape
+
+
+def run(toy: bool) -> dict[str, Any]:
+    """splade-tiny, and the untrained model of 6 layers with as many terms as a trained one."""
+    shapes = [PUBLISHED] if toy else [SMALL, PUBLISHED]
+    measured = {
+        shape.name: harness.child("tests.benchmarks.head:measure", name=shape.name, number=8 if toy else 512)
+        for shape in shapes
+    }
+    rows = [row for result in measured.values() for row in result["rows"]]
+    ratios = {name: result["ratios"] for name, result in measured.items()}
+    return {"sizes": {name: result["sizes"] for name, result in measured.items()}, "rows": rows, "ratios": ratios}
+
+
+def measure(name: str, number: int) -> dict[str, Any]:
+    """Milliseconds a passage of both heads in both dtypes, and whether their vectors files are equal."""
+    shape = next(shape for shape in (SMALL, PUBLISHED) if shape.name == name)
+    texts = shape.passages(number)
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        model = shape.save(folder / "model", texts[:16])
+        corpus = write_corpus(folder / "corpus.jsonl", texts)
+        for dtype in (dtype for dtype in ("fp32", "bf16") if unfit(dtype) is None):
+            equal = _equal_files(model, corpus, folder / dtype, shape, dtype)
+            seconds, terms, candidates = _heads(model, texts, shape, dtype)
+            rows += [
+                {"model": shape.name, "dtype": dtype, "head": head, "seconds": elapsed,
+                 "ms": round(1000 * statistics.median(elapsed) / number, 3), "equal_files": equal}
+                for head, elapsed in seconds.items()
+            ]  # fmt: skip
+    times = {(row["dtype"], row["head"]): row["seconds"] for row in rows}
+    ratios = {dtype: round(harness.median_ratio(times[dtype, "plain"], times[dtype, "screened"]), 3)
+              for dtype, head in times if head == "plain"}  # fmt: skip
+    return {"sizes": {"texts": number, "terms": terms, "candidates": candidates}, "rows": rows, "ratios": ratios}
+
+
+def _heads(model: Path, texts: Sequence[str], shape: Shape, dtype: str) -> tuple[dict[str, list[float]], float, float]:
+    """Seconds of each head for all ``texts`` in batches of similar length; mean terms and candidates of a text."""
+    tower, tokenizer = Tower.load(model).to(DTYPES[dtype]).eval(), load_tokenizer(model)
+    ordered = sorted(texts, key=len)
+    batches = []
+    with torch.inference_mode():
+        for start in range(0, len(ordered), BATCH):
+            encoded = tokenizer(
+                ordered[start : start + BATCH], truncation=True, max_length=shape.max_length, padding=True,
+                pad_to_multiple_of=8, return_tensors="pt",
+            )  # fmt: skip
+            mask = encoded["attention_mask"]
+            batches.append((tower(encoded["input_ids"], mask), mask))
+        screen = Screen(tower.decoder_weight, tower.decoder_bias)
+
+        def pooled(screen: Screen | None) -> list[torch.Tensor]:
+            weight, bias = tower.decoder_weight, tower.decoder_bias
+            return [
+                pool(states, mask, weight, bias, pooling="max", saturation="log", screen=screen)
+                for states, mask in batches
+            ]
+
+        screen.used = True
+        plain, screened = pooled(None), pooled(screen)
+        if not all(torch.equal(*pair) for pair in zip(plain, screened, strict=True)):
+            raise RuntimeError(f"{shape.name}, {dtype}: the screened head gives other weights than the plain one")
+        terms = sum(int((weights > 0).sum()) for weights in plain) / len(texts)
+        candidates = sum(int(screen.candidates(states, mask.bool()).sum()) for states, mask in batches) / len(texts)
+        seconds = harness.interleave({"plain": partial(pooled, None), "screened": partial(pooled, screen)}, 5)
+    return seconds, round(terms, 1), round(candidates, 1)
+
+
+def _equal_files(model: Path, corpus: Path, folder: Path, shape: Shape, dtype: str) -> bool:
+    """Whether the vectors files with and without screening are equal, byte by byte."""
+    files = []
+    for used in (True, False):
+        encoder: Any = load_encoder(str(model), dtype=dtype, max_length=shape.max_length, device="cpu")
+        for module in encoder.weigher.modules():
+            if isinstance(module, Tower) and module.screen:
+                module.screen.used = used
+        output = folder / str(used)
+        write_vectors(output, read_documents(corpus), encoder, quantizer=Quantizer(SCALE))
+        files.append(b"".join(path.read_bytes() for path in sorted(output.rglob("*.jsonl"))))
+    if not files[0]:
+        raise RuntimeError(f"{folder}: no vectors were written")
+    return files[0] == files[1]
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """One line for each model, dtype and head."""
+    lines = ["| model | dtype | head | ms a passage | equal files |", "|---|---|---|---:|---|"]
+    lines += [
+        f"| {row['model']} | {row['dtype']} | {row['head']} | {row['ms']:.2f} | "
+        f"{'yes' if row['equal_files'] else 'no'} |"
+        for row in result["rows"]
+    ]
+    sizes = "; ".join(
+        f"{name}: {size['texts']} passages, {size['terms']} terms, {size['candidates']} candidates"
+        for name, size in result["sizes"].items()
+    )
+    return "\n".join([f"{sizes}; batches of {BATCH}.", "", *lines])
